@@ -1,0 +1,231 @@
+"""The contracts: what a loglet, a loglet provider and a MetaStore promise.
+
+The picture that every name here refers to, for a loglet as for the whole log:
+
+       trimmed            readable                 not yet committed
+    |-----------|------------------------------|......................>
+    0       trim point                        tail
+            first place not trimmed            first unwritten place
+
+Places are offsets in a loglet and positions in the virtual log. Sources: Delos, OSDI'20, section 3, with the ordering
+rule corrected: the published text lets the tail check and the seal check run side by side. **The tail is read first,
+the seal bit second; an entry is written first, the seal bit checked second.** See docs/protocols/loglet.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from virtuallog.batch import Batch
+from virtuallog.chain import SegmentId
+from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.types import Gap, LogletOffset, NodeId, PlacedBatch, Tail
+
+Placed: TypeAlias = PlacedBatch | Gap
+"""What a loglet reads: batches where they lie, and ranges that hold none."""
+
+
+class Loglet(Protocol):
+    """A log with a fixed configuration. Only `seal`, `check_tail` and reads must survive failures; `append` need not.
+
+    Every method may be called by many tasks at once and may be cancelled at any await: cancelling an `append` leaves
+    its outcome unknown, cancelling anything else has no effect beyond what the method has already done.
+    """
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        """Order the batch and make it durable.
+
+        On return all its entries are durable, and so is everything before them; the result is their places. Batches
+        of one session are placed in the order of their sequence numbers; a batch offered again to the same sequencer
+        gets the places it already has. After an error or a cancellation the batch may be in the log, now or later.
+
+        Args:
+            batch: whole; committed and sealed as one.
+            opens: True for the first batch that its session offers to this loglet. Until that one is settled the
+                caller offers no other of the session: without it a loglet cannot tell a gap from a beginning.
+            expected_tail: append only if the batch would be placed exactly here; at most once by itself.
+
+        Raises:
+            SealedError: sealed; refresh the chain. Unknown outcome.
+            ReconfigurationNeededError: will never take appends again, but is not sealed. Unknown outcome.
+            UnavailableError: not done in time. Unknown outcome; offer the same batch again, to this loglet.
+            OutOfOrderError, OverloadedError: nothing was done.
+            TailMismatchError: `expected_tail` is not the tail. Nothing was done.
+            UnsupportedError: this loglet has no conditional appends.
+        """
+        ...
+
+    async def check_tail(self) -> Tail:
+        """First unwritten place, and whether the loglet is sealed; linearizable with `append`.
+
+        `Open(t)`: every append acknowledged before the call lies below t, everything below t is readable, and no
+        seal had completed when t was read. `Sealed(t)`: no append was or will be acknowledged at or past t; a later
+        call may return a larger t, never a smaller one.
+
+        Raises:
+            UnavailableError: not enough servers answered.
+        """
+        ...
+
+    async def wait_tail(self, past: LogletOffset) -> Tail:
+        """Return once the tail is beyond `past` or the loglet is sealed; the result is as good as `check_tail`'s,
+        except that an `Open` one may lag. Returns the current tail after a while in any case.
+
+        Raises:
+            UnavailableError: not enough servers answered.
+        """
+        ...
+
+    async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
+        """What lies in [start, stop), in order, without holes: every place is covered by a batch or a gap.
+
+        The caller has seen a tail of at least `stop` (from this loglet, or as the stop of a closed segment). Results
+        begin exactly at `start` and may end early: at least one item, then as much as fits in about `max_bytes`.
+        Batches reach as they lie, clipped to the range.
+
+        Raises:
+            UnavailableError: no server that has it answered.
+            CorruptionError: every copy that answered is damaged.
+        """
+        ...
+
+    async def seal(self) -> None:
+        """On return no later append will be acknowledged. For good; idempotent; by any number of callers.
+
+        Raises:
+            UnavailableError: not enough servers answered; some may be sealed.
+        """
+        ...
+
+    async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
+        """Allow everything below `offset` to be dropped; returns the effective trim point, never past the tail and
+        never below an earlier one. Space comes back in the background.
+
+        Raises:
+            UnavailableError: not enough servers answered; some may have trimmed.
+        """
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Member:
+    """A node as the planner of a loglet sees it."""
+
+    node: NodeId
+    boot: int
+    roles: frozenset[str]
+    alive: bool
+    """Answered just now."""
+
+
+@attrs.frozen(kw_only=True)
+class Cluster:
+    """The nodes, as known to whoever plans a loglet."""
+
+    members: tuple[Member, ...]
+    planner: NodeId
+    """The node that plans; a sensible home for a sequencer."""
+
+
+class LogletProvider(Protocol):
+    """A kind of loglet, pluggable through the entry-point group `virtuallog.loglets`."""
+
+    @property
+    def kind(self) -> str:
+        """Name in chains and on command lines."""
+        ...
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the places of consecutive entries are consecutive (True for native, False for Paxos)."""
+        ...
+
+    def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
+        """The config of a new loglet of this kind.
+
+        Args:
+            cluster: the nodes to choose from.
+            settings: from the operator, `--set name=value`.
+            previous: config of the active segment if that is of the same kind: what is not set stays as it is, as
+                far as its servers live.
+
+        Raises:
+            InvalidSettingError: unknown setting, bad value, or not enough nodes.
+        """
+        ...
+
+    def describe(self, config: bytes) -> Mapping[str, Any]:
+        """The config as plain values, for `chain --json` and logs."""
+        ...
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+        """A client of the loglet `segment`. Cheap: no call is made before the first operation."""
+        ...
+
+    async def serve(self, environment: NodeEnvironment) -> Handlers:
+        """Start this kind's roles on a node; returns the handlers of their requests, ready to be called.
+
+        Raises:
+            CorruptionError: the stored state cannot be trusted.
+        """
+        ...
+
+    async def forget(self, lowest_live_version: int) -> None:
+        """Called on nodes after the chain dropped segments: free every loglet whose version is below, durably, and
+        refuse to create one again."""
+        ...
+
+
+class MetaStore(Protocol):
+    """One versioned register, decided by consensus; touched only when the chain changes (Delos, section 3.2).
+
+    Version 0 is the empty register of a cluster that has not been bootstrapped. Versions seen by one MetaStore object
+    never go backwards.
+    """
+
+    async def get(self) -> tuple[int, bytes]:
+        """The newest decided version and its value; at least as new as any `put` that returned before the call.
+
+        Completes a half-accepted version if it meets one.
+
+        Raises:
+            UnavailableError: no majority answered.
+        """
+        ...
+
+    async def put(
+        self, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None
+    ) -> int:
+        """Decide version `expected_version + 1`. On return the value is decided and durable on a majority.
+
+        Args:
+            value: the new value.
+            expected_version: the version it was made from.
+            attempt: random number of this attempt. The same attempt may be put again after an unknown outcome; a
+                win is recognised by it, never by equal bytes.
+            members: who decides the versions after this one; None: the same as now.
+
+        Returns:
+            The new version.
+
+        Raises:
+            ChainConflictError: somebody else's value has that version.
+            UnavailableError: no majority answered; the outcome is unknown. Put the same attempt again.
+            TooLargeError: the value exceeds the register's limit.
+        """
+        ...
+
+
+class MetaStoreProvider(Protocol):
+    """A kind of MetaStore, pluggable through the entry-point group `virtuallog.metastores`."""
+
+    def open(self, members: Sequence[NodeId], environment: Environment) -> MetaStore:
+        """A client that starts from `members`, the members of some decided version or of version 0."""
+        ...
+
+    async def serve(self, members: Sequence[NodeId], environment: NodeEnvironment) -> Handlers:
+        """Start the acceptor on a node whose static configuration lists `members`."""
+        ...

@@ -1,0 +1,92 @@
+"""What any client may ask any node about the cluster. The node does the work in a service task of its own, so that a
+reconfiguration does not die half-way with the client that wanted it."""
+
+from __future__ import annotations
+
+import attrs
+
+from virtuallog.chain import SegmentId
+from virtuallog.ports import Request
+from virtuallog.types import NodeId
+
+
+@attrs.frozen(kw_only=True)
+class NodeStatus:
+    """A node's picture of itself and of the cluster, taken at one moment."""
+
+    cluster: bytes
+    """Empty before the cluster is bootstrapped."""
+    node: NodeId
+    store_id: bytes
+    boot: int
+    roles: tuple[str, ...]
+    software: str
+    register: bytes
+    """The newest register this node knows, encoded; empty before bootstrap."""
+    failures: tuple[str, ...]
+    """Roles that this node refuses to serve, each with the reason: 'native: corruption ...'."""
+
+
+@attrs.frozen(kw_only=True)
+class ChainChanged:
+    """The register after a change."""
+
+    register: bytes
+
+
+@attrs.frozen
+class GetStatus(Request[NodeStatus]):
+    """Answered without asking anybody else."""
+
+
+@attrs.frozen
+class Setting:
+    """One `--set name=value`."""
+
+    name: str
+    value: str
+
+
+@attrs.frozen(kw_only=True)
+class ReconfigExtend(Request[ChainChanged]):
+    """Seal the active loglet and continue the log on a new one. Answered once the new chain is decided.
+
+    Fails with UnknownKindError, InvalidSettingError (nothing was done), UnavailableError (unknown; safe to repeat).
+    """
+
+    kind: str
+    settings: tuple[Setting, ...]
+
+
+@attrs.frozen
+class ReconfigTruncate(Request[ChainChanged]):
+    """Drop the segments that lie wholly below the trim point from the chain."""
+
+
+@attrs.frozen(kw_only=True)
+class ReconfigModify(Request[ChainChanged]):
+    """Put another loglet, which already holds the same entries, under a closed segment."""
+
+    segment: SegmentId
+    kind: str
+    config: bytes
+    base: int
+
+
+@attrs.frozen
+class SealLog(Request[ChainChanged]):
+    """Close the log on purpose: appends fail until somebody extends the chain."""
+
+
+@attrs.frozen(kw_only=True)
+class Trimmed:
+    """The effective trim point of the log."""
+
+    position: int
+
+
+@attrs.frozen(kw_only=True)
+class PrefixTrim(Request[Trimmed]):
+    """Drop everything below `position`, and the segments that this empties."""
+
+    position: int

@@ -1,0 +1,198 @@
+"""What the product asks of the world: calls to other nodes, disks, time. The simulator replaces exactly these.
+
+Product code never touches sockets, files, `time` or `trio.move_on_after` itself (ruff and import-linter hold that);
+it is given these ports. The same code then runs on real machines and inside the deterministic simulator.
+
+Rule for everybody who drives a pure core: effects run in list order, and a `Send` or `Reply` behind a `Persist`
+leaves only once that write is durable.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from virtuallog.errors import VirtualLogError
+from virtuallog.types import NodeId
+
+ReplyT = TypeVar("ReplyT")
+ReplyT_co = TypeVar("ReplyT_co", covariant=True)
+
+
+class Request(Generic[ReplyT_co]):
+    """Base of every message that one node sends to another. Subclasses are frozen attrs classes; `Request[R]` says
+    that the answer is an `R` (also a frozen attrs class)."""
+
+    __slots__ = ()
+
+
+Outcome: TypeAlias = ReplyT | VirtualLogError
+Done: TypeAlias = Callable[[Outcome[Any]], None]
+"""Called once, on the event loop, with the reply or the error. Must not block and must not raise."""
+
+Handler: TypeAlias = Callable[[Any, Done], None]
+"""Serves one class of requests: called in order of arrival, returns at once, calls `Done` then or later, in any order."""
+
+Handlers: TypeAlias = Mapping[type[Request[Any]], Handler]
+
+
+class Services(Protocol):
+    """Calls to other nodes (and to this one). A call may be lost, delayed, executed twice or out of order.
+
+    `UnavailableError` means *unknown*: the request may have been executed, or may still be.
+    """
+
+    def post(self, node: NodeId, request: Request[ReplyT], done: Callable[[ReplyT | VirtualLogError], None],
+             timeout_seconds: float) -> None:  # fmt: skip
+        """Send without waiting; `done` is called once, at the latest after `timeout_seconds`. Costs no task.
+
+        Requests posted to one node in one order are usually, but not surely, executed in that order. Requests to the
+        same node that are posted within one scheduler turn travel in one segment.
+        """
+        ...
+
+    async def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
+        """Send and wait. Cancelling the wait does not undo the request.
+
+        Raises:
+            UnavailableError: no answer in time, or no connection: the outcome is unknown.
+            VirtualLogError: what the other side raised.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """Time as one node sees it; in the simulator clocks drift apart."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch. May jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds from some point; never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        """A scope that is cancelled after `seconds`; ask `cancelled_caught` afterwards."""
+        ...
+
+
+class File(Protocol):
+    """One file of a `Storage`. A failed write or sync leaves the file in an unknown state: stop using it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file, zero-filled ones included."""
+        ...
+
+    async def write_synced(self, offset: int, chunks: Sequence[bytes]) -> None:
+        """Write `chunks` back to back from `offset` on and sync once: all of it is durable on return.
+
+        A crash before return may leave any part of it, torn, in any order.
+
+        Raises:
+            DiskFullError: no room; nothing was written.
+            StorageError: the write or the sync failed: poisoned.
+        """
+        ...
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """At most `length` bytes from `offset`; fewer only at the end of the file.
+
+        Raises:
+            StorageError: the disk cannot give them.
+        """
+        ...
+
+    async def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, durably."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Storage(Protocol):
+    """A flat directory of files on one disk, owned by one component of one process at a time."""
+
+    async def names(self) -> list[str]:
+        """Names of all files, sorted."""
+        ...
+
+    async def create(self, name: str, size: int) -> File:
+        """A new file of `size` zero bytes, allocated and durable on return, its name included.
+
+        Raises:
+            DiskFullError: no room; no file was left behind.
+        """
+        ...
+
+    async def open(self, name: str) -> File: ...
+
+    async def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old` in one step, durable on return."""
+        ...
+
+    async def remove(self, name: str) -> None:
+        """Durably remove a file; one that is not there is no error."""
+        ...
+
+
+class KeyValues(Protocol):
+    """A small ordered map of bytes to bytes with durable, atomic writes: for state that changes rarely."""
+
+    async def get(self, key: bytes) -> bytes | None: ...
+
+    async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """All pairs whose key starts with `prefix`, in order of their keys."""
+        ...
+
+    async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Put every pair, delete where the value is None: all or nothing, durable on return.
+
+        Cancelling the wait does not say whether it happened.
+
+        Raises:
+            StorageError: the store failed: stop using it.
+        """
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Environment:
+    """What a client component is given to run in."""
+
+    services: Services
+    clock: Clock
+    random: random.Random
+    """Seeded in the simulator. Identifiers come from it too."""
+    nursery: trio.Nursery
+    """Owned by a node or a client; work that must survive a cancelled caller runs here."""
+
+
+@attrs.frozen(kw_only=True)
+class NodeEnvironment(Environment):
+    """What a role of a node is given on top."""
+
+    node: NodeId
+    boot: int
+    """Durable counter of process starts: names what must not survive a restart, such as a sequencer."""
+    storage: Callable[[str], Awaitable[Storage]]
+    """A directory of its own for the role of this name."""
+    key_values: Callable[[str], Awaitable[KeyValues]]
+    segment_config: Callable[[Any], Awaitable[tuple[str, bytes]]]
+    """(kind, config) of the segment with this `SegmentId`, from the decided chain.
+
+    Raises `UnavailableError` when the register cannot be read and `SealedError` when no such segment is (any more)
+    in the chain.
+    """
+    fail: Callable[[BaseException], None]
+    """Report that this role can no longer be trusted (poisoned disk, corruption); the node stops serving it."""

@@ -1,0 +1,141 @@
+"""What the MetaStore's register holds: the chain, who decides the next version, and where the nodes are.
+
+The value is a Cap'n Proto message (register.capnp), the one format of ours that must outlive every binary: fields are
+only ever added. Its size is bounded, whatever happens to the cluster (`REGISTER_BYTES_MAX`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NewType
+
+import attrs
+import capnp
+
+from virtuallog.chain import Chain, Segment, SegmentId
+from virtuallog.errors import MalformedError, TooLargeError
+from virtuallog.rpc.schema import load
+from virtuallog.types import LogletOffset, LogPosition, NodeId
+
+ClusterId = NewType("ClusterId", bytes)
+"""16 random bytes, decided with version 1 and never changed."""
+
+REGISTER_BYTES_MAX: Final = 64 << 10
+"""A planned change that would grow the register beyond this is refused; roll-forward is not."""
+
+_FORMAT: Final = 1
+_SCHEMA = load(__package__ or "virtuallog", "register.capnp")
+
+
+@attrs.frozen(kw_only=True)
+class NodeEntry:
+    """Where a node is and which data directory it owns."""
+
+    store_id: bytes
+    """16 random bytes made when the data directory was formatted; a wiped disk has another one."""
+    addresses: tuple[str, ...]
+    """host:port, the preferred one first."""
+    roles: frozenset[str]
+
+
+@attrs.frozen(kw_only=True)
+class Register:
+    """One version of the register. Its version is its chain's."""
+
+    cluster: ClusterId
+    chain: Chain
+    members: tuple[NodeId, ...]
+    """MetaStore members that decide the next version."""
+    nodes: Mapping[NodeId, NodeEntry]
+
+    @property
+    def version(self) -> int:
+        return self.chain.version
+
+    def with_chain(self, chain: Chain) -> Register:
+        return attrs.evolve(self, chain=chain)
+
+    def encode(self) -> bytes:
+        chain = self.chain
+        message = _SCHEMA.Register.new_message(
+            format=_FORMAT,
+            cluster=self.cluster,
+            version=chain.version,
+            members=list(self.members),
+            segments=[
+                {
+                    "version": segment.id.version,
+                    "attempt": segment.id.attempt,
+                    "kind": segment.kind,
+                    "config": segment.config,
+                    "start": segment.start,
+                    "stop": -1 if segment.stop is None else segment.stop,
+                    "base": segment.base,
+                }
+                for segment in chain.segments
+            ],
+            nodes=[
+                {
+                    "id": node,
+                    "storeId": entry.store_id,
+                    "addresses": list(entry.addresses),
+                    "roles": sorted(entry.roles),
+                }
+                for node, entry in sorted(self.nodes.items())
+            ],
+        )
+        encoded: bytes = message.to_bytes()
+        return encoded
+
+    def encode_planned(self) -> bytes:
+        """`encode`, refused when it is over `REGISTER_BYTES_MAX`: trim the log or merge archived segments first.
+
+        Raises:
+            TooLargeError: as said.
+        """
+        encoded = self.encode()
+        if len(encoded) > REGISTER_BYTES_MAX:
+            raise TooLargeError(what="bytes in the register", size=len(encoded), limit=REGISTER_BYTES_MAX)
+        return encoded
+
+
+def decode_untrusted(value: bytes) -> Register:
+    """The register in `value`.
+
+    Raises:
+        MalformedError: not a register, or one of a later format.
+    """
+    try:
+        with _SCHEMA.Register.from_bytes(value) as message:
+            return _decode_untrusted(message)
+    except (capnp.KjException, ValueError) as error:
+        raise MalformedError(f"not a register: {error}") from error
+
+
+def _decode_untrusted(message: Any) -> Register:
+    if message.format != _FORMAT:
+        raise MalformedError(f"a register of format {message.format}; this program reads {_FORMAT}")
+    segments = tuple(
+        Segment(
+            id=SegmentId(segment.version, segment.attempt),
+            kind=segment.kind,
+            config=bytes(segment.config),
+            start=LogPosition(segment.start),
+            stop=None if segment.stop < 0 else LogPosition(segment.stop),
+            base=LogletOffset(segment.base),
+        )
+        for segment in message.segments
+    )
+    if not segments:
+        raise MalformedError("a register without segments")
+    return Register(
+        cluster=ClusterId(bytes(message.cluster)),
+        chain=Chain(message.version, segments),
+        members=tuple(NodeId(member) for member in message.members),
+        nodes={
+            NodeId(node.id): NodeEntry(
+                store_id=bytes(node.storeId), addresses=tuple(node.addresses), roles=frozenset(node.roles)
+            )
+            for node in message.nodes
+        },
+    )

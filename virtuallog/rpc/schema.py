@@ -1,0 +1,23 @@
+"""Loads the Cap'n Proto schemas that ship with our packages. The only place that calls `capnp.load`.
+
+A schema that does not parse aborts the process inside capnp, so schemas are only ever our own files.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import capnp
+
+capnp.remove_import_hook()
+
+
+@cache
+def load(package: str, name: str) -> Any:
+    """The schema file `name` that ships in `package`, loaded once. Imports are looked up beside pycapnp's own schemas,
+    so that a schema can say `import "/capnp/rpc.capnp"`."""
+    with as_file(files(package) / name) as path:
+        return capnp.load(str(path), imports=[str(Path(capnp.__file__).parent.parent)])
