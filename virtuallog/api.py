@@ -22,6 +22,7 @@ import attrs
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.rpc.interface import Interface
 from virtuallog.types import Gap, LogletOffset, NodeId, PlacedBatch, Tail
 
 Placed: TypeAlias = PlacedBatch | Gap
@@ -143,6 +144,11 @@ class LogletProvider(Protocol):
         """Whether the places of consecutive entries are consecutive (True for native, False for Paxos)."""
         ...
 
+    @property
+    def interfaces(self) -> Sequence[Interface]:
+        """The wire form of the requests that `serve` handles."""
+        ...
+
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
         """The config of a new loglet of this kind.
 
@@ -221,6 +227,11 @@ class MetaStore(Protocol):
 
 class MetaStoreProvider(Protocol):
     """A kind of MetaStore, pluggable through the entry-point group `virtuallog.metastores`."""
+
+    @property
+    def interfaces(self) -> Sequence[Interface]:
+        """The wire form of the requests that `serve` handles."""
+        ...
 
     def open(self, members: Sequence[NodeId], environment: Environment) -> MetaStore:
         """A client that starts from `members`, the members of some decided version or of version 0."""

@@ -26,7 +26,6 @@ import attrs
 from virtuallog.errors import InvalidSettingError
 from virtuallog.types import LogletOffset, LogPosition
 
-
 _ORIGIN = LogletOffset(0)
 
 
