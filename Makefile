@@ -1,0 +1,50 @@
+# Everything runs in .venv, which make builds by itself from the machine's Python, 3.11 or newer.
+#
+#   make demo     three nodes on this machine: a checked workload while the log underneath is swapped live
+#   make test     verify, then every test; what .ci/run calls
+#   make verify   lint, format, types, import rules; changes nothing
+#   make fix      lets the tools mend what they can
+#   make sim      soaks the simulator over many seeds; `make sim SEED=7` replays one, `SEEDS=1..99` chooses them
+#   make bench    measures appends on three local processes
+#   make setup    builds .venv and stops
+
+BIN := .venv/bin
+SEEDS ?= 1..2000
+# Verify takes under a minute, and the whole of `make test` shall end within 20: whatever hangs is interrupted before,
+# so that pytest still says where it hung.
+TEST_SECONDS ?= 1020
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test verify fix sim bench setup
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# Made anew whenever pyproject.toml changes; its age says when that was.
+.venv/installed: pyproject.toml .ci/setup
+	.ci/setup
+	@touch $@
+
+setup: .venv/installed
+
+demo: setup
+	$(BIN)/virtuallog demo
+
+verify: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: verify
+	timeout --foreground --signal=INT --kill-after=60 $(TEST_SECONDS) $(BIN)/pytest
+
+fix: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+sim: setup
+	$(BIN)/virtuallog simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+bench: setup
+	$(BIN)/virtuallog bench append --outstanding 1,64,256 --size 100 --seconds 5
