@@ -1,0 +1,101 @@
+"""A tailing reader: every record from a position on, in order, once, across all reconfigurations.
+
+It takes its limits from the chain, never from a loglet alone: where a closed segment ends is what the chain says, and
+a sealed loglet only makes it look at the chain again. Whatever a position holds instead of data comes as a typed gap,
+so a consumer knows at each moment that everything below `position` has been seen or is accounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Final
+
+from virtuallog.api import Placed
+from virtuallog.chain import Segment
+from virtuallog.errors import RetryableError, SealedError
+from virtuallog.types import Gap, LogPosition, Open, Record
+
+if TYPE_CHECKING:
+    from virtuallog.virtual_log import VirtualLog
+
+READ_BYTES: Final = 1 << 20
+"""How much one call brings: some thousand small entries, some milliseconds of work."""
+RETRY_SECONDS: Final = (0.01, 1.0)
+"""First and longest pause before a read is tried again while no server has the entries."""
+
+
+class Reader:
+    """Iterate over it for records, over `batches()` for whole batches; `position` is where to resume."""
+
+    def __init__(self, log: VirtualLog, start: LogPosition, stop: LogPosition | None) -> None:
+        """Reads [start, stop); without `stop` it waits at the tail until it is cancelled, or the log is closed."""
+        self._log = log
+        self._stop = stop
+        self.position: LogPosition = start
+        """First position that has not been handed out."""
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        async for placed in self.batches():
+            for record in records(placed):
+                yield record
+
+    async def batches(self) -> AsyncIterator[Placed]:
+        """Batches and gaps, adjacent and in order. Ends at `stop`, or at the end of a log closed on purpose.
+
+        Servers that do not answer make it wait, not fail.
+        """
+        pause = RETRY_SECONDS[0]
+        while self._stop is None or self.position < self._stop:
+            try:
+                limit = await self._wait_limit()
+                if limit is None:
+                    return
+                found = await self._log.read(self.position, limit, READ_BYTES)
+            except RetryableError:
+                await self._log.environment.clock.sleep(pause)
+                pause = min(2 * pause, RETRY_SECONDS[1])
+                continue
+            pause = RETRY_SECONDS[0]
+            for placed in found:
+                self.position = LogPosition(placed.stop)
+                yield placed
+
+    async def _wait_limit(self) -> LogPosition | None:
+        """A position beyond ours up to which can be read now; waits until there is one. None: the log has ended."""
+        log = self._log
+        while True:
+            chain = (await log.current()).chain
+            if self.position < chain.start:
+                limit = chain.start
+            elif (segment := chain.segment_at(self.position)) is None:
+                if (await log.refresh()).chain.version == chain.version:
+                    return None  # closed on purpose, and we are at its end
+                continue
+            elif segment.stop is not None:
+                limit = segment.stop
+            elif self.position < log.known_tail:
+                limit = log.known_tail
+            else:
+                await self._wait_tail(segment)
+                continue
+            return limit if self._stop is None else min(limit, self._stop)
+
+    async def _wait_tail(self, segment: Segment) -> None:
+        log = self._log
+        try:
+            tail = await log.loglet(segment).wait_tail(segment.offset(self.position))
+        except SealedError:  # dropped
+            tail = None
+        if isinstance(tail, Open):
+            if not log.saw_tail(segment.position(tail.tail)) > self.position:
+                await log.refresh()  # idle: look for trims and changes that nobody told us of
+        else:
+            await log.successor_of(segment.id)
+
+
+def records(placed: Placed) -> Iterator[Record]:
+    """The records in what a read returned."""
+    if isinstance(placed, Gap):
+        yield placed
+    else:
+        yield from placed.records()

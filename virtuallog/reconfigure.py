@@ -1,0 +1,216 @@
+"""One change of the chain: seal -> check_tail -> conditional put (Delos, OSDI'20, section 3.2).                 Pure.
+
+    Extend, Close:     Seal ---> CheckTail ---> Put ---> Done(won)
+                         ^          | still open  | lost: somebody's version came first
+                         '----------'             v
+                                               Read ---> the last segment is still mine: Put again on top of it
+                                                    '--> it is not: Done(superseded)
+    Truncate, Modify:  Put ---> ... the same, without a seal: they never move an unwritten position (section 3.2)
+
+Rules, easy to get wrong:
+* A seal that completed but still reads as open is sealed again, not trusted.
+* A version bump is no proof of an extend: truncate and modify bump it too. Only the id of the last segment counts.
+* An unknown outcome of a put is settled by putting the same attempt again; a win is known by the attempt.
+* Two racers may read different tails; the put picks one, and only that one ever bounds the segment.
+
+`virtual_log.py` runs the effects. Nothing is lost if it dies between any two of them: anybody can start over.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, assert_never
+
+import attrs
+
+from virtuallog import chain
+from virtuallog.chain import Chain, Segment, SegmentId
+from virtuallog.register import Register
+from virtuallog.types import LogletOffset, LogPosition, Open, Sealed
+
+
+@attrs.frozen
+class Extend:
+    """Continue the log on a new loglet."""
+
+    kind: str
+    config: bytes
+
+
+@attrs.frozen
+class Close:
+    """End the log on purpose, without a successor."""
+
+
+@attrs.frozen
+class Truncate:
+    """Drop the segments that lie wholly below `first`."""
+
+    first: LogPosition
+
+
+@attrs.frozen
+class Modify:
+    """Put another loglet under a closed segment."""
+
+    segment: SegmentId
+    kind: str
+    config: bytes
+    base: LogletOffset
+
+
+Change: TypeAlias = Extend | Close | Truncate | Modify
+
+
+@attrs.frozen
+class Seal:
+    """Seal the loglet of this segment, then `step(SealReturned())`."""
+
+    segment: Segment
+
+
+@attrs.frozen
+class CheckTail:
+    """Ask the loglet of this segment for its tail, then `step` with the answer."""
+
+    segment: Segment
+
+
+@attrs.frozen
+class Put:
+    """Propose this register as the successor of `expected_version`."""
+
+    register: Register
+    expected_version: int
+
+
+@attrs.frozen
+class Read:
+    """Read the register, then `step` with it."""
+
+
+@attrs.frozen
+class Done:
+    """The change is over.
+
+    `won` is False if somebody else's change of the last segment came first, or if there was nothing to do.
+    """
+
+    register: Register
+    won: bool
+
+
+Effect: TypeAlias = Seal | CheckTail | Put | Read | Done
+
+
+@attrs.frozen
+class SealReturned:
+    pass
+
+
+@attrs.frozen
+class PutWon:
+    pass
+
+
+@attrs.frozen
+class PutLost:
+    pass
+
+
+@attrs.frozen
+class PutUnknown:
+    pass
+
+
+Event: TypeAlias = SealReturned | Open | Sealed | PutWon | PutLost | PutUnknown | Register
+
+
+@attrs.define
+class Reconfiguration:
+    """Drives one change from `register`. `start` gives the first effect, each `step` the next one."""
+
+    register: Register
+    change: Change
+    attempt: int
+    _stop: LogPosition | None = None
+    _proposed: Register | None = None
+
+    def start(self) -> Effect:
+        active = self.register.chain.active
+        if isinstance(self.change, Truncate | Modify):
+            return self._propose()
+        if active is not None:
+            return Seal(active)
+        if isinstance(self.change, Close):
+            return Done(self.register, won=False)
+        self._stop = self.register.chain.last.stop
+        return self._propose()
+
+    def step(self, event: Event) -> Effect:
+        match event:
+            case SealReturned():
+                return CheckTail(self.register.chain.last)
+            case Open():
+                return Seal(self.register.chain.last)
+            case Sealed(tail):
+                # The active loglet reports offsets; its stop may not lie below its own start.
+                last = self.register.chain.last
+                self._stop = last.position(max(tail, last.base))
+                return self._propose()
+            case PutWon():
+                assert self._proposed is not None
+                return Done(self._proposed, won=True)
+            case PutUnknown():
+                return self._put()
+            case PutLost():
+                return Read()
+            case Register():
+                return self._rebase(event)
+            case _:
+                assert_never(event)
+
+    def _propose(self) -> Effect:
+        after = successor(self.register.chain, self.change, self._stop, self.attempt)
+        if after is None:
+            return Done(self.register, won=False)
+        chain.validate(after)
+        chain.validate_successor(self.register.chain, after)
+        self._proposed = self.register.with_chain(after)
+        return self._put()
+
+    def _put(self) -> Put:
+        assert self._proposed is not None
+        return Put(self._proposed, self.register.version)
+
+    def _rebase(self, found: Register) -> Effect:
+        before, self.register = self.register, found
+        if isinstance(self.change, Truncate | Modify):
+            return self._propose()
+        same_last = found.chain.last.id == before.chain.last.id
+        if same_last and found.chain.last.stop == before.chain.last.stop:
+            return self._propose()
+        if same_last and isinstance(self.change, Extend):  # somebody closed the log meanwhile: reopen it
+            self._stop = found.chain.last.stop
+            return self._propose()
+        return Done(found, won=False)
+
+
+def successor(before: Chain, change: Change, stop: LogPosition | None, attempt: int) -> Chain | None:
+    """The chain after `change`; None if there is nothing to do.
+
+    Raises:
+        InvalidSettingError: `Modify` of a segment that is open or gone.
+    """
+    match change:
+        case Extend(kind, config):
+            assert stop is not None
+            return chain.extend(before, stop, kind, config, attempt)
+        case Close():
+            assert stop is not None
+            return chain.close(before, stop)
+        case Truncate(first):
+            return chain.truncate(before, first)
+        case Modify(segment, kind, config, base):
+            return chain.modify(before, segment, kind, config, attempt, base)
+        case _:
+            assert_never(change)

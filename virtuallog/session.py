@@ -1,0 +1,117 @@
+"""The order of one appender's batches across loglets: what may be sent now, what is still a maybe.              Pure.
+
+The log by itself is at least once: an append that failed may still be in it. A session turns that into exactly once,
+in order, for as long as its appender lives (docs/protocols/virtual_log.md):
+
+* to a loglet it has not used before, a session sends one batch (`opens`) and nothing else until that one is settled;
+* then up to `window` batches are in flight; the loglet places them in the order of their sequence numbers;
+* on an unknown outcome the same batch is sent again to the same loglet, which remembers where it put it;
+* once the loglet is sealed, nothing is sent until the sealed range has been searched: what is found there is
+  acknowledged at its place, the rest is sent to the successor, oldest first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from virtuallog.batch import Batch, SessionId
+from virtuallog.types import PlacedBatch
+
+
+@attrs.define(eq=False)
+class Flight:
+    """A batch that is not settled yet."""
+
+    batch: Batch
+    tag: Any
+    """The driver's own: whom to tell."""
+    sent: bool = False
+    """Offered to the present loglet, and its attempt there has not ended."""
+
+
+@attrs.define
+class Session:
+    """Batches of one session, oldest first."""
+
+    id: SessionId
+    window: int
+    """How many batches may be in flight. Enough to keep every hop busy; bounded, as each is held until settled."""
+    next_sequence: int = 0
+    flights: deque[Flight] = attrs.field(factory=deque)
+    opened: bool = False
+    """The present loglet has settled a batch of this session."""
+    lost: bool = False
+    """The present loglet takes no more appends: wait for the sends to end, then settle."""
+
+    def cut(self, payloads: list[bytes], tag: Any) -> Flight:
+        """Make the next batch. It is sent when `sendable` says so.
+
+        Raises:
+            TooLargeError: over the limits of a batch; nothing was done.
+        """
+        batch = Batch.build(self.id, self.next_sequence, payloads)
+        self.next_sequence = batch.stop_sequence
+        flight = Flight(batch, tag)
+        self.flights.append(flight)
+        return flight
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more batch could be on its way soon; if not, entries had better wait and share a later batch."""
+        return not self.lost and len(self.flights) < (self.window if self.opened else 1)
+
+    def sendable(self) -> list[Flight]:
+        """The flights to send now, in this order; each is marked as sent."""
+        if self.lost:
+            return []
+        first = [] if self.opened else list(self.flights)[:1]
+        ready = [flight for flight in (self.flights if self.opened else first) if not flight.sent]
+        for flight in ready:
+            flight.sent = True
+        return ready
+
+    def acknowledged(self, flight: Flight) -> None:
+        """The loglet placed this flight."""
+        flight.sent = False
+        self.opened = True
+        self.flights.remove(flight)
+
+    def lose_loglet(self) -> None:
+        """The loglet is sealed, or as good as: send nothing more to it."""
+        self.lost = True
+
+    def given_up(self, flight: Flight) -> None:
+        """The attempt to send this flight has ended without an answer that counts; it is a maybe."""
+        flight.sent = False
+
+    @property
+    def needs_settling(self) -> bool:
+        """Every send to the lost loglet has ended: now search its sealed range."""
+        return self.lost and not any(flight.sent for flight in self.flights)
+
+    def settle(self, found: Iterable[PlacedBatch]) -> list[tuple[Flight, PlacedBatch]]:
+        """What the sealed range holds of this session; returns the flights that turn out to be appended.
+
+        The others are sent again, oldest first, to the next loglet.
+        """
+        assert self.needs_settling
+        places = {placed.batch.first_sequence: placed for placed in found if placed.batch.session == self.id}
+        settled = []
+        while self.flights and (placed := places.get(self.flights[0].batch.first_sequence)) is not None:
+            settled.append((self.flights.popleft(), placed))
+        # A later batch without an earlier one cannot be there: the loglet keeps the order of a session.
+        assert not any(flight.batch.first_sequence in places for flight in self.flights)
+        self.opened = self.lost = False
+        return settled
+
+    def abandon(self, successor: SessionId) -> list[Flight]:
+        """Give up all flights, for good, and go on as a new session: none of them can get between its batches."""
+        flights = list(self.flights)
+        self.flights.clear()
+        self.id, self.next_sequence = successor, 0
+        self.opened = self.lost = False
+        return flights
