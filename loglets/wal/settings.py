@@ -1,0 +1,52 @@
+"""What can be tuned about a log, and which combinations make sense."""
+
+from __future__ import annotations
+
+import attrs
+
+from virtuallog.errors import InvalidSettingError
+
+
+@attrs.frozen(kw_only=True)
+class WalSettings:
+    """Sizes in bytes. Changing them never makes existing segments unreadable."""
+
+    segment_bytes: int = 64 << 20
+    """Size of a segment file. Space comes back in whole segments, and each begins with a snapshot of its user's
+    state, so small ones trim finely and large ones snapshot rarely. The next segment is zero-filled ahead, so twice
+    this much disk is taken from the start."""
+
+    record_bytes_max: int = 16 << 20
+    """Largest record. Larger ones are refused with `TooLargeError` when they are offered."""
+
+    group_bytes_max: int = 20 << 20
+    """About how much is written under one sync, and the limit of one `append` (all its records and their headers
+    together). A larger group has a better throughput, but whoever comes next waits longer. At least a record with its
+    header, at most half a segment: the other half leaves room for the snapshot."""
+
+    queue_bytes_max: int = 64 << 20
+    """How much may wait for the disk before `append` answers `OverloadedError`. Bounds memory; a few groups' worth
+    keeps the disk busy. At least `group_bytes_max`."""
+
+    headroom_bytes: int = 16 << 20
+    """What the last segment keeps free for essential records (seals, trims, repairs) once the disk is full. Ordinary
+    records use it only when the next segment is already there. At most half a segment."""
+
+    files_open_max: int = 64
+    """How many closed segments are kept open for reading."""
+
+    def __attrs_post_init__(self) -> None:
+        self._require(self.segment_bytes < 1 << 32, "segment_bytes must be below 4 GiB: addresses keep 32 bits for it")
+        self._require(0 < self.record_bytes_max, "record_bytes_max must be positive")
+        self._require(
+            self.record_bytes_max + 64 <= self.group_bytes_max, "group_bytes_max must hold the largest record"
+        )
+        self._require(2 * self.group_bytes_max <= self.segment_bytes, "a segment must hold two groups")
+        self._require(self.group_bytes_max <= self.queue_bytes_max, "queue_bytes_max must hold a group")
+        self._require(0 <= 2 * self.headroom_bytes <= self.segment_bytes, "headroom_bytes is at most half a segment")
+        self._require(self.files_open_max > 0, "files_open_max must be positive")
+
+    @staticmethod
+    def _require(holds: bool, reason: str) -> None:
+        if not holds:
+            raise InvalidSettingError(where="wal", reason=reason)
