@@ -25,6 +25,8 @@ class NodeStatus:
     """The newest register this node knows, encoded; empty before bootstrap."""
     failures: tuple[str, ...]
     """Roles that this node refuses to serve, each with the reason: 'native: corruption ...'."""
+    phase: str = "formatted"
+    """How far the data directory has come: 'unformatted', 'formatting' or 'formatted' (server/identity.py)."""
 
 
 @attrs.frozen(kw_only=True)
