@@ -1,0 +1,43 @@
+"""The Clock port of one simulated process: it drifts, and its wall clock is off.
+
+Under trio's `MockClock` simulated time passes in no time at all. A node whose clock runs at rate 1.01 believes that
+1.01 seconds pass in each true one: it wakes early and times out early.
+"""
+
+from __future__ import annotations
+
+import attrs
+import trio
+
+from virtuallog.testing.process import Process
+
+
+@attrs.define(eq=False)
+class SimulatedClock:
+    """`ports.Clock`, on top of trio's clock."""
+
+    _process: Process
+    rate: float = 1.0
+    """Seconds that pass on this clock in one true second; above 0."""
+    wall_offset_seconds: float = 0.0
+    """What the wall clock shows at true time 0. Assign to make it jump."""
+
+    def wall(self) -> float:
+        return self.wall_offset_seconds + self.monotonic()
+
+    def monotonic(self) -> float:
+        self._process.check()
+        return trio.current_time() * self.rate  # noqa: TID251 - the port itself
+
+    async def sleep(self, seconds: float) -> None:
+        self._process.check()
+        await trio.sleep(self.true_seconds(seconds))  # noqa: TID251 - the port itself
+        await self._process.wait_running()
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        self._process.check()
+        return trio.move_on_after(self.true_seconds(seconds))  # noqa: TID251 - the port itself
+
+    def true_seconds(self, seconds: float) -> float:
+        """How long `seconds` of this clock really take."""
+        return seconds / self.rate

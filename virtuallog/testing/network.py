@@ -1,0 +1,186 @@
+"""The Services port over a simulated network: calls are delayed, lost, duplicated, reordered and cut off.
+
+It works on calls, not on bytes: a request travels over the link from its sender to its target, the reply over the
+link back (see `links.py`). Handlers are called as `ports.Handler` says: synchronously, in order of arrival.
+
+Every fault that takes effect is counted in `SimulatedNetwork.counts`, so that a run can prove what it has tested.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import trio
+
+from virtuallog.errors import UnavailableError, UnsupportedError, VirtualLogError
+from virtuallog.ports import Handlers, ReplyT, Request
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.links import Link, LinkQuality
+from virtuallog.testing.process import Process
+from virtuallog.testing.timeline import Timeline, Timer
+from virtuallog.types import NodeId
+
+__all__ = ["LinkQuality", "SimulatedNetwork", "SimulatedServices"]
+
+
+@attrs.define(eq=False)
+class _Call:
+    """A call as its sender sees it: settled once, by the first reply or by its timeout."""
+
+    process: Process
+    target: NodeId
+    request: Request[Any]
+    done: Callable[[Any], None]
+    timer: Timer | None = None
+    settled: bool = False
+
+    def settle(self, outcome: Any) -> None:
+        if self.settled:
+            return
+        self.settled = True
+        if self.timer is not None:
+            self.timer.cancel()
+        self.done(outcome)
+
+
+@attrs.define(eq=False)
+class SimulatedNetwork:
+    """All links, and the processes that are reachable. Draws every delay and fault from one seeded source."""
+
+    timeline: Timeline
+    random: random.Random
+    quality: LinkQuality = attrs.field(factory=LinkQuality)
+    """Of links that have not been used yet."""
+    counts: Counter[str] = attrs.field(factory=Counter, init=False)
+    watch: Callable[[str, NodeId, NodeId, object], None] | None = None
+    """Called for each request and reply that arrives, and for each fault: (what, from, to, message)."""
+    _links: dict[tuple[NodeId, NodeId], Link] = attrs.field(factory=dict, init=False)
+    _listening: dict[NodeId, tuple[Process, Handlers]] = attrs.field(factory=dict, init=False)
+
+    def listen(self, process: Process, handlers: Handlers) -> None:
+        """From now on calls to this node reach `handlers`, for as long as the process lives."""
+        self._listening[process.node] = process, handlers
+
+    def services(self, process: Process, clock: SimulatedClock) -> SimulatedServices:
+        """The Services port of a process, be it a node or a client."""
+        return SimulatedServices(self, process, clock)
+
+    def link(self, source: NodeId, target: NodeId) -> Link:
+        """The direction from `source` to `target`."""
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link(self.timeline, self.random, self.quality)
+        return link
+
+    def set_quality(self, quality: LinkQuality) -> None:
+        """Of all links, from now on."""
+        self.quality = quality
+        for link in self._links.values():
+            link.quality = quality
+
+    def heal(self) -> None:
+        """No link is blocked, clogged or slow any more."""
+        for link in self._links.values():
+            link.heal()
+
+    def note(self, what: str, source: NodeId, target: NodeId, message: object) -> None:
+        """Something happened to this message: count it and tell whoever watches."""
+        self.counts[what] += 1
+        if self.watch is not None:
+            self.watch(what, source, target, message)
+
+    def carry_request(self, call: _Call) -> None:
+        source, target = call.process.node, call.target
+        self._carry(source, target, call.request, lambda: self._deliver(call))
+
+    def _carry(self, source: NodeId, target: NodeId, message: object, arrive: Callable[[], None]) -> None:
+        if source == target:  # never leaves the process: no fault, but no reentrancy either
+            self.timeline.schedule(0.0, arrive)
+        else:
+            self.link(source, target).send(arrive, lambda what: self.note(what, source, target, message))
+
+    def _deliver(self, call: _Call) -> None:
+        """A request has arrived: hand it to the target, if it lives."""
+        source, target = call.process.node, call.target
+        process, handlers = self._listening.get(target, (None, {}))
+        if process is not None and process.alive:
+            process.run(lambda: self._handle(process, handlers, call))
+            return
+        self.note("to the dead", source, target, call.request)
+        link = self.link(source, target)
+        if link.draw(link.quality.refuse):
+            self._reply(target, call, UnavailableError(f"node {target} refused the connection"))
+
+    def _handle(self, process: Process, handlers: Handlers, call: _Call) -> None:
+        source, request, answered = call.process.node, call.request, False
+        self.note("requests", source, process.node, request)
+
+        def done(outcome: Any) -> None:
+            nonlocal answered
+            assert not answered, f"{type(request).__name__} was answered twice"
+            answered = True
+            if process.alive:
+                process.run(lambda: self._reply(process.node, call, outcome))
+
+        handler = handlers.get(type(request))
+        if handler is None:
+            done(UnsupportedError(f"node {process.node} does not serve {type(request).__name__}"))
+        else:
+            handler(request, done)
+
+    def _reply(self, source: NodeId, call: _Call, outcome: Any) -> None:
+        target = call.process.node
+
+        def arrive() -> None:
+            self.note("replies", source, target, outcome)
+            call.process.run(lambda: call.settle(outcome))
+
+        self._carry(source, target, outcome, arrive)
+
+
+@attrs.define(eq=False)
+class SimulatedServices:
+    """`ports.Services` of one process."""
+
+    _network: SimulatedNetwork
+    _process: Process
+    _clock: SimulatedClock
+
+    def post(
+        self,
+        node: NodeId,
+        request: Request[ReplyT],
+        done: Callable[[ReplyT | VirtualLogError], None],
+        timeout_seconds: float,
+    ) -> None:
+        process, network = self._process, self._network
+        process.check()
+        call = _Call(process, node, request, done)
+        call.timer = network.timeline.schedule(
+            self._clock.true_seconds(timeout_seconds), lambda: process.run(lambda: self._expire(call))
+        )
+        process.run(lambda: network.carry_request(call))
+
+    def _expire(self, call: _Call) -> None:
+        if not call.settled:
+            self._network.note("timed out", self._process.node, call.target, call.request)
+            call.settle(UnavailableError(f"node {call.target} did not answer in time"))
+
+    async def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
+        settled, outcomes = trio.Event(), []
+
+        def done(outcome: ReplyT | VirtualLogError) -> None:
+            outcomes.append(outcome)
+            settled.set()
+
+        self.post(node, request, done, timeout_seconds)
+        await settled.wait()
+        self._process.check()
+        (outcome,) = outcomes
+        if isinstance(outcome, VirtualLogError):
+            raise outcome
+        return outcome
