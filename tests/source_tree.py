@@ -1,0 +1,53 @@
+"""What the guards of this folder look at: our packages, their modules, our documents."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+SHIPPED = ("virtuallog", "loglets", "metastore", "server", "simulation")
+"""The import roots of the wheel."""
+
+
+@cache
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def modules(*folders: str) -> list[Path]:
+    """Every Python file below `folders`, relative to the checkout."""
+    found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+@cache
+def parsed(module: Path) -> ast.Module:
+    return ast.parse((ROOT / module).read_text(), filename=str(module))
+
+
+def attributes(module: Path) -> list[tuple[int, str]]:
+    """How a module reaches into those it imports: (line, dotted name) of each `module.name` and `from module import name`."""
+    imported = _imported(parsed(module))
+    found = []
+    for node in ast.walk(parsed(module)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
+            found.append((node.lineno, f"{imported[node.value.id]}.{node.attr}"))
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [(node.lineno, f"{node.module}.{name.name}") for name in node.names]
+    return found
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """What each name bound by `import x` or `import x as y` stands for."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    return {name.asname or name.name: name.name for node in imports for name in node.names}
+
+
+def documents() -> list[Path]:
+    """Every Markdown file of ours, relative to the checkout."""
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "newsfragments").glob("*.md")]
+    return sorted(path.relative_to(ROOT) for path in found)

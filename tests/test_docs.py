@@ -1,0 +1,94 @@
+"""Documents that cannot rot: whatever they point at is there."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.source_tree import ROOT, SHIPPED, documents, modules, pyproject
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+CODE_BLOCK = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+OUR_PATH = re.compile(rf"`((?:{'|'.join((*SHIPPED, 'docs', 'tests'))})/[\w./-]*)`")
+DOCUMENT = re.compile(r"\b(docs/[\w/-]+\.(?:md|toml))\b")
+
+
+def prose(document: Path) -> str:
+    """A document without its code blocks."""
+    return CODE_BLOCK.sub("", (ROOT / document).read_text())
+
+
+@cache
+def anchors(document: Path) -> set[str]:
+    """What `#...` may follow a link to this document, as GitHub makes it of headings."""
+    headings = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", documents(), ids=str)
+def test_links_resolve(document: Path) -> None:
+    """A link within the project leads to a file that exists, and to a heading in it."""
+    dead = []
+    for link in LINK.findall(prose(document)):
+        target, _, anchor = link.partition("#")
+        if "://" in target:
+            continue
+        path = ((ROOT / document).parent / target).resolve() if target else ROOT / document
+        if not path.exists() or (anchor and anchor not in anchors(path.relative_to(ROOT))):
+            dead.append(link)
+
+    assert dead == []
+
+
+@pytest.mark.parametrize("document", documents(), ids=str)
+def test_paths_in_prose_exist(document: Path) -> None:
+    """A path of ours in backticks is a file or a folder of this checkout."""
+    missing = [path for path in OUR_PATH.findall(prose(document)) if not (ROOT / path).exists()]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("module", modules(*SHIPPED, "tests"), ids=str)
+def test_documents_named_in_code_exist(module: Path) -> None:
+    """Where a docstring or a comment says `see docs/...`, there is something to see."""
+    named = DOCUMENT.findall((ROOT / module).read_text())
+
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_document_is_reachable_from_the_readme() -> None:
+    """A page that nobody links to is a page that nobody reads."""
+    seen, todo = set[Path](), [Path("README.md")]
+    while todo:
+        document = todo.pop()
+        if document in seen:
+            continue
+        seen.add(document)
+        linked = (
+            ((ROOT / document).parent / link.partition("#")[0]).resolve() for link in LINK.findall(prose(document))
+        )
+        todo += [path.relative_to(ROOT) for path in linked if path.suffix == ".md" and path.is_relative_to(ROOT)]
+
+    written = {path for path in documents() if not path.is_relative_to("newsfragments")}
+    assert written - seen == set()
+
+
+def test_newsfragments_are_named_as_towncrier_expects() -> None:
+    """A misnamed fragment is dropped from the changelog without a word."""
+    kinds = "|".join(kind["directory"] for kind in pyproject()["tool"]["towncrier"]["type"])
+    names = [path.name for path in (ROOT / "newsfragments").iterdir() if path.name != "README.md"]
+
+    assert [name for name in names if not re.fullmatch(rf"(\d+|\+[a-z0-9-]+)\.({kinds})(\.\d+)?\.md", name)] == []
+
+
+def test_newsfragments_hold_one_plain_paragraph() -> None:
+    """One sentence, perhaps two, that a user understands; lists and headings would break the changelog's."""
+    for path in (ROOT / "newsfragments").glob("*.*.md"):
+        text = path.read_text().strip()
+
+        assert text.endswith("."), path.name
+        assert "\n\n" not in text, path.name
+        assert not text.startswith(("#", "*", "-")), path.name
