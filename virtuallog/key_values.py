@@ -1,0 +1,147 @@
+"""The KeyValues port on RocksDB, for state that changes rarely: votes, identities, watermarks.
+
+Every write is one WriteBatch with a synced write-ahead log: all or nothing, durable on return. Calls run on a thread,
+one at a time and in order; that costs some 150 us a call, which is why nothing on the append path uses this.
+
+Raw mode throughout: rocksdict's default unpickles what it reads, so whoever can write a file could run code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import attrs
+import rocksdict
+import trio
+
+from virtuallog.errors import CorruptionError, StorageError, VirtualLogError
+
+ResultT = TypeVar("ResultT")
+
+_LOG_FILES: Final = 4
+"""RocksDB starts a new info log at each open and would keep a thousand."""
+
+
+@attrs.define(eq=False)
+class RocksKeyValues:
+    """`ports.KeyValues` in one directory, owned by one process.
+
+    Cancelling a wait does not abandon the thread: the call returns once the operation is over, then the cancellation
+    is delivered. So an operation never runs on after its caller, and `close` never meets one under way.
+    """
+
+    _database: Any
+    _limiter: trio.CapacityLimiter
+    _failed: VirtualLogError | None = attrs.field(default=None, init=False)
+
+    @classmethod
+    async def open(cls, directory: Path) -> RocksKeyValues:
+        """Open the store in `directory`, or create it.
+
+        Raises:
+            CorruptionError: RocksDB does not trust what it found.
+            StorageError: it cannot be opened; also when another process has it open.
+        """
+        # One: RocksDB would allow more, but then calls would overtake each other.
+        limiter = trio.CapacityLimiter(1)
+        try:
+            database = await trio.to_thread.run_sync(_open, directory, limiter=limiter)
+        except Exception as error:
+            raise _translated(error) from error
+        return cls(database, limiter)
+
+    async def get(self, key: bytes) -> bytes | None:
+        return await self._run(lambda: self._database.get(key))
+
+    async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        return await self._run(lambda: _scan(self._database, prefix))
+
+    async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for key, value in changes.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        await self._run(lambda: self._database.write(batch, _synced()))
+
+    async def close(self) -> None:
+        """Release the directory. Every write is durable already. Safe to call twice; nothing else may be called after.
+
+        Raises:
+            StorageError: RocksDB could not end in order; the directory is released all the same.
+        """
+        with trio.CancelScope(shield=True):  # ends soon, and a lock left behind would block the next open
+            await trio.to_thread.run_sync(self._close, limiter=self._limiter)
+
+    def _close(self) -> None:
+        try:
+            self._database.close()
+        except rocksdict.DbClosedError:
+            return
+        except Exception as error:
+            raise _translated(error) from error
+
+    async def _run(self, operation: Callable[[], ResultT]) -> ResultT:
+        """One operation on the thread. After the first failure no other is tried: what is in the store is unknown."""
+
+        def guarded() -> ResultT:
+            if self._failed is not None:
+                raise StorageError(f"the store failed before: {self._failed}")
+            try:
+                return operation()
+            except Exception as error:
+                self._failed = _translated(error)
+                raise self._failed from error
+
+        return await trio.to_thread.run_sync(guarded, limiter=self._limiter)
+
+
+@asynccontextmanager
+async def open_key_values(directory: Path) -> AsyncIterator[RocksKeyValues]:
+    """`RocksKeyValues.open` for the length of a block."""
+    store = await RocksKeyValues.open(directory)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _open(directory: Path) -> Any:
+    directory.mkdir(parents=True, exist_ok=True)
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_keep_log_file_num(_LOG_FILES)
+    # The default mode stops at the first bad record of the write-ahead log and drops what follows, acknowledged writes
+    # included, without a word. This one forgives only a torn tail, which nobody was told of.
+    options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())
+    return rocksdict.Rdict(str(directory), options)
+
+
+def _scan(database: Any, prefix: bytes) -> list[tuple[bytes, bytes]]:
+    found: list[tuple[bytes, bytes]] = []
+    cursor = database.iter()
+    cursor.seek(prefix)
+    while cursor.valid():
+        key = bytes(cursor.key())
+        if not key.startswith(prefix):
+            return found
+        found.append((key, bytes(cursor.value())))
+        cursor.next()
+    cursor.status()  # an iterator also becomes invalid when it cannot read on; then this raises
+    return found
+
+
+def _synced() -> Any:
+    options = rocksdict.WriteOptions()
+    options.sync = True
+    return options
+
+
+def _translated(error: Exception) -> VirtualLogError:
+    """The library raises plain exceptions with RocksDB's status as text."""
+    reason = f"RocksDB: {error}"
+    return CorruptionError(reason) if "Corruption" in reason else StorageError(reason)
