@@ -8,37 +8,38 @@
                     |      sealed: search the sealed range, send the rest to the successor
                     '-------------------------------------'
 
-`session.py` decides what may be sent when; this file runs it. A caller that is cancelled stops waiting; its entry
-stays in the queue or in flight, so no hole arises and nobody else's entry is lost.
+`session.py` decides what may be sent when; this file runs it. Cancelling a caller leaves its entry where it is, in the
+queue or in flight: no hole arises, and nobody else's entry is lost.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 import attrs
-import outcome
 import trio
 
-from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, ENTRY_BYTES_MAX, SessionId
+from virtuallog.batch import ENTRY_BYTES_MAX, SessionId
 from virtuallog.chain import Segment
 from virtuallog.errors import (
     OutOfOrderError,
     ReconfigurationNeededError,
     RetryableError,
     SealedError,
-    TooLargeError,
+    TailMismatchError,
     UnavailableError,
     VirtualLogError,
 )
+from virtuallog.offers import Offer, OfferQueue, check_size
 from virtuallog.session import Flight, Session
-from virtuallog.types import Gap, GapKind, LogletOffset, LogPosition, PlacedBatch
+from virtuallog.types import GapKind, LogletOffset, LogPosition, PlacedBatch
 
 if TYPE_CHECKING:
     from virtuallog.virtual_log import VirtualLog
 
 SETTLE_READ_BYTES: Final = 4 << 20
+"""How much one call brings while a sealed range is searched."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,82 +63,61 @@ class AppenderSettings:
     """Without any progress for so long, appends fail with UnavailableError: their outcome is unknown, for good."""
 
 
-@attrs.define(eq=False)
-class _Offer:
-    """What one caller waits for."""
-
-    payloads: list[bytes]
-    size: int
-    task: trio.lowlevel.Task | None
-    expected_tail: LogPosition | None
-    result: outcome.Outcome[range] | None = None
-
-    def finish(self, result: outcome.Outcome[range]) -> None:
-        if self.task is not None:
-            trio.lowlevel.reschedule(self.task, result)
-            self.task = None
-
-
 class Appender:
-    """A session of a VirtualLog. Entries of one appender are in the log in the order of their `append` calls."""
+    """A session of a VirtualLog; a context manager. Its entries are in the log in the order of its `append` calls."""
 
     def __init__(self, log: VirtualLog, settings: AppenderSettings) -> None:
         """Starts its work in the nursery of `log`; `close` ends it."""
         self._log = log
+        self._view = log.view
+        self._clock = log.view.environment.clock
         self._settings = settings
+        self._queue = OfferQueue(settings.queue_bytes_max)
         self._session = Session(self._new_session_id(), settings.window)
-        self._queue: deque[_Offer] = deque()
-        self._queued_bytes = 0
-        self._room = trio.Event()
-        self._work = trio.Event()
         self._segment: Segment | None = None
         """Where the session appends now."""
         self._floor = LogPosition(0)
-        """No entry that is not acknowledged can be below."""
-        self._failed = False
-        """The loglet asked for a successor (rather than being sealed by somebody)."""
-        self._progress = log.environment.clock.monotonic()
+        """Nothing that is not acknowledged can be below."""
+        self._sends: list[trio.CancelScope] = []
+        """Of the batches in flight."""
+        self._asked_for_successor = False
+        """By the loglet itself, rather than sealed by somebody."""
+        self._progress = self._clock.monotonic()
+        """When the last entry was acknowledged, or the first one offered."""
+        self._work = trio.Event()
         self._scope = trio.CancelScope()
-        log.environment.nursery.start_soon(self._run)
+        log.view.environment.nursery.start_soon(self._run)
 
     @property
     def session(self) -> SessionId:
         """Names this appender's entries in the log."""
         return self._session.id
 
+    def __enter__(self) -> Appender:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def close(self) -> None:
         """End the session. Appends still waiting fail with UnavailableError: unknown outcome."""
         self._scope.cancel()
-        self._fail_all(UnavailableError("the appender was closed"))
+        self._abandon_all(UnavailableError("the appender was closed: unknown outcome"))
 
     async def append(self, payloads: list[bytes], expected_tail: LogPosition | None = None) -> range:
         """Append entries side by side; see `VirtualLog.append_many`."""
-        size = self._check(payloads)
-        while self._queued_bytes > self._settings.queue_bytes_max:
-            await self._room.wait()
-        offer = _Offer(payloads, size, trio.lowlevel.current_task(), expected_tail)
+        if not payloads:
+            return range(0)
+        size = check_size(payloads, self._settings.entry_bytes_max)
+        await self._queue.wait_room()
         if not self._queue and not self._session.flights:
-            self._progress = self._log.environment.clock.monotonic()
-        self._queue.append(offer)
-        self._queued_bytes += size
+            self._progress = self._clock.monotonic()
+        offer = Offer(payloads, size, expected_tail)
+        self._queue.put(offer)
         self._work.set()
-
-        def stop_waiting(_: object) -> trio.lowlevel.Abort:
-            offer.task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        places: range = await trio.lowlevel.wait_task_rescheduled(stop_waiting)
-        return places
-
-    def _check(self, payloads: list[bytes]) -> int:
-        largest, size = max(map(len, payloads)), sum(map(len, payloads))
-        if largest > self._settings.entry_bytes_max:
-            raise TooLargeError(what="bytes in an entry", size=largest, limit=self._settings.entry_bytes_max)
-        if size + 4 * len(payloads) > BATCH_BYTES_MAX - 1024:
-            raise TooLargeError(what="bytes in a batch", size=size, limit=BATCH_BYTES_MAX)
-        if len(payloads) > BATCH_COUNT_MAX:
-            raise TooLargeError(what="entries in a batch", size=len(payloads), limit=BATCH_COUNT_MAX)
-        return size
+        return await offer.wait()
 
     # -- from the queue to the loglet ---------------------------------------------------------------------------
 
@@ -147,140 +127,123 @@ class Appender:
                 while True:
                     await self._work.wait()
                     self._work = trio.Event()
-                    if self._session.needs_settling:
-                        await self._settle_guarded()
-                    await self._send_waiting(nursery)
+                    try:
+                        await self._work_once(nursery)
+                    except VirtualLogError as error:
+                        await self._back_off(error)
 
-    async def _send_waiting(self, nursery: trio.Nursery) -> None:
-        try:
-            while self._queue and self._session.has_room:
-                self._cut_batch()
-            if self._segment is None and self._session.flights:
-                await self._enter_segment()
-        except VirtualLogError as error:
-            await self._back_off(error)
-            return
+    async def _work_once(self, nursery: trio.Nursery) -> None:
+        if self._session.needs_settling:
+            await self._settle()
+        while self._queue and self._session.has_room:
+            offers = self._queue.take_batch(self._settings.batch_bytes, self._settings.batch_entries)
+            self._session.cut([payload for offer in offers for payload in offer.payloads], offers)
+        if self._segment is None and self._session.flights:
+            await self._enter_segment()
         for flight in self._session.sendable():
             assert self._segment is not None
             nursery.start_soon(self._send, flight, self._segment)
-            # The next flight's task must not start before this one has offered its batch: trio may start tasks of
-            # one scheduler turn in any order.
+            # The next flight's task must not start before this one has offered its batch, but trio may start the
+            # tasks of one scheduler turn in any order.
             await trio.lowlevel.checkpoint()
 
-    def _cut_batch(self) -> None:
-        settings, offers, payloads, size = self._settings, [self._queue.popleft()], [], 0
-        payloads += offers[0].payloads
-        size += offers[0].size
-        while (
-            self._queue
-            and offers[-1].expected_tail is None
-            and self._queue[0].expected_tail is None
-            and size + self._queue[0].size <= settings.batch_bytes
-            and len(payloads) + len(self._queue[0].payloads) <= settings.batch_entries
-        ):
-            offer = self._queue.popleft()
-            offers.append(offer)
-            payloads += offer.payloads
-            size += offer.size
-        self._queued_bytes -= size
-        if self._queued_bytes <= settings.queue_bytes_max:
-            self._room.set()
-            self._room = trio.Event()
-        self._session.cut(payloads, offers)
-
     async def _enter_segment(self) -> None:
-        """Find the active segment. Raises SealedError if the log is closed."""
-        chain = (await self._log.current()).chain
+        chain = (await self._view.current()).chain
         if chain.active is None:
-            chain = (await self._log.refresh()).chain
+            chain = (await self._view.refresh()).chain
         if chain.active is None:
             raise SealedError("the log has been closed")
         self._segment = chain.active
         # Nothing of ours is in this segment yet, and nothing can get below a tail that was seen before we send.
-        self._floor = max(chain.active.start, self._log.known_tail)
+        self._floor = max(chain.active.start, self._view.known_tail)
 
     async def _send(self, flight: Flight, segment: Segment) -> None:
-        """Offer one batch to the loglet until it is placed, or until the loglet takes no more."""
-        session, loglet = self._session, self._log.loglet(segment)
-        opens, pause = not session.opened, self._settings.retry_min
-        expected = self._expected_offset(flight, segment)
-        while not session.lost and flight.batch.session == session.id:
+        """Offer one batch until the loglet has placed it or takes no more. Cancelled when the loglet is lost: the
+        batch is then a maybe, like any other, and settled by the search."""
+        with trio.CancelScope() as scope:
+            self._sends.append(scope)
             try:
-                places = await loglet.append(flight.batch, opens=opens, expected_tail=expected)
+                await self._offer_until_placed(flight, segment)
+            finally:
+                self._sends.remove(scope)
+                flight.sent = False
+                self._work.set()
+
+    async def _offer_until_placed(self, flight: Flight, segment: Segment) -> None:
+        opens, pause = not self._session.opened, self._settings.retry_min
+        while flight.batch.session == self._session.id:
+            try:
+                places = await self._offer(flight, segment, opens)
             except (SealedError, ReconfigurationNeededError) as error:
-                self._failed = self._failed or isinstance(error, ReconfigurationNeededError)
+                self._asked_for_successor |= isinstance(error, ReconfigurationNeededError)
                 self._lose(segment)
-                break
             except OutOfOrderError:  # a predecessor is still on its way
-                await self._log.environment.clock.sleep(pause)
+                pass
             except RetryableError as error:
-                if not await self._may_retry(segment, pause, error):
-                    break
+                await self._look_for_successor(segment, error)
             except VirtualLogError as error:
                 self._abandon(flight, error)
-                break
             else:
-                self._acknowledge(flight, segment, places)
+                self._acknowledged(flight, segment, places)
                 return
+            await self._clock.sleep(pause)
             pause = min(2 * pause, self._settings.retry_max)
-        session.given_up(flight)
-        self._work.set()
 
-    def _expected_offset(self, flight: Flight, segment: Segment) -> LogletOffset | None:
-        expected = flight.tag[0].expected_tail
-        return None if expected is None else LogletOffset(segment.offset(expected))
+    async def _offer(self, flight: Flight, segment: Segment, opens: bool) -> range:
+        expected = offers_of(flight)[0].expected_tail
+        if expected is None:
+            return await self._view.loglet(segment).append(flight.batch, opens=opens)
+        if expected < segment.start:
+            raise TailMismatchError(expected, segment.start)
+        try:
+            offset = segment.offset(expected)
+            return await self._view.loglet(segment).append(flight.batch, opens=opens, expected_tail=offset)
+        except TailMismatchError as error:
+            raise TailMismatchError(expected, segment.position(LogletOffset(error.found))) from error
 
-    def _acknowledge(self, flight: Flight, segment: Segment, places: range) -> None:
+    def _acknowledged(self, flight: Flight, segment: Segment, places: range) -> None:
         if flight.batch.session != self._session.id:
-            return  # given up earlier
+            return  # given up meanwhile
+        if self._session.flights[0] is flight:
+            self._floor = segment.position(places[-1] + 1)
         self._session.acknowledged(flight)
         self._deliver(flight, places, segment.shift)
-        self._work.set()
 
     def _deliver(self, flight: Flight, places: range, shift: int) -> None:
-        log = self._log
-        self._progress = log.environment.clock.monotonic()
-        log.saw_tail(LogPosition(places[-1] + 1 + shift))
+        self._progress = self._clock.monotonic()
+        self._view.saw_tail(places[-1] + 1 + shift)
         at = 0
-        for offer in flight.tag:
+        for offer in offers_of(flight):
             mine = places[at : at + len(offer.payloads)]
-            at += len(offer.payloads)
-            offer.finish(outcome.Value(range(mine.start + shift, mine.stop + shift, mine.step)))
+            offer.finish(range(mine.start + shift, mine.stop + shift, mine.step))
+            at += len(mine)
+
+    async def _look_for_successor(self, segment: Segment, error: RetryableError) -> None:
+        """After an unknown outcome: the same loglet is still the place to go, unless the chain says otherwise."""
+        if self._is_over():
+            self._abandon_all(UnavailableError(f"given up after {self._settings.give_up:g} s: {error}"))
+            return
+        try:
+            last = (await self._view.refresh()).chain.last
+        except RetryableError:
+            return
+        if last.id != segment.id or last.stop is not None:
+            self._lose(segment)
 
     def _lose(self, segment: Segment) -> None:
         if self._segment is segment:
             self._session.lose_loglet()
-
-    async def _may_retry(self, segment: Segment, pause: float, error: RetryableError) -> bool:
-        """After an unknown outcome: is the same loglet still the place to go? Gives up when the time is over."""
-        clock = self._log.environment.clock
-        if clock.monotonic() - self._progress > self._settings.give_up:
-            self._abandon(None, UnavailableError(f"given up after {self._settings.give_up:g} s: {error}"))
-            return False
-        await clock.sleep(pause)
-        try:
-            last = (await self._log.refresh()).chain.last
-        except RetryableError:
-            return True
-        if last.id != segment.id or last.stop is not None:
-            self._lose(segment)
-            return False
-        return True
+            for scope in self._sends:
+                scope.cancel()
 
     # -- settling maybes ----------------------------------------------------------------------------------------
-
-    async def _settle_guarded(self) -> None:
-        try:
-            await self._settle()
-        except VirtualLogError as error:
-            await self._back_off(error)
 
     async def _settle(self) -> None:
         """The loglet is sealed: find out which flights it holds, and go on behind it."""
         assert self._segment is not None
         left = self._segment
-        chain = (await self._log.successor_of(left.id, failed=self._failed)).chain
-        self._failed = False
+        chain = (await self._log.chain_writer.successor_of(left.id, failed=self._asked_for_successor)).chain
+        self._asked_for_successor = False
         closed = chain.find(left.id)
         stop = closed.stop if closed is not None else None
         if stop is None:  # the segment was dropped or replaced: whatever it held lies below the tail
@@ -289,13 +252,12 @@ class Appender:
         for flight, placed in self._session.settle(mine):
             self._deliver(flight, placed.places, 0)
         self._segment = None
-        self._work.set()
 
     async def _search(self, start: LogPosition, stop: LogPosition) -> list[PlacedBatch]:
         """Our batches in [start, stop).
 
         Raises:
-            SealedError: a part of the range is gone, so nobody can say what became of the flights.
+            _UnsettledError: a part of the range is gone, so nobody can say what became of the flights.
         """
         mine = []
         while start < stop:
@@ -304,49 +266,53 @@ class Appender:
                 if isinstance(placed, PlacedBatch):
                     if placed.batch.session == self._session.id:
                         mine.append(placed)
-                elif isinstance(placed, Gap) and placed.kind is not GapKind.FILLER:
-                    raise _Unsettled(f"[{placed.start}, {placed.stop}) was {placed.kind.value} before it was searched")
+                elif placed.kind is not GapKind.FILLER:
+                    raise _UnsettledError(f"{placed.kind.value} before it was searched")
         return mine
 
+    # -- giving up ----------------------------------------------------------------------------------------------
+
+    def _is_over(self) -> bool:
+        return self._clock.monotonic() - self._progress > self._settings.give_up
+
     async def _back_off(self, error: VirtualLogError) -> None:
-        """Something in the way of all flights: wait and try again, or give them up."""
-        clock = self._log.environment.clock
-        waited = clock.monotonic() - self._progress
-        if isinstance(error, RetryableError) and waited <= self._settings.give_up:
-            await clock.sleep(self._settings.retry_min * 10)
-        elif isinstance(error, RetryableError | _Unsettled):
-            self._abandon(None, UnavailableError(f"unknown outcome: {error}"))
+        """Something is in the way of all flights: wait and try again, or give them up."""
+        if isinstance(error, RetryableError) and not self._is_over():
+            await self._clock.sleep(self._settings.retry_min * 10)
+        elif isinstance(error, RetryableError | _UnsettledError):
+            self._abandon_all(UnavailableError(f"unknown outcome: {error}"))
         else:
-            self._abandon(None, error)
+            self._abandon_all(error)
         self._work.set()
 
-    def _abandon(self, flight: Flight | None, error: VirtualLogError) -> None:
-        """Fail `flight` with `error` and go on as a new session; what else was in flight has an unknown outcome.
+    def _abandon(self, failed: Flight, error: VirtualLogError) -> None:
+        """Fail one flight, of which nothing was done; what follows it cannot be placed any more.
 
-        The old session must not go on: its next batch would wait for ever for the one that failed.
+        The session ends: its next batch would wait for ever for the one that failed.
         """
-        for other in self._session.abandon(self._new_session_id()):
-            unknown = other is not flight and flight is not None
-            reason = UnavailableError(f"unknown outcome: an earlier entry failed: {error}") if unknown else error
-            for offer in other.tag:
-                offer.finish(outcome.Error(reason))
+        others = UnavailableError(f"unknown outcome: an earlier entry failed: {error}")
+        for flight in self._session.abandon(self._new_session_id()):
+            for offer in offers_of(flight):
+                offer.fail(error if flight is failed else others)
         self._segment = None
-        if flight is None:
-            self._fail_queued(error)
 
-    def _fail_queued(self, error: VirtualLogError) -> None:
-        while self._queue:
-            self._queue.popleft().finish(outcome.Error(error))
-        self._queued_bytes = 0
-        self._room.set()
-        self._room = trio.Event()
-
-    def _fail_all(self, error: VirtualLogError) -> None:
-        self._abandon(None, error)
+    def _abandon_all(self, error: VirtualLogError) -> None:
+        for flight in self._session.abandon(self._new_session_id()):
+            for offer in offers_of(flight):
+                offer.fail(error)
+        for offer in self._queue.clear():
+            offer.fail(error)
+        self._segment = None
 
     def _new_session_id(self) -> SessionId:
-        return SessionId(self._log.environment.random.randbytes(16))
+        return SessionId(self._view.environment.random.randbytes(16))
 
 
-class _Unsettled(VirtualLogError):
+class _UnsettledError(VirtualLogError):
     """The range to be searched is not there any more."""
+
+
+def offers_of(flight: Flight) -> list[Offer]:
+    """The offers that a flight carries, in the order of their entries."""
+    offers: list[Offer] = flight.tag
+    return offers

@@ -52,7 +52,7 @@ class Reader:
                     return
                 found = await self._log.read(self.position, limit, READ_BYTES)
             except RetryableError:
-                await self._log.environment.clock.sleep(pause)
+                await self._log.view.environment.clock.sleep(pause)
                 pause = min(2 * pause, RETRY_SECONDS[1])
                 continue
             pause = RETRY_SECONDS[0]
@@ -64,17 +64,17 @@ class Reader:
         """A position beyond ours up to which can be read now; waits until there is one. None: the log has ended."""
         log = self._log
         while True:
-            chain = (await log.current()).chain
+            chain = (await log.view.current()).chain
             if self.position < chain.start:
                 limit = chain.start
             elif (segment := chain.segment_at(self.position)) is None:
-                if (await log.refresh()).chain.version == chain.version:
+                if (await log.view.refresh()).chain.version == chain.version:
                     return None  # closed on purpose, and we are at its end
                 continue
             elif segment.stop is not None:
                 limit = segment.stop
-            elif self.position < log.known_tail:
-                limit = log.known_tail
+            elif self.position < log.view.known_tail:
+                limit = log.view.known_tail
             else:
                 await self._wait_tail(segment)
                 continue
@@ -83,14 +83,14 @@ class Reader:
     async def _wait_tail(self, segment: Segment) -> None:
         log = self._log
         try:
-            tail = await log.loglet(segment).wait_tail(segment.offset(self.position))
+            tail = await log.view.loglet(segment).wait_tail(segment.offset(self.position))
         except SealedError:  # dropped
             tail = None
         if isinstance(tail, Open):
-            if not log.saw_tail(segment.position(tail.tail)) > self.position:
-                await log.refresh()  # idle: look for trims and changes that nobody told us of
+            if not log.view.saw_tail(segment.position(tail.tail)) > self.position:
+                await log.view.refresh()  # idle: look for trims and changes that nobody told us of
         else:
-            await log.successor_of(segment.id)
+            await log.chain_writer.successor_of(segment.id)
 
 
 def records(placed: Placed) -> Iterator[Record]:

@@ -84,10 +84,6 @@ class Session:
         """The loglet is sealed, or as good as: send nothing more to it."""
         self.lost = True
 
-    def given_up(self, flight: Flight) -> None:
-        """The attempt to send this flight has ended without an answer that counts; it is a maybe."""
-        flight.sent = False
-
     @property
     def needs_settling(self) -> bool:
         """Every send to the lost loglet has ended: now search its sealed range."""

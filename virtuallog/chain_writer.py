@@ -1,0 +1,194 @@
+"""Runs changes of the chain (the effects of `reconfigure.py`) and finishes those that others left half done.
+
+A change runs in the service nursery: a reconfiguration that dies with its caller between seal and put would be safe,
+but would cost every client a grace period. Without any memory of what the dead one intended, whoever finishes a
+change continues with a loglet of the same kind (Delos, OSDI'20, section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+import attrs
+import structlog
+import trio
+
+from virtuallog import reconfigure
+from virtuallog.api import Cluster, LogletProvider
+from virtuallog.chain import SegmentId
+from virtuallog.errors import (
+    ChainConflictError,
+    ReconfigurationNeededError,
+    RetryableError,
+    SealedError,
+    UnavailableError,
+)
+from virtuallog.reconfigure import Change, Close, Done, Effect, Event, Extend, Reconfiguration, Truncate
+from virtuallog.register import Register
+from virtuallog.service_task import in_service
+from virtuallog.types import LogPosition, Sealed
+from virtuallog.view import View
+
+Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
+"""Finds out which nodes live, for a loglet provider to choose from."""
+
+log = structlog.get_logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class ChainWriterSettings:
+    """How patient a client is with others. Times in seconds."""
+
+    grace: float = 1.0
+    """How long a sealed loglet may be without a successor before a client finishes the change itself (plus up to half
+    of that again at random, so that one of many goes first). Shorter heals sooner; too short makes clients race with
+    a reconfiguration that is under way, which is harmless but may undo its choice of loglet."""
+    poll_min: float = 0.002
+    """First pause between two looks at the register while waiting for a successor; doubles up to `poll_max`. The
+    first ones are short because a healthy reconfiguration takes some milliseconds."""
+    poll_max: float = 0.1
+    watchdog_period: float = 1.0
+    """Pause between two looks of a node's watchdog at the active loglet."""
+    put_attempts: int = 5
+    """How often one change is put to a MetaStore that does not answer before its outcome is called unknown."""
+
+
+class ChainWriter:
+    """Changes the chain on behalf of one client."""
+
+    def __init__(self, view: View, planner: Planner, settings: ChainWriterSettings) -> None:
+        """Makes no call yet."""
+        self._view = view
+        self._planner = planner
+        self._settings = settings
+        self._changing = trio.Lock()
+
+    async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
+        """Seal the active loglet and continue on a new one; again on top of whoever comes first."""
+        provider = self._view.provider(kind)
+        while True:
+            config = await self._plan(provider, settings, await self._view.refresh())
+            done = await self.change(Extend(kind, config))
+            if done.won:
+                return done.register
+
+    async def close(self) -> Register:
+        """Seal the active loglet and mark the log as closed; again on top of whoever comes first."""
+        while (current := await self._view.refresh()).chain.active is not None:
+            await self.change(Close(), planned=False)
+        return current
+
+    async def truncate(self, first: LogPosition) -> Register:
+        """Drop the segments that lie wholly below `first`."""
+        await self._view.refresh()
+        return (await self.change(Truncate(first), planned=False)).register
+
+    async def successor_of(self, segment_id: SegmentId, *, failed: bool = False) -> Register:
+        """A register whose last segment is another one, or is closed.
+
+        Waits for whoever is changing the chain; after the grace period finishes the change. With `failed`, at once:
+        the loglet itself has asked for a successor.
+
+        Raises:
+            UnavailableError: the MetaStore or the loglet does not answer.
+        """
+        environment, settings, pause = self._view.environment, self._settings, self._settings.poll_min
+        grace = 0.0 if failed else settings.grace * (1 + environment.random.random() / 2)
+        deadline = environment.clock.monotonic() + grace
+        while True:
+            found = await self._view.refresh()
+            if found.chain.last.id != segment_id or found.chain.active is None:
+                return found
+            if environment.clock.monotonic() >= deadline:
+                await self._roll_forward(found)
+            else:
+                await environment.clock.sleep(pause)
+                pause = min(2 * pause, settings.poll_max)
+
+    async def _roll_forward(self, stuck: Register) -> None:
+        last = stuck.chain.last
+        config = await self._plan(self._view.provider(last.kind), {}, stuck)
+        log.info("rolling forward", segment=str(last.id), version=stuck.version)
+        await self.change(Extend(last.kind, config), planned=False, only_after=last.id)
+
+    async def run_watchdog(self) -> None:
+        """For ever: finish changes that somebody left half done. Every node runs one; the conditional put elects."""
+        environment, period = self._view.environment, self._settings.watchdog_period
+        while True:
+            await environment.clock.sleep(period * (0.5 + environment.random.random()))
+            try:
+                await self._watch_once()
+            except RetryableError as error:
+                log.debug("watchdog", error=str(error))
+
+    async def _watch_once(self) -> None:
+        segment = (await self._view.refresh()).chain.active
+        if segment is None:
+            return
+        try:
+            if isinstance(await self._view.loglet(segment).check_tail(), Sealed):
+                await self.successor_of(segment.id)
+        except ReconfigurationNeededError:
+            await self.successor_of(segment.id, failed=True)
+        except SealedError:  # dropped: the next refresh shows why
+            pass
+
+    async def _plan(self, provider: LogletProvider, settings: Mapping[str, str], current: Register) -> bytes:
+        last = current.chain.last
+        previous = last.config if last.kind == provider.kind else None
+        return provider.plan(await self._planner(current), settings, previous)
+
+    async def change(self, change: Change, *, planned: bool = True, only_after: SegmentId | None = None) -> Done:
+        """Run one change in the service nursery.
+
+        Args:
+            change: what to do.
+            planned: refuse to let the register grow over its limit.
+            only_after: do nothing unless this is still the last segment.
+        """
+
+        async def run() -> Done:
+            async with self._changing:  # one at a time per client: two would only race each other at the MetaStore
+                current = await self._view.current()
+                if only_after is not None and current.chain.last.id != only_after:
+                    return Done(current, won=False)
+                return await self._run(change, current, planned)
+
+        return await in_service(self._view.environment.nursery, run)
+
+    async def _run(self, change: Change, current: Register, planned: bool) -> Done:
+        machine = Reconfiguration(current, change, self._view.environment.random.getrandbits(63))
+        effect, unknown = machine.start(), 0
+        while not isinstance(effect, Done):
+            event = await self._run_effect(effect, machine.attempt, planned)
+            unknown += isinstance(event, reconfigure.PutUnknown)
+            if unknown >= self._settings.put_attempts:
+                raise UnavailableError("the MetaStore does not answer; whether the chain has changed is unknown")
+            effect = machine.step(event)
+        self._view.adopt(effect.register)
+        return effect
+
+    async def _run_effect(self, effect: Effect, attempt: int, planned: bool) -> Event:
+        match effect:
+            case reconfigure.Seal(segment):
+                await self._view.loglet(segment).seal()
+                return reconfigure.SealReturned()
+            case reconfigure.CheckTail(segment):
+                return await self._view.loglet(segment).check_tail()
+            case reconfigure.Read():
+                return await self._view.refresh()
+            case reconfigure.Put(proposed, expected_version):
+                value = proposed.encode_planned() if planned else proposed.encode()
+                return await self._put(value, proposed, expected_version, attempt)
+            case Done():
+                raise AssertionError(effect)
+
+    async def _put(self, value: bytes, proposed: Register, expected_version: int, attempt: int) -> Event:
+        try:
+            await self._view.metastore.put(value, expected_version, attempt, proposed.members)
+        except ChainConflictError:
+            return reconfigure.PutLost()
+        except UnavailableError:
+            return reconfigure.PutUnknown()
+        return reconfigure.PutWon()

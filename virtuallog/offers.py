@@ -1,0 +1,115 @@
+"""The bounded queue in front of an appender: what callers offer, and how it is gathered into batches."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import attrs
+import outcome
+import trio
+
+from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX
+from virtuallog.errors import TooLargeError, VirtualLogError
+from virtuallog.types import LogPosition
+
+BATCH_HEADERS_BYTES = 1024
+"""Kept free in each batch for its own fields."""
+
+
+@attrs.define(eq=False)
+class Offer:
+    """The entries of one caller, who waits until `finish`. They stay side by side, in one batch."""
+
+    payloads: list[bytes]
+    size: int
+    expected_tail: LogPosition | None
+    _task: trio.lowlevel.Task | None = None
+
+    async def wait(self) -> range:
+        """Wait for the places of the entries. A cancelled caller only stops waiting; the offer stands."""
+        self._task = trio.lowlevel.current_task()
+
+        def stop_waiting(_: object) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        places: range = await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+        return places
+
+    def finish(self, places: range) -> None:
+        self._wake(outcome.Value(places))
+
+    def fail(self, error: VirtualLogError) -> None:
+        self._wake(outcome.Error(error))
+
+    def _wake(self, result: outcome.Outcome[range]) -> None:
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task, result)
+            self._task = None
+
+
+def check_size(payloads: list[bytes], entry_bytes_max: int) -> int:
+    """Bytes in `payloads`.
+
+    Raises:
+        TooLargeError: an entry or the whole is over its limit, now or ever.
+    """
+    largest, size = max(map(len, payloads)), sum(map(len, payloads))
+    if largest > entry_bytes_max:
+        raise TooLargeError(what="bytes in an entry", size=largest, limit=entry_bytes_max)
+    limit = BATCH_BYTES_MAX - BATCH_HEADERS_BYTES
+    if size + 4 * len(payloads) > limit:
+        raise TooLargeError(what="bytes in a batch", size=size + 4 * len(payloads), limit=limit)
+    if len(payloads) > BATCH_COUNT_MAX:
+        raise TooLargeError(what="entries in a batch", size=len(payloads), limit=BATCH_COUNT_MAX)
+    return size
+
+
+@attrs.define(eq=False)
+class OfferQueue:
+    """Offers in order of arrival."""
+
+    bytes_max: int
+    """Callers wait while more than this is queued."""
+    _offers: deque[Offer] = attrs.field(factory=deque)
+    _bytes: int = 0
+    _room: trio.Event = attrs.field(factory=trio.Event)
+
+    def __len__(self) -> int:
+        return len(self._offers)
+
+    async def wait_room(self) -> None:
+        """Wait until one more offer may be put; cancelling it has no effect."""
+        while self._bytes > self.bytes_max:
+            await self._room.wait()
+
+    def put(self, offer: Offer) -> None:
+        self._offers.append(offer)
+        self._bytes += offer.size
+
+    def take_batch(self, bytes_max: int, entries_max: int) -> list[Offer]:
+        """The offers of the next batch: at least one, then as many as fit. A conditional one stays alone."""
+        taken = [self._offers.popleft()]
+        size, entries = taken[0].size, len(taken[0].payloads)
+        while self._offers and taken[-1].expected_tail is None:
+            following = self._offers[0]
+            size += following.size
+            entries += len(following.payloads)
+            if following.expected_tail is not None or size > bytes_max or entries > entries_max:
+                break
+            taken.append(self._offers.popleft())
+        self._give_back(taken)
+        return taken
+
+    def clear(self) -> list[Offer]:
+        """Take everything out."""
+        taken = list(self._offers)
+        self._offers.clear()
+        self._give_back(taken)
+        return taken
+
+    def _give_back(self, taken: list[Offer]) -> None:
+        self._bytes -= sum(offer.size for offer in taken)
+        if self._bytes <= self.bytes_max:
+            self._room.set()
+            self._room = trio.Event()

@@ -1,0 +1,84 @@
+"""What one client knows: the register as it last saw it, a client of each loglet in it, the highest tail it has seen.
+
+All of it may be old; none of it ever goes back. A loglet that says "sealed" or "dropped" is how a client learns that
+it has to `refresh`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from virtuallog import register
+from virtuallog.api import Loglet, LogletProvider, MetaStore
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.errors import UnavailableError, UnknownKindError
+from virtuallog.ports import Environment
+from virtuallog.register import Register
+from virtuallog.types import LogPosition
+
+
+@attrs.define
+class View:
+    """Shared by the parts of one VirtualLog."""
+
+    metastore: MetaStore
+    providers: Mapping[str, LogletProvider]
+    environment: Environment
+    cached: Register | None = None
+    """The newest register seen so far."""
+    known_tail: LogPosition = LogPosition(0)  # noqa: RUF009 -- an int at run time
+    """The highest tail seen so far: the log is readable below it."""
+    _loglets: dict[SegmentId, Loglet] = attrs.field(factory=dict)
+
+    async def current(self) -> Register:
+        """The cached register; read from the MetaStore the first time."""
+        return self.cached or await self.refresh()
+
+    async def refresh(self) -> Register:
+        """Read the register.
+
+        Raises:
+            UnavailableError: no majority of the MetaStore answered, or the cluster is not bootstrapped.
+        """
+        version, value = await self.metastore.get()
+        if version == 0:
+            raise UnavailableError("the cluster has not been bootstrapped")
+        if self.cached is not None and version <= self.cached.version:
+            return self.cached
+        return self.adopt(register.decode_untrusted(value))
+
+    def adopt(self, newer: Register) -> Register:
+        """Take `newer` as the cached register, unless the cached one is newer still; returns the newest."""
+        if self.cached is not None and newer.version <= self.cached.version:
+            return self.cached
+        self.cached = newer
+        live = {segment.id for segment in newer.chain.segments}
+        for segment_id in [known for known in self._loglets if known not in live]:
+            del self._loglets[segment_id]
+        return newer
+
+    def saw_tail(self, position: int) -> LogPosition:
+        """Everything below `position` is known to be readable."""
+        self.known_tail = LogPosition(max(self.known_tail, position))
+        return LogPosition(position)
+
+    def loglet(self, segment: Segment) -> Loglet:
+        """The client of a segment's loglet, opened on first use."""
+        loglet = self._loglets.get(segment.id)
+        if loglet is None:
+            provider = self.provider(segment.kind)
+            loglet = self._loglets[segment.id] = provider.open(segment.id, segment.config, self.environment)
+        return loglet
+
+    def provider(self, kind: str) -> LogletProvider:
+        """The provider of a kind of loglet.
+
+        Raises:
+            UnknownKindError: none of that name is installed.
+        """
+        provider = self.providers.get(kind)
+        if provider is None:
+            raise UnknownKindError(kind, ", ".join(sorted(self.providers)))
+        return provider
