@@ -1,0 +1,106 @@
+"""The first version of the register: who decides it, and what it says.
+
+Every MetaStore member of the initial configuration proposes version 1 once all peers have formatted their data
+directories: a random cluster id, one segment of the configured kind, the members, the table of nodes. The proposals
+differ; the MetaStore decides one, and the others adopt it ("create if the version is 0", specs/delos.md, section 4).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from server.config import NodeConfig
+from server.formatting import phase_of
+from server.identity import Phase
+from server.survey import ask_all
+from virtuallog import chain
+from virtuallog.api import Cluster, LogletProvider, Member, MetaStore
+from virtuallog.control import NodeStatus
+from virtuallog.errors import ChainConflictError, UnavailableError, VirtualLogError
+from virtuallog.ports import Clock, Services
+from virtuallog.register import ClusterId, NodeEntry, Register
+from virtuallog.types import NodeId
+
+RETRY_SECONDS: Final = 0.2
+"""Between two tries, halved to one and a half times at random, so that proposers do not duel in step."""
+
+log = structlog.get_logger(__name__)
+
+
+async def bootstrap(
+    config: NodeConfig,
+    metastore: MetaStore,
+    provider: LogletProvider,
+    services: Services,
+    clock: Clock,
+    source: random.Random,
+) -> None:
+    """Return once the register has a version, whoever decided it. Cancelled, it may still be decided.
+
+    Raises:
+        InvalidSettingError: the configured loglet kind cannot be planned on these nodes.
+    """
+    proposal: bytes | None = None
+    attempt = source.getrandbits(63)
+    while not await _is_bootstrapped(metastore):
+        if config.node in config.members:
+            # The same bytes under the same attempt each time: an earlier put may have been decided unnoticed.
+            proposal = proposal or await _propose(config, provider, services, source)
+            if proposal is not None and await _put(metastore, proposal, attempt, config):
+                log.info("bootstrapped", node=config.id)
+                return
+        await clock.sleep(RETRY_SECONDS * (0.5 + source.random()))
+
+
+async def _is_bootstrapped(metastore: MetaStore) -> bool:
+    try:
+        version, _ = await metastore.get()
+    except UnavailableError:
+        return False
+    return version > 0
+
+
+async def _put(metastore: MetaStore, proposal: bytes, attempt: int, config: NodeConfig) -> bool:
+    try:
+        await metastore.put(proposal, 0, attempt, config.members)
+    except (ChainConflictError, UnavailableError):
+        return False
+    return True
+
+
+async def _propose(
+    config: NodeConfig, provider: LogletProvider, services: Services, source: random.Random
+) -> bytes | None:
+    """An encoded register; None as long as not all peers are there."""
+    answers = await ask_all(services, [NodeId(peer.id) for peer in config.all_peers])
+    statuses = {node: answer for node, answer in answers.items() if not isinstance(answer, VirtualLogError)}
+    if len(statuses) < len(answers) or any(phase_of(status) is not Phase.FORMATTED for status in statuses.values()):
+        return None
+    return _first_register(config, provider, statuses, source).encode()
+
+
+def _first_register(
+    config: NodeConfig, provider: LogletProvider, statuses: Mapping[NodeId, NodeStatus], source: random.Random
+) -> Register:
+    members = tuple(
+        Member(node=node, boot=status.boot, roles=frozenset(status.roles), alive=True)
+        for node, status in statuses.items()
+    )
+    segment_config = provider.plan(Cluster(members=members, planner=config.node), {}, None)
+    return Register(
+        cluster=ClusterId(source.randbytes(16)),
+        chain=chain.genesis(provider.kind, segment_config, source.getrandbits(63)),
+        members=config.members,
+        nodes={
+            NodeId(peer.id): NodeEntry(
+                store_id=statuses[NodeId(peer.id)].store_id,
+                addresses=(peer.address,),
+                roles=frozenset(statuses[NodeId(peer.id)].roles),
+            )
+            for peer in config.all_peers
+        },
+    )

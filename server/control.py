@@ -1,0 +1,99 @@
+"""Serves what clients ask a node about the cluster (`virtuallog.control`).
+
+A change of the chain runs in a task of the node: it goes on when the client that wanted it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import attrs
+import trio
+
+from virtuallog.control import (
+    ChainChanged,
+    GetStatus,
+    NodeStatus,
+    PrefixTrim,
+    ReconfigExtend,
+    ReconfigModify,
+    ReconfigTruncate,
+    SealLog,
+    Trimmed,
+)
+from virtuallog.errors import OverloadedError, VirtualLogError
+from virtuallog.ports import Done, Handler, Handlers
+from virtuallog.types import LogletOffset, LogPosition
+from virtuallog.virtual_log import VirtualLog
+
+CHANGES_MAX: Final = 32
+"""Changes of the chain in progress on one node. They wait for each other anyway; more is a client gone wild."""
+
+
+@attrs.define(eq=False)
+class Control:
+    """The handlers. `log` raises an UnavailableError that says why as long as there is none."""
+
+    _status: Callable[[], NodeStatus]
+    _log: Callable[[], VirtualLog]
+    _nursery: Callable[[], trio.Nursery]
+    _changes: int = 0
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            GetStatus: self._get_status,
+            ReconfigExtend: self._changing(self._extend),
+            ReconfigTruncate: self._changing(self._truncate),
+            ReconfigModify: self._changing(self._modify),
+            SealLog: self._changing(self._seal),
+            PrefixTrim: self._changing(self._trim),
+        }
+
+    def _get_status(self, _: GetStatus, done: Done) -> None:
+        done(self._status())
+
+    def _changing(self, work: Callable[[VirtualLog, Any], Awaitable[Any]]) -> Handler:
+        def handle(request: Any, done: Done) -> None:
+            if self._changes >= CHANGES_MAX:
+                done(OverloadedError(f"{CHANGES_MAX} changes of the chain are in progress on this node"))
+                return
+            try:
+                virtual_log = self._log()
+            except VirtualLogError as error:
+                done(error)
+                return
+            self._changes += 1
+            self._nursery().start_soon(self._run, work, virtual_log, request, done)
+
+        return handle
+
+    async def _run(
+        self, work: Callable[[VirtualLog, Any], Awaitable[Any]], virtual_log: VirtualLog, request: Any, done: Done
+    ) -> None:
+        try:
+            done(await work(virtual_log, request))
+        except VirtualLogError as error:
+            done(error)
+        finally:
+            self._changes -= 1
+
+    async def _extend(self, virtual_log: VirtualLog, request: ReconfigExtend) -> ChainChanged:
+        settings = {setting.name: setting.value for setting in request.settings}
+        return ChainChanged(register=(await virtual_log.reconfig_extend(request.kind, settings)).encode())
+
+    async def _truncate(self, virtual_log: VirtualLog, _: ReconfigTruncate) -> ChainChanged:
+        return ChainChanged(register=(await virtual_log.reconfig_truncate()).encode())
+
+    async def _modify(self, virtual_log: VirtualLog, request: ReconfigModify) -> ChainChanged:
+        changed = await virtual_log.reconfig_modify(
+            request.segment, request.kind, request.config, LogletOffset(request.base)
+        )
+        return ChainChanged(register=changed.encode())
+
+    async def _seal(self, virtual_log: VirtualLog, _: SealLog) -> ChainChanged:
+        return ChainChanged(register=(await virtual_log.seal()).encode())
+
+    async def _trim(self, virtual_log: VirtualLog, request: PrefixTrim) -> Trimmed:
+        return Trimmed(position=await virtual_log.prefix_trim(LogPosition(request.position)))

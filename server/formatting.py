@@ -1,0 +1,109 @@
+"""When may a new data directory be used? The rule for wiped disks.
+
+A node that lost its disk looks exactly like one that starts for the first time, but must not vote: it has forgotten
+promises that others rely on. So a directory is formatted only when *every* listed peer says that it is new as well, in
+two steps (Mesos' EMPTY and STARTING, see `server.identity`): nobody votes before everybody has left the state in which
+a wiped disk finds itself. Hence a node without a file that meets a formatted peer has lost a disk, and stays out.
+
+`advance` is the rule; `Formatter` asks the peers until it lets the node in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import attrs
+import structlog
+
+from server.identity import Identity, Phase
+from server.survey import ask_all
+from virtuallog.control import NodeStatus
+from virtuallog.errors import VirtualLogError
+from virtuallog.ports import Clock, Services
+from virtuallog.types import NodeId
+
+ASK_PAUSE_SECONDS: Final = 0.2
+"""Between two rounds of questions: short, since a first start waits for it; a wiped node asks for ever, cheaply."""
+ASK_PAUSE_SECONDS_MAX: Final = 3.0
+
+log = structlog.get_logger(__name__)
+
+
+def phase_of(status: NodeStatus) -> Phase | None:
+    """What a peer's status says; None if it says nothing that this program knows."""
+    return next((phase for phase in Phase if phase.value == status.phase), None)
+
+
+@attrs.frozen
+class Wait:
+    """Not now."""
+
+    reason: str
+
+
+def advance(own: Phase, peers: Mapping[NodeId, Phase | None]) -> Phase | Wait:
+    """The phase that a node may enter next.
+
+    Args:
+        own: its phase now, not `FORMATTED`.
+        peers: of each other listed node; None for one that did not answer.
+    """
+    assert own is not Phase.FORMATTED
+    formatted = _nodes(peers, Phase.FORMATTED)
+    if own is Phase.UNFORMATTED and formatted:
+        return Wait(f"the data directory is empty but {formatted} has one: a disk was lost or the path is wrong;"
+                    " this node stays out until it is replaced")  # fmt: skip
+    if silent := _nodes(peers, None):
+        return Wait(f"no answer from {silent}; all nodes must answer at the first start")
+    if own is Phase.UNFORMATTED:
+        return Phase.FORMATTING
+    if behind := _nodes(peers, Phase.UNFORMATTED):
+        return Wait(f"{behind} is not ready yet")
+    return Phase.FORMATTED
+
+
+def _nodes(peers: Mapping[NodeId, Phase | None], phase: Phase | None) -> str:
+    return ", ".join(f"node {node}" for node, found in sorted(peers.items()) if found is phase)
+
+
+@attrs.define(eq=False)
+class Formatter:
+    """Brings a node's data directory from `UNFORMATTED` to `FORMATTED`, as soon as that is allowed."""
+
+    identity: Identity
+    _peers: Iterable[NodeId]
+    _services: Services
+    _clock: Clock
+    _random: random.Random
+    waiting: str = ""
+    """Why the directory is not formatted yet; for the node's status."""
+
+    async def run(self) -> None:
+        """Return once the directory is formatted; never if a disk was lost. Cancelled, it starts over next time.
+
+        Raises:
+            StorageError: the disk cannot be written.
+        """
+        pause = ASK_PAUSE_SECONDS
+        while self.identity.phase is not Phase.FORMATTED:
+            answer = advance(self.identity.phase, await self._ask_peers())
+            if isinstance(answer, Wait):
+                if answer.reason != self.waiting:
+                    log.warning("not formatted", node=self.identity.node, reason=answer.reason)
+                self.waiting = answer.reason
+                await self._clock.sleep(pause * (0.5 + self._random.random()))
+                pause = min(1.3 * pause, ASK_PAUSE_SECONDS_MAX)
+            elif answer is Phase.FORMATTING:
+                await self.identity.start_formatting(self._random)
+            else:
+                await self.identity.finish_formatting()
+        self.waiting = ""
+
+    async def _ask_peers(self) -> dict[NodeId, Phase | None]:
+        others = [peer for peer in self._peers if peer != self.identity.node]
+        answers = await ask_all(self._services, others)
+        return {
+            node: None if isinstance(answer, VirtualLogError) else phase_of(answer) for node, answer in answers.items()
+        }

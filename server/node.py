@@ -1,0 +1,270 @@
+"""One node: the roles its config lists, composed from ports alone.
+
+A node is the serving side of every loglet kind, an acceptor of the MetaStore if it is a member, and a client of the
+log like any other: its own VirtualLog carries out what operators ask of it and finishes changes that somebody left
+half done. The simulator runs this very class on simulated ports.
+
+    construct -> handlers can be served, and say "not ready"
+    run       -> format the data directory (server.formatting) -> open the roles -> bootstrap (server.bootstrap)
+              -> follow the register for ever
+
+Order matters once: no role opens before the data directory is formatted, since a role that is open votes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import metadata
+from typing import Any, Final
+
+import attrs
+import structlog
+import trio
+
+from server.bootstrap import bootstrap
+from server.config import NodeConfig
+from server.control import Control
+from server.formatting import Formatter
+from server.identity import Identity, Phase
+from server.role import Role
+from server.survey import survey
+from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
+from virtuallog.chain import SegmentId
+from virtuallog.control import NodeStatus
+from virtuallog.errors import (
+    RetryableError,
+    SealedError,
+    UnavailableError,
+    UnknownKindError,
+    VirtualLogError,
+)
+from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
+from virtuallog.register import Register
+from virtuallog.rpc.interface import Interface
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+
+FOLLOW_SECONDS: Final = 0.5
+"""Between two looks at the cached register, which the watchdog refreshes. What follows from a change (dropping
+loglets, new addresses) is not urgent."""
+
+log = structlog.get_logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class NodePorts:
+    """The world of one node."""
+
+    services: Services
+    clock: Clock
+    random: random.Random
+    storage: Callable[[str], Awaitable[Storage]]
+    """The directory of the role of this name."""
+    key_values: Callable[[str], Awaitable[KeyValues]]
+    """The small durable map of the role of this name."""
+
+
+class Node:
+    """See above.
+
+    Args:
+        ports: exclusively this node's.
+        config: checked by its class.
+        identity: of the data directory behind the ports.
+        providers: every loglet kind that this node can serve, by name.
+        metastore: what decides the register.
+        on_register: called with each newer register, to learn addresses from; must not block.
+    """
+
+    def __init__(
+        self,
+        ports: NodePorts,
+        config: NodeConfig,
+        identity: Identity,
+        *,
+        providers: Mapping[str, LogletProvider],
+        metastore: MetaStoreProvider,
+        on_register: Callable[[Register], None] = lambda register: None,
+    ) -> None:
+        if config.loglet not in providers:
+            raise UnknownKindError(config.loglet, ", ".join(sorted(providers)))
+        self.config: Final = config
+        self.identity: Final = identity
+        self._ports = ports
+        self._providers = providers
+        self._metastore = metastore
+        self._on_register = on_register
+        self._formatter = Formatter(
+            identity, [NodeId(peer.id) for peer in config.all_peers], ports.services, ports.clock, ports.random
+        )
+        self._loglet_roles = {
+            kind: Role(kind, provider.interfaces, provider.serve) for kind, provider in providers.items()
+        }
+        self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *self._loglet_roles.values()]
+        self._control = Control(self.status, self._require_log, lambda: self._nursery)
+        self._problem = ""
+        self._nursery: trio.Nursery
+        self._log: VirtualLog | None = None
+
+    @property
+    def handlers(self) -> Handlers:
+        """Of every request this node knows; complete and ready to be served from construction on."""
+        handlers = dict(self._control.handlers)
+        for role in self._roles:
+            assert not handlers.keys() & role.handlers.keys()
+            handlers.update(role.handlers)
+        return handlers
+
+    @property
+    def interfaces(self) -> Sequence[Interface]:
+        """The wire form of the requests in `handlers`, the control requests left out."""
+        return [interface for role in self._roles for interface in role.interfaces]
+
+    @property
+    def virtual_log(self) -> VirtualLog | None:
+        """The node's own client; None before its data directory is formatted."""
+        return self._log
+
+    def status(self) -> NodeStatus:
+        register = self._log.view.cached if self._log else None
+        identity = self.identity
+        return NodeStatus(
+            cluster=identity.cluster or b"",
+            node=identity.node,
+            store_id=identity.store_id,
+            boot=identity.boot,
+            roles=self._trusted_roles(),
+            software=_software(),
+            register=register.encode() if register else b"",
+            failures=tuple(self._failures()),
+            phase=identity.phase.value,
+        )
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Be a node until cancelled. Serve `handlers` once `task_status` says started.
+
+        Raises (within exception groups):
+            WrongRecipientError: the data directory belongs to another cluster.
+            InvalidSettingError: the first loglet cannot be planned.
+            StorageError: the identity file cannot be written.
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await self._formatter.run()
+            self._log = virtual_log = await self._open(nursery)
+            nursery.start_soon(virtual_log.chain_writer.run_watchdog)
+            await self._follow(virtual_log)
+
+    async def _open(self, nursery: trio.Nursery) -> VirtualLog:
+        """Start the roles and make sure that there is a register."""
+        ports, config = self._ports, self.config
+        environment = NodeEnvironment(
+            services=ports.services,
+            clock=ports.clock,
+            random=ports.random,
+            nursery=nursery,
+            node=config.node,
+            boot=self.identity.boot,
+            storage=ports.storage,
+            key_values=ports.key_values,
+            segment_config=self.segment_config,
+            fail=_fail_outside_a_role,
+        )
+        for role in self._roles:
+            nursery.start_soon(role.run, environment)
+        client = Environment(services=ports.services, clock=ports.clock, random=ports.random, nursery=nursery)
+        metastore = self._metastore.open(config.members, client)
+        first = self._providers[config.loglet]
+        await bootstrap(config, metastore, first, ports.services, ports.clock, ports.random)
+        return VirtualLog(metastore, self._providers, client, planner=self._survey)
+
+    async def segment_config(self, segment_id: Any) -> tuple[str, bytes]:
+        """Kind and config of a segment, from a register that is new enough to know it.
+
+        Raises:
+            SealedError: no such segment is in the chain: dropped, or never decided.
+            UnavailableError: the register cannot be read.
+        """
+        assert isinstance(segment_id, SegmentId)
+        virtual_log = self._require_log()
+        cached = virtual_log.view.cached
+        segment = cached.chain.find(segment_id) if cached else None
+        if segment is None:
+            segment = (await virtual_log.view.refresh()).chain.find(segment_id)
+        if segment is None:
+            raise SealedError(f"segment {segment_id} is not in the chain")
+        return segment.kind, segment.config
+
+    async def _serve_metastore(self, environment: NodeEnvironment) -> Handlers:
+        return await self._metastore.serve(self.config.members, environment)
+
+    async def _survey(self, register: Register) -> Cluster:
+        return await survey(self._ports.services, register, self.config.node)
+
+    async def _follow(self, virtual_log: VirtualLog) -> None:
+        """Act on every newer register, for ever."""
+        acted_on = 0
+        while True:
+            try:
+                register = await virtual_log.view.current()
+                if register.version > acted_on:
+                    await self._act_on(register)
+                    acted_on = register.version
+            except RetryableError as error:
+                log.debug("following the register", error=str(error))
+            await self._ports.clock.sleep(FOLLOW_SECONDS)
+
+    async def _act_on(self, register: Register) -> None:
+        """Safe to do twice, and to cancel anywhere: each step only catches up with what is decided."""
+        await self.identity.join(register.cluster)
+        entry = register.nodes.get(self.identity.node)
+        if entry is None or entry.store_id != self.identity.store_id:
+            self._problem = "identity: the cluster knows this node by another data directory"
+        else:
+            self._problem = ""
+        self._on_register(register)
+        lowest = min(segment.id.version for segment in register.chain.segments)
+        for kind, role in self._loglet_roles.items():
+            if role.is_open:
+                await self._forget(role, self._providers[kind], lowest)
+
+    async def _forget(self, role: Role, provider: LogletProvider, lowest: int) -> None:
+        try:
+            await provider.forget(lowest)
+        except RetryableError:
+            raise
+        except VirtualLogError as error:
+            role.fail(error)
+
+    def _require_log(self) -> VirtualLog:
+        if self._log is None:
+            raise UnavailableError(
+                f"node {self.config.id} is not part of a cluster yet: {self._formatter.waiting or 'starting'}"
+            )
+        return self._log
+
+    def _trusted_roles(self) -> tuple[str, ...]:
+        """What others may use this node for: nothing before it votes, no loglets once one of their roles has failed."""
+        if self.identity.phase is not Phase.FORMATTED:
+            return ()
+        if any(role.failure for role in self._loglet_roles.values()):
+            return tuple(role for role in self.config.all_roles if role == "metastore")
+        return self.config.all_roles
+
+    def _failures(self) -> list[str]:
+        failures = [f"{role.name}: {role.failure}" for role in self._roles if role.failure]
+        if self._formatter.waiting:
+            failures.insert(0, f"identity: {self._formatter.waiting}")
+        if self._problem:
+            failures.insert(0, self._problem)
+        return failures
+
+
+def _software() -> str:
+    return metadata.version("virtuallog")
+
+
+def _fail_outside_a_role(error: BaseException) -> None:
+    raise AssertionError("a role was given an environment that is not its own") from error

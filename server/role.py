@@ -1,0 +1,80 @@
+"""One role of a node: the serving side of a loglet kind, or the acceptor of the MetaStore.
+
+A role is closed at first, open once its state has been read, and closed for good when that state can no longer be
+trusted: a poisoned disk, corruption. Its handlers exist all the time and say which it is. A role that fails takes
+neither the node nor other roles down: the node goes on to answer, and other nodes learn why from its status.
+
+Only errors that virtuallog raises on purpose close a role. Anything else is a bug, and ends the node: a process that
+does something nobody thought of had better stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import structlog
+import trio
+
+from virtuallog.errors import CorruptionError, StorageError, UnavailableError, VirtualLogError
+from virtuallog.ports import Done, Handler, Handlers, NodeEnvironment, Request
+from virtuallog.rpc.interface import Interface
+
+Serve: TypeAlias = Callable[[NodeEnvironment], Awaitable[Handlers]]
+log = structlog.get_logger(__name__)
+
+
+class Role:
+    """See above. `handlers` may be served from construction on."""
+
+    def __init__(self, name: str, interfaces: Sequence[Interface], serve: Serve) -> None:
+        self.name = name
+        self.interfaces = interfaces
+        self.failure: VirtualLogError | None = None
+        self.handlers: Handlers = {
+            method.request: self._handler(method.request) for interface in interfaces for method in interface.methods
+        }
+        self._serve = serve
+        self._open: Handlers | None = None
+        self._scope: trio.CancelScope | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    async def run(self, environment: NodeEnvironment) -> None:
+        """Open the role and keep its tasks running; returns only when the role has failed."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._scope = nursery.cancel_scope
+                self._open = await self._serve(attrs.evolve(environment, nursery=nursery, fail=self.fail))
+                await trio.sleep_forever()
+        except* VirtualLogError as group:
+            self.fail(_first(group))
+
+    def fail(self, error: BaseException) -> None:
+        """Close the role for good and cancel its tasks. Calls in progress stay unanswered: their outcome is unknown."""
+        if self.failure is None:
+            self.failure = error if isinstance(error, CorruptionError | StorageError) else StorageError(str(error))
+            log.error("role refused", role=self.name, reason=str(error))
+        self._open = None
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def _handler(self, request_class: type[Request[Any]]) -> Handler:
+        def handle(request: Any, done: Done) -> None:
+            if self._open is not None:
+                self._open[request_class](request, done)
+            else:
+                done(self.failure or UnavailableError(f"{self.name} is not ready on this node"))
+
+        return handle
+
+
+def _first(group: BaseExceptionGroup[VirtualLogError]) -> VirtualLogError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, VirtualLogError)
+    return error

@@ -1,0 +1,58 @@
+"""Asks many nodes at once how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import trio
+
+from virtuallog.api import Cluster, Member
+from virtuallog.control import GetStatus, NodeStatus
+from virtuallog.errors import UnavailableError, VirtualLogError, WrongRecipientError
+from virtuallog.ports import Outcome, Services
+from virtuallog.register import Register
+from virtuallog.types import NodeId
+
+ANSWER_SECONDS: Final = 1.0
+"""A node that lives answers in a millisecond; one that takes a second is as good as dead to a planner."""
+
+
+async def ask_all(
+    services: Services, nodes: Iterable[NodeId], timeout_seconds: float = ANSWER_SECONDS
+) -> dict[NodeId, Outcome[NodeStatus]]:
+    """The status of each node, or why there is none, in the order given; takes `timeout_seconds` at most."""
+    answers: dict[NodeId, Outcome[NodeStatus]] = dict.fromkeys(nodes, UnavailableError("no answer"))
+    missing, finished = len(answers), trio.Event()
+    if not answers:
+        return answers
+
+    def answered(node: NodeId) -> Callable[[Outcome[NodeStatus]], None]:
+        def done(outcome: Outcome[NodeStatus]) -> None:
+            nonlocal missing
+            if isinstance(outcome, VirtualLogError) or outcome.node == node:
+                answers[node] = outcome
+            else:
+                answers[node] = WrongRecipientError("node", str(node), str(outcome.node))
+            missing -= 1
+            if not missing:
+                finished.set()
+
+        return done
+
+    for node in answers:
+        services.post(node, GetStatus(), answered(node), timeout_seconds)
+    await finished.wait()
+    return answers
+
+
+async def survey(services: Services, register: Register, planner: NodeId) -> Cluster:
+    """Which nodes of the register's table live, for a loglet provider to choose from."""
+    answers = await ask_all(services, sorted(register.nodes))
+    return Cluster(members=tuple(_member(register, node, answer) for node, answer in answers.items()), planner=planner)
+
+
+def _member(register: Register, node: NodeId, answer: Outcome[NodeStatus]) -> Member:
+    if isinstance(answer, VirtualLogError) or answer.store_id != register.nodes[node].store_id:
+        return Member(node=node, boot=0, roles=register.nodes[node].roles, alive=False)
+    return Member(node=node, boot=answer.boot, roles=frozenset(answer.roles), alive=True)
