@@ -37,7 +37,7 @@ class WalSettings:
 
     def __attrs_post_init__(self) -> None:
         self._require(self.segment_bytes < 1 << 32, "segment_bytes must be below 4 GiB: addresses keep 32 bits for it")
-        self._require(0 < self.record_bytes_max, "record_bytes_max must be positive")
+        self._require(self.record_bytes_max > 0, "record_bytes_max must be positive")
         self._require(
             self.record_bytes_max + 64 <= self.group_bytes_max, "group_bytes_max must hold the largest record"
         )

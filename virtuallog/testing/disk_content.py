@@ -1,0 +1,79 @@
+"""What a simulated disk holds of one file: what reads see, what a power loss leaves, and the writes in between. Pure."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import attrs
+
+SECTOR_BYTES: Final = 512
+"""What a disk writes in one piece."""
+
+
+@attrs.define(eq=False)
+class Write:
+    """Bytes in the cache that no sync has covered."""
+
+    offset: int
+    data: bytes
+    doomed: bool = False
+    """Its sync has failed: no later sync will write it."""
+
+
+@attrs.define(eq=False)
+class Content:
+    """One file as the disk holds it."""
+
+    cached: bytearray
+    durable: bytearray
+    unsynced: list[Write] = attrs.Factory(list)
+
+    @classmethod
+    def zeros(cls, size: int) -> Content:
+        return cls(bytearray(size), bytearray(size))
+
+    def write(self, offset: int, data: bytes) -> Write:
+        put(self.cached, offset, data)
+        write = Write(offset, data)
+        self.unsynced.append(write)
+        return write
+
+    def sync(self, last: Write) -> None:
+        """Make `last`, and all before it, durable."""
+        stop = self.unsynced.index(last) + 1
+        for write in self.unsynced[:stop]:
+            if not write.doomed:
+                put(self.durable, write.offset, write.data)
+        self.unsynced = [write for write in self.unsynced[:stop] if write.doomed] + self.unsynced[stop:]
+
+    def truncate(self, size: int) -> None:
+        del self.cached[size:]
+        del self.durable[size:]
+
+    def lose_power(self, random: Random) -> list[str]:
+        """Decide what became of the unsynced writes; returns the name of each one's fate."""
+        writes, self.unsynced = self.unsynced, []
+        random.shuffle(writes)
+        fates = [_tear(self.durable, write, random) for write in writes]
+        self.cached[:] = self.durable
+        return fates
+
+
+def put(image: bytearray, offset: int, data: bytes) -> None:
+    if offset > len(image):
+        image.extend(bytes(offset - len(image)))
+    image[offset : offset + len(data)] = data
+
+
+def _tear(image: bytearray, write: Write, random: Random) -> str:
+    """Put a random choice of the write's sectors on `image`; often all or none of them."""
+    chance = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
+    offset, data = write.offset, write.data
+    first = offset - offset % SECTOR_BYTES
+    sectors = range(first, offset + len(data), SECTOR_BYTES)
+    kept = [sector for sector in sectors if random.random() < chance]
+    for sector in kept:
+        start, stop = max(sector, offset), min(sector + SECTOR_BYTES, offset + len(data))
+        put(image, start, data[start - offset : stop - offset])
+    return "unsynced kept" if len(kept) == len(sectors) else "unsynced torn" if kept else "unsynced lost"
