@@ -1,0 +1,121 @@
+"""Cuts a stream of bytes into Cap'n Proto messages, and the other way round.                                   Pure.
+
+A frame is: number of segments minus one (u32), words in each segment (u32 each), padding to 8 bytes, the segments.
+https://capnproto.org/encoding.html#serialization-over-a-stream
+
+A frame is judged by its header before its content is waited for, so nobody can make us buffer more than
+`FRAME_BYTES_MAX`. Segments are views into the received bytes: nothing is copied until a message is read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import attrs
+
+from virtuallog.batch import BATCH_BYTES_MAX
+from virtuallog.errors import MalformedError, TooLargeError
+
+FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX + (64 << 10)
+"""16 MiB and slack: the largest batch once, and as much again for replies that carry several batches and may overshoot
+what was asked for by one."""
+SEGMENTS_MAX: Final = 512
+"""What Cap'n Proto's own readers accept. Stock writers double each segment and need few."""
+
+Frame: TypeAlias = list[memoryview]
+"""The segments of one message."""
+
+_WORD: Final = 8
+_ONE_SEGMENT: Final = struct.Struct("<II")
+
+
+@attrs.define
+class FrameSplitter:
+    """Collects received bytes and gives back whole frames."""
+
+    _parts: list[bytes] = attrs.field(factory=list, init=False)
+    _buffered: int = attrs.field(default=0, init=False)
+    _needed: int = attrs.field(default=_WORD, init=False)
+    """Bytes until the frame at the front, or its header, is whole. Saves looking at every chunk of a large frame."""
+
+    def feed_untrusted(self, chunk: bytes) -> list[Frame]:
+        """The frames that `chunk` completes, in order.
+
+        Raises:
+            MalformedError: a frame is over a limit. Frames before it are lost, too: the stream cannot be trusted.
+        """
+        self._parts.append(chunk)
+        self._buffered += len(chunk)
+        if self._buffered < self._needed:
+            return []
+        view = memoryview(chunk if len(self._parts) == 1 else b"".join(self._parts))
+        frames: list[Frame] = []
+        start, end = 0, len(view)
+        while True:
+            frame, size = _cut_untrusted(view[start:] if start else view)
+            if frame is None:
+                break
+            frames.append(frame)
+            start += size
+        # A remainder that views the chunk would keep the whole chunk alive: copy it, it is shorter than one frame.
+        self._parts = [bytes(view[start:])] if start < end else []
+        self._buffered, self._needed = end - start, size
+        return frames
+
+
+def _cut_untrusted(view: memoryview) -> tuple[Frame | None, int]:
+    """The frame at the front of `view` and its size; or None and the bytes needed to get further."""
+    available = len(view)
+    if available < _WORD:
+        return None, _WORD
+    more_segments, first_words = _ONE_SEGMENT.unpack_from(view)
+    if not more_segments:
+        size = _WORD + first_words * _WORD
+        _check_size(size)
+        return ([view[_WORD:size]], size) if available >= size else (None, size)
+    return _cut_segments_untrusted(view, more_segments + 1)
+
+
+def _cut_segments_untrusted(view: memoryview, segments: int) -> tuple[Frame | None, int]:
+    if segments > SEGMENTS_MAX:
+        raise MalformedError(f"a frame of {segments} segments, where {SEGMENTS_MAX} is the limit")
+    header = _header_bytes(segments)
+    if len(view) < header:
+        return None, header
+    sizes = [words * _WORD for words in struct.unpack_from(f"<{segments}I", view, 4)]
+    size = header + sum(sizes)
+    _check_size(size)
+    if len(view) < size:
+        return None, size
+    frame, start = [], header
+    for segment_bytes in sizes:
+        frame.append(view[start : start + segment_bytes])
+        start += segment_bytes
+    return frame, size
+
+
+def _check_size(size: int) -> None:
+    if size > FRAME_BYTES_MAX:
+        raise MalformedError(f"a frame of {size} bytes, where {FRAME_BYTES_MAX} is the limit")
+
+
+def _header_bytes(segments: int) -> int:
+    """A count and one size per segment, 4 bytes each, padded to whole words."""
+    return (4 + 4 * segments + 7) & ~7
+
+
+def pack(segments: Sequence[bytes]) -> list[bytes]:
+    """The chunks that make up the frame of a message: header, then its segments as they are.
+
+    Raises:
+        TooLargeError: no receiver would take such a frame.
+    """
+    size = sum(map(len, segments))
+    if size + _header_bytes(len(segments)) > FRAME_BYTES_MAX:
+        raise TooLargeError(what="bytes in a message", size=size, limit=FRAME_BYTES_MAX)
+    if len(segments) == 1:
+        return [_ONE_SEGMENT.pack(0, size // _WORD), *segments]
+    header = struct.pack(f"<{1 + len(segments)}I", len(segments) - 1, *(len(s) // _WORD for s in segments))
+    return [header.ljust(_header_bytes(len(segments)), b"\0"), *segments]

@@ -1,0 +1,14 @@
+# What every node offers beside its services. The bootstrap object of a connection implements this interface and all
+# others of the node: cast it as you need.
+
+@0xe2f3b1a6c94d7058;
+
+interface Node {
+  open @0 (cluster :Data, node :UInt32, storeId :Data, boot :UInt64) -> (node :Node);
+  # Fails unless this is the node that is meant; gives the same node back. A field that is empty or zero is not
+  # checked. Send it with the bootstrap request and the first calls, in one flight: if it fails, so do they, with the
+  # same error, and none of them is executed.
+
+  hello @1 () -> (cluster :Data, node :UInt32, storeId :Data, boot :UInt64, software :Text);
+  # Who is there. `cluster` is empty before the cluster is bootstrapped.
+}

@@ -1,0 +1,68 @@
+"""Who a node is, and the two calls about that: `Open`, which checks it, and `Hello`, which asks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from virtuallog.errors import WrongRecipientError
+from virtuallog.ports import Request
+from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.schema import load
+from virtuallog.types import NodeId
+
+
+@attrs.frozen(kw_only=True)
+class Identity:
+    """A node as it sees itself."""
+
+    cluster: bytes
+    """16 bytes; empty before the cluster is bootstrapped."""
+    node: NodeId
+    store_id: bytes
+    """Names the data directory: survives restarts, not a wiped disk."""
+    boot: int
+    """Counts the starts of the process."""
+    software: str
+
+
+@attrs.frozen
+class Opened:
+    """The reply to `Open`. On the wire it is a capability: the node."""
+
+
+@attrs.frozen(kw_only=True)
+class Open(Request[Opened]):
+    """Fails with WrongRecipientError unless the node is the one meant. What is empty or zero is not checked."""
+
+    cluster: bytes = b""
+    node: NodeId = NodeId(0)
+    store_id: bytes = b""
+    boot: int = 0
+
+    def mismatch(self, found: Identity) -> WrongRecipientError | None:
+        """The first thing that is not as expected; None if this is the node meant."""
+        if self.cluster and self.cluster != found.cluster:
+            return WrongRecipientError("cluster", self.cluster.hex(), found.cluster.hex() or "none yet")
+        if self.node and self.node != found.node:
+            return WrongRecipientError("node", str(self.node), str(found.node))
+        if self.store_id and self.store_id != found.store_id:
+            return WrongRecipientError("data directory", self.store_id.hex(), found.store_id.hex())
+        if self.boot and self.boot != found.boot:
+            return WrongRecipientError("boot", str(self.boot), str(found.boot))
+        return None
+
+
+@attrs.frozen
+class Hello(Request[Identity]):
+    """Who is there?"""
+
+
+NODE: Final = Interface(
+    schema=load(__package__ or "virtuallog.rpc", "node.capnp").Node,
+    methods=(
+        Method(name="open", request=Open, reply=Opened),
+        Method(name="hello", request=Hello, reply=Identity),
+    ),
+)
