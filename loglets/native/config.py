@@ -1,0 +1,68 @@
+"""The config of a NativeLoglet in the chain: JSON, so that it outlives every binary.
+
+    {"servers": [1, 2, 3], "sequencer": 2, "boot": 7}
+
+A sequencer never restarts in place, therefore a config names one *start* of the sequencer's process (`boot`). Fields
+that this program does not know are kept as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from virtuallog.errors import MalformedError
+from virtuallog.types import NodeId
+
+_KNOWN = ("servers", "sequencer", "boot")
+
+
+def majority_of(servers: int) -> int:
+    """How many of `servers` make a majority: any two majorities share a server."""
+    return servers // 2 + 1
+
+
+@attrs.frozen(kw_only=True)
+class NativeConfig:
+    """Who stores the loglet and who orders it."""
+
+    servers: tuple[NodeId, ...]
+    sequencer: NodeId
+    boot: int
+    others: Mapping[str, Any] = attrs.field(factory=dict)
+    """Fields of later versions, kept."""
+
+    @property
+    def majority(self) -> int:
+        return majority_of(len(self.servers))
+
+    def encode(self) -> bytes:
+        known = {"servers": list(self.servers), "sequencer": self.sequencer, "boot": self.boot}
+        return json.dumps({**self.others, **known}, sort_keys=True).encode()
+
+
+def decode_untrusted(blob: bytes) -> NativeConfig:
+    """The config in `blob`.
+
+    Raises:
+        MalformedError: not a config of a NativeLoglet.
+    """
+    try:
+        fields = json.loads(blob)
+        servers = tuple(NodeId(_integer(node)) for node in fields["servers"])
+        sequencer, boot = NodeId(_integer(fields["sequencer"])), _integer(fields["boot"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise MalformedError(f"not the config of a native loglet: {blob[:100]!r}") from error
+    if not servers or len(set(servers)) != len(servers):
+        raise MalformedError(f"the config of a native loglet lists servers {servers}")
+    others = {name: value for name, value in fields.items() if name not in _KNOWN}
+    return NativeConfig(servers=servers, sequencer=sequencer, boot=boot, others=others)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is not an integer")
+    return value

@@ -1,0 +1,92 @@
+@0xe2c9475ab1f08d36;
+# The wire of a NativeLoglet; messages.py says what the fields mean. Fields are only ever added.
+
+struct SegmentId {
+  version @0 :UInt64;
+  attempt @1 :UInt64;
+}
+
+struct State {
+  localTail @0 :UInt64;
+  sealed @1 :Bool;
+  knownTail @2 :UInt64;
+  trim @3 :UInt64;
+}
+
+struct Stored {
+  accepted @0 :Bool;
+  sealed @1 :Bool;
+  localTail @2 :UInt64;
+  continueAt @3 :UInt64;
+  knownTail @4 :UInt64;
+}
+
+struct Waves {
+  waves @0 :List(Data);
+  state @1 :State;
+}
+
+struct Appended {
+  first @0 :UInt64;
+  knownTail @1 :UInt64;
+}
+
+struct Store {
+  segment @0 :SegmentId;
+  wave @1 :Data;
+  knownTail @2 :UInt64;
+}
+
+struct Seal {
+  segment @0 :SegmentId;
+}
+
+struct GetState {
+  segment @0 :SegmentId;
+}
+
+struct WaitTail {
+  segment @0 :SegmentId;
+  past @1 :Int64;
+  knownTail @2 :UInt64;
+}
+
+struct Repair {
+  segment @0 :SegmentId;
+  waves @1 :List(Data);
+  knownTail @2 :UInt64;
+}
+
+struct ReadWaves {
+  segment @0 :SegmentId;
+  start @1 :UInt64;
+  stop @2 :UInt64;
+  maxBytes @3 :UInt32;
+}
+
+struct Trim {
+  segment @0 :SegmentId;
+  offset @1 :UInt64;
+  knownTail @2 :UInt64;
+}
+
+struct Append {
+  segment @0 :SegmentId;
+  batch @1 :Data;
+  opens @2 :Bool;
+  expectedTail @3 :Int64 = -1;
+}
+
+interface LogServer {
+  store @0 Store -> Stored;
+  seal @1 Seal -> State;
+  getState @2 GetState -> State;
+  waitTail @3 WaitTail -> State;
+  repair @4 Repair -> Stored;
+  readWaves @5 ReadWaves -> Waves;
+  trim @6 Trim -> State;
+}
+
+interface Sequencer {
+  append @0 Append -> Appended;
+}

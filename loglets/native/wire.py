@@ -1,0 +1,41 @@
+"""Pairs the messages of a NativeLoglet with the methods of its Cap'n Proto interfaces."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from loglets.native.messages import (
+    Append,
+    Appended,
+    GetState,
+    ReadWaves,
+    Repair,
+    Seal,
+    State,
+    Store,
+    Stored,
+    Trim,
+    WaitTail,
+    Waves,
+)
+from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.schema import load
+
+SCHEMA: Final[Any] = load("loglets.native", "native.capnp")
+
+LOG_SERVER: Final = Interface(
+    schema=SCHEMA.LogServer,
+    methods=(
+        Method(name="store", request=Store, reply=Stored),
+        Method(name="seal", request=Seal, reply=State),
+        Method(name="getState", request=GetState, reply=State),
+        Method(name="waitTail", request=WaitTail, reply=State),
+        Method(name="repair", request=Repair, reply=Stored),
+        Method(name="readWaves", request=ReadWaves, reply=Waves),
+        Method(name="trim", request=Trim, reply=State),
+    ),
+)
+SEQUENCER: Final = Interface(
+    schema=SCHEMA.Sequencer,
+    methods=(Method(name="append", request=Append, reply=Appended),),
+)
