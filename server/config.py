@@ -21,7 +21,7 @@ from virtuallog.types import NodeId
 
 NODE_ID_MAX: Final = (1 << 32) - 1
 """Node ids are 32 bits wide in the register."""
-ROLES: Final = ("sequencer", "log")
+ROLES: Final = ("sequencer", "log-server")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 SettingsT = TypeVar("SettingsT")
 
@@ -69,8 +69,8 @@ class NodeConfig:
     chain; three survive one failure, five survive two. None: all peers."""
 
     roles: tuple[str, ...] = ROLES
-    """What loglets may use this node for: `sequencer` (orders appends), `log` (stores entries). A node whose only
-    role is `log` is a disaggregated log server."""
+    """What loglets may use this node for: `sequencer` (orders appends), `log-server` (stores entries). A node whose only
+    role is `log-server` is a disaggregated log server."""
 
     loglet: str = "native"
     """Kind of the first loglet of a new cluster; later ones are chosen by `virtuallog reconfigure`."""

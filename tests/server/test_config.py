@@ -39,7 +39,7 @@ def test_the_sample_file_can_be_used_as_it_is(tmp_path: Path) -> None:
 
     assert config.all_peers == (NodeAddress(id=1, address="127.0.0.1:7001"),)
     assert config.members == (1,)
-    assert config.all_roles == ("sequencer", "log", "metastore")
+    assert config.all_roles == ("sequencer", "log-server", "metastore")
 
 
 HEAD = 'id = 1\ndata = "d"\n'
@@ -59,7 +59,7 @@ PEERS = '\n[[peer]]\nid = 1\naddress = "127.0.0.1:7001"\n'
         ("id = 1\ndata = 7\n", 2, "data", "must be text in quotes"),
         (HEAD + "log_json = 1\n", 3, "log_json", "must be true or false"),
         (HEAD + 'log_level = "loud"\n', 3, "log_level", "'loud' is no level"),
-        (HEAD + 'roles = ["log",\n "cook"]\n', 3, "roles", "'cook' is no role"),
+        (HEAD + 'roles = ["log-server",\n "cook"]\n', 3, "roles", "'cook' is no role"),
         (HEAD + "metastore = [9]\n", 3, "metastore", "9 is no peer"),
         (HEAD + "peer = 3\n", 3, "peer", ""),
         (HEAD + "\n[[peer]]\nid = 2\naddress = 'x:1'\n", 4, "peer", "lacks this node, 1"),

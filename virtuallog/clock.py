@@ -1,0 +1,25 @@
+"""The Clock port on the machine's clocks. The only place in the product that asks them, or that sleeps."""
+
+from __future__ import annotations
+
+import time
+
+import attrs
+import trio
+
+
+@attrs.frozen
+class SystemClock:
+    """`ports.Clock` of a real process."""
+
+    def wall(self) -> float:
+        return time.time()  # noqa: TID251 -- the port itself
+
+    def monotonic(self) -> float:
+        return time.monotonic()  # noqa: TID251 -- the port itself
+
+    async def sleep(self, seconds: float) -> None:
+        await trio.sleep(seconds)  # noqa: TID251 -- the port itself
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return trio.move_on_after(seconds)  # noqa: TID251 -- the port itself
