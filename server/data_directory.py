@@ -1,9 +1,9 @@
 """A data directory on a real disk: one process at a time, a folder per role.
 
-    DIR/lock            held (flock) for as long as a process uses the directory
-    DIR/identity        which node, which store: server/identity.py
-    DIR/storage/ROLE/   files of a role, such as write-ahead logs
-    DIR/values/ROLE/    small durable maps, such as votes
+DIR/lock            held (flock) for as long as a process uses the directory
+DIR/identity        which node, which store: server/identity.py
+DIR/storage/ROLE/   files of a role, such as write-ahead logs
+DIR/values/ROLE/    small durable maps, such as votes
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from server.role import Role
 from server.survey import survey
 from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
 from virtuallog.chain import SegmentId
-from virtuallog.control import NodeStatus
+from virtuallog.control import CONTROL, NodeStatus
 from virtuallog.errors import (
     RetryableError,
     SealedError,
@@ -118,8 +118,8 @@ class Node:
 
     @property
     def interfaces(self) -> Sequence[Interface]:
-        """The wire form of the requests in `handlers`, the control requests left out."""
-        return [interface for role in self._roles for interface in role.interfaces]
+        """The wire form of the requests in `handlers`."""
+        return [CONTROL, *(interface for role in self._roles for interface in role.interfaces)]
 
     @property
     def virtual_log(self) -> VirtualLog | None:

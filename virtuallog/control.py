@@ -3,10 +3,14 @@ reconfiguration does not die half-way with the client that wanted it."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Request
+from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.schema import load
 from virtuallog.types import NodeId
 
 
@@ -92,3 +96,17 @@ class PrefixTrim(Request[Trimmed]):
     """Drop everything below `position`, and the segments that this empties."""
 
     position: int
+
+
+CONTROL: Final = Interface(
+    schema=load("virtuallog", "control.capnp").Control,
+    methods=(
+        Method(name="getStatus", request=GetStatus, reply=NodeStatus),
+        Method(name="reconfigExtend", request=ReconfigExtend, reply=ChainChanged),
+        Method(name="reconfigTruncate", request=ReconfigTruncate, reply=ChainChanged),
+        Method(name="reconfigModify", request=ReconfigModify, reply=ChainChanged),
+        Method(name="sealLog", request=SealLog, reply=ChainChanged),
+        Method(name="prefixTrim", request=PrefixTrim, reply=Trimmed),
+    ),
+)
+"""The wire form of all of these."""

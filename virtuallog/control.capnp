@@ -1,0 +1,37 @@
+@0xb55bbb7047a4b66a;
+# What clients may ask any node about the cluster; control.py says what the fields mean. Fields are only ever added.
+
+struct Status {
+  cluster @0 :Data;
+  node @1 :UInt32;
+  storeId @2 :Data;
+  boot @3 :UInt64;
+  roles @4 :List(Text);
+  software @5 :Text;
+  register @6 :Data;          # register.capnp
+  failures @7 :List(Text);
+  phase @8 :Text = "formatted";
+}
+
+struct Setting {
+  name @0 :Text;
+  value @1 :Text;
+}
+
+struct SegmentId {
+  version @0 :UInt64;
+  attempt @1 :UInt64;
+}
+
+struct Changed {
+  register @0 :Data;          # register.capnp
+}
+
+interface Control {
+  getStatus @0 () -> Status;
+  reconfigExtend @1 (kind :Text, settings :List(Setting)) -> Changed;
+  reconfigTruncate @2 () -> Changed;
+  reconfigModify @3 (segment :SegmentId, kind :Text, config :Data, base :UInt64) -> Changed;
+  sealLog @4 () -> Changed;
+  prefixTrim @5 (position :UInt64) -> (position :UInt64);
+}
