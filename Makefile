@@ -10,9 +10,9 @@
 
 BIN := .venv/bin
 SEEDS ?= 1..2000
-# Verify takes under a minute, and the whole of `make test` shall end within 20: whatever hangs is interrupted before,
-# so that pytest still says where it hung.
-TEST_SECONDS ?= 1020
+# The whole of `make test` shall end within 20 minutes, verify included. When the time is over, pytest is interrupted: the
+# test that hangs fails, the others get two more minutes.
+TEST_SECONDS ?= 960
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify fix sim bench setup
@@ -37,7 +37,7 @@ verify: setup
 	$(BIN)/lint-imports
 
 test: verify
-	timeout --foreground --signal=INT --kill-after=60 $(TEST_SECONDS) $(BIN)/pytest
+	timeout --foreground --signal=INT --kill-after=120 $(TEST_SECONDS) $(BIN)/pytest
 
 fix: setup
 	$(BIN)/ruff check --fix .
