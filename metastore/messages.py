@@ -17,7 +17,7 @@ from virtuallog.ports import Request
 from virtuallog.types import NodeId
 
 VALUE_BYTES_MAX: Final = 1 << 20
-"""Largest value. A register is some kilobytes; an acceptor holds at most two values, and a frame must carry two."""
+"""Largest value. A register is some kilobytes; an acceptor holds at most two values, a message carries one."""
 
 EARLIER_MAX: Final = 256
 """How many winners a decision remembers (2 KiB). A put in doubt is repeated within seconds, and even a cluster that

@@ -1,0 +1,135 @@
+"""One member's votes. Every change of durable acceptor state is in this file.                                    Pure.
+
+Paxos Made Simple, sections 2.2 and 2.5, for a row of independent slots. An acceptor votes in one slot only: the one
+after the newest decision it knows. Slots up to that are closed, and to whoever asks about them it shows the decision;
+for later slots it says how far it is and waits to be taught. So its state never grows, it never votes on behalf of
+members that it does not know of, and every member that has voted in slot k+1 durably knows the decision of slot k.
+
+"Nothing accepted" is said only about that one slot, from state that cannot have been lost short of losing the disk
+(server/ keeps a wiped disk from coming back under the same identity).
+
+Rule for the driver: perform all effects of one step, in order, before the next step. What a step sees is then durable.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, assert_never
+
+import attrs
+
+from metastore.messages import (
+    BALLOT_ZERO,
+    Accept,
+    Ask,
+    Ballot,
+    Decision,
+    Learn,
+    Learned,
+    Prepare,
+    Receipt,
+    Standing,
+    Vote,
+)
+from virtuallog.errors import CorruptionError, VirtualLogError
+
+Message: TypeAlias = Ask | Prepare | Accept | Learn
+
+
+@attrs.frozen(kw_only=True)
+class PersistBallots:
+    """What was promised and accepted in `slot`, in place of what was stored before."""
+
+    slot: int
+    promised: Ballot
+    accepted: Vote | None
+
+
+@attrs.frozen
+class PersistDecision:
+    """The newest decision, in place of the one before and, in the same write, of all ballots: their slot is closed."""
+
+    decision: Decision
+
+
+@attrs.frozen
+class Reply:
+    outcome: Standing | Receipt | Learned | VirtualLogError
+
+
+Effect: TypeAlias = PersistBallots | PersistDecision | Reply
+
+
+@attrs.define
+class Acceptor:
+    """Durable, all of it. `promised` and `accepted` belong to slot `known + 1`."""
+
+    decision: Decision | None = None
+    promised: Ballot = BALLOT_ZERO
+    """Never goes back within a slot."""
+    accepted: Vote | None = None
+
+    @property
+    def known(self) -> int:
+        """Newest decided version; -1 on a node that has not been told of any."""
+        return -1 if self.decision is None else self.decision.version
+
+    def step(self, message: Message) -> list[Effect]:
+        """Messages come checked (validation.py)."""
+        match message:
+            case Ask():
+                return [Reply(self._standing(message.slot))]
+            case Prepare():
+                return [*self._promise(message), Reply(self._standing(message.slot))]
+            case Accept():
+                return [*self._accept(message), Reply(self._receipt(message.slot))]
+            case Learn():
+                return self._learn(message.decision)
+        assert_never(message)
+
+    def _promise(self, message: Prepare) -> list[Effect]:
+        if not self._votes_in(message.slot) or message.ballot <= self.promised:
+            return []
+        self.promised = message.ballot
+        # Durable before visible: after a promise that the disk forgets, a lower ballot could win beside this one.
+        return [self._ballots()]
+
+    def _accept(self, message: Accept) -> list[Effect]:
+        if not self._votes_in(message.slot) or message.ballot < self.promised:
+            return []
+        if self.accepted is not None and self.accepted.ballot == message.ballot:
+            return []  # the same request once more: nobody else has this ballot
+        self.promised = message.ballot
+        self.accepted = Vote(ballot=message.ballot, proposal=message.proposal)
+        # Durable before visible: the proposer counts this vote, and a later phase 1 must find it.
+        return [self._ballots()]
+
+    def _learn(self, decision: Decision) -> list[Effect]:
+        if self.decision is not None and decision.version == self.known and decision.proposal != self.decision.proposal:
+            return [Reply(CorruptionError(f"two values for version {decision.version} of the register"))]
+        if decision.version <= self.known:
+            return [Reply(Learned(known=self.known))]
+        self.decision, self.promised, self.accepted = decision, BALLOT_ZERO, None
+        return [PersistDecision(decision), Reply(Learned(known=self.known))]
+
+    def _votes_in(self, slot: int) -> bool:
+        return slot == self.known + 1
+
+    def _ballots(self) -> PersistBallots:
+        assert self.accepted is None or self.accepted.ballot <= self.promised
+        return PersistBallots(slot=self.known + 1, promised=self.promised, accepted=self.accepted)
+
+    def _standing(self, slot: int) -> Standing:
+        receipt, votes = self._receipt(slot), self._votes_in(slot)
+        return Standing(
+            known=receipt.known,
+            decision=receipt.decision,
+            promised=receipt.promised,
+            accepted=self.accepted if votes else None,
+        )
+
+    def _receipt(self, slot: int) -> Receipt:
+        return Receipt(
+            known=self.known,
+            decision=self.decision if slot <= self.known else None,
+            promised=self.promised if self._votes_in(slot) else BALLOT_ZERO,
+        )

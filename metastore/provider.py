@@ -1,0 +1,48 @@
+"""The Paxos MetaStore as a pluggable kind (entry-point group `virtuallog.metastores`, name `paxos`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from metastore.client import PaxosMetaStore
+from metastore.service import AcceptorService
+from metastore.wire import ACCEPTOR
+from virtuallog.api import MetaStore
+from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.rpc.interface import Interface
+from virtuallog.types import NodeId
+
+
+@attrs.frozen
+class PaxosProvider:
+    """A `MetaStoreProvider`: the register of Delos, OSDI'20, section 4.1."""
+
+    @property
+    def interfaces(self) -> Sequence[Interface]:
+        return (ACCEPTOR,)
+
+    def open(self, members: Sequence[NodeId], environment: Environment) -> MetaStore:
+        """A client that starts by asking `members`.
+
+        One living node among them that knows any version is enough to find the newest one. `environment.random` must
+        not be seeded alike in two lives of one client: ballots are drawn from it.
+        """
+        return PaxosMetaStore.open(members, environment)
+
+    async def serve(self, members: Sequence[NodeId], environment: NodeEnvironment) -> Handlers:
+        """Start the acceptor of this node, on `environment.key_values("metastore")`.
+
+        `members` counts on the very first start only: it becomes version 0, if it lists this node. A node that it does
+        not list votes for nothing until it is told of a version that does. Every node of `members` must be given the
+        same list.
+
+        An acceptor answers "nothing accepted" only about slots it cannot have forgotten. That rests on the disk: a
+        node that comes back with a wiped one must not come back as the same node (see server/, store ids).
+
+        Raises:
+            CorruptionError: the stored state is damaged.
+            MalformedError: it is of a later format.
+        """
+        return await AcceptorService.start(members, environment)
