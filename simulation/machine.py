@@ -1,0 +1,191 @@
+"""A simulated machine: disks that survive, and one process at a time that may not.
+
+start    a process begins: its ports are new, its boot number is one higher
+crash    the ports die first (any use raises), the disks lose what was not synced, then the tasks are cancelled;
+         no `finally` and no shielded scope of the old life can touch the world any more
+kill     the same, but the operating system lives: what was written stays, synced or not
+pause    the process neither hears nor says anything, until `resume`
+wipe     the disks are replaced by empty ones; only while the process is down
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from simulation.world import World, only_crashes
+from virtuallog.errors import VirtualLogError
+from virtuallog.ports import Clock, Handlers, KeyValues, Services, Storage
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.key_values import SimulatedKeyValuesDisk
+from virtuallog.testing.process import Process
+from virtuallog.testing.storage import Disk, DiskFaults
+from virtuallog.types import NodeId
+
+
+@attrs.frozen(kw_only=True)
+class MachinePorts:
+    """What a program on a machine is given."""
+
+    process: Process
+    services: Services
+    clock: Clock
+    storage: Callable[[str], Awaitable[Storage]]
+    key_values: Callable[[str], Awaitable[KeyValues]]
+    listen: Callable[[Handlers], None]
+    """Calls from other machines reach these handlers from now on."""
+
+
+Program: TypeAlias = Callable[[MachinePorts], Awaitable[None]]
+"""Runs until it is cancelled."""
+
+
+@attrs.define(eq=False)
+class Machine:
+    """See above. `program` is what its process runs."""
+
+    world: World
+    node: NodeId
+    program: Program
+    faults: DiskFaults = attrs.field(factory=DiskFaults)
+    """Shared by all its disks; may be changed while they are in use."""
+    process: Process | None = attrs.field(default=None, init=False)
+    failure: str = attrs.field(default="", init=False)
+    """Why the program ended by itself, if it did."""
+    _boots: int = attrs.field(default=0, init=False)
+    _scope: trio.CancelScope | None = attrs.field(default=None, init=False)
+    _disks: dict[str, Disk] = attrs.field(factory=dict, init=False)
+    _key_values: dict[str, SimulatedKeyValuesDisk] = attrs.field(factory=dict, init=False)
+    _clock: SimulatedClock | None = attrs.field(default=None, init=False)
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    def start(self) -> None:
+        """Begin the next life."""
+        assert not self.running
+        self._boots += 1
+        self.process = process = Process(self.node, self._boots)
+        self._scope = trio.CancelScope()
+        self._clock = self.world.clock(process)
+        self.world.nursery.start_soon(self._live, process, self._clock, self._scope)
+
+    def crash(self, *, power: bool = True) -> None:
+        """End this life: with the power (unsynced bytes are lost or torn), or only the process."""
+        process, scope = self.process, self._scope
+        assert process is not None and scope is not None
+        process.crash()
+        for name in sorted(self._disks):
+            disk = self._disks[name]
+            disk.crash() if power else disk.kill()
+        for name in sorted(self._key_values):
+            self._key_values[name].crash()
+        scope.cancel()
+
+    def pause(self) -> None:
+        if self.process is not None:
+            self.process.pause()
+
+    def resume(self) -> None:
+        if self.process is not None:
+            self.process.resume()
+
+    def wipe(self) -> None:
+        """Replace all disks by empty ones."""
+        assert not self.running
+        for name in sorted(self._disks):
+            self._disks[name].wipe()
+        for name in sorted(self._key_values):
+            self._key_values[name].wipe()
+        self._boots = 0
+
+    async def _live(self, process: Process, clock: SimulatedClock, scope: trio.CancelScope) -> None:
+        ports = MachinePorts(
+            process=process,
+            services=self.world.network.services(process, clock),
+            clock=clock,
+            storage=self._open_storage,
+            key_values=self._open_key_values,
+            listen=lambda handlers: self.world.network.listen(process, handlers),
+        )
+        try:
+            with scope:
+                await self.program(ports)
+        except BaseException as error:
+            if process.alive:
+                self._ended_by_itself(error)
+            elif not _died_of_its_end(error):
+                raise
+
+    def _ended_by_itself(self, error: BaseException) -> None:
+        """A program may stop on purpose, saying why; anything else is a bug that ends the run."""
+        if not _only_purpose(error):
+            raise error
+        self.failure = str(error)
+        self.world.fault("program stopped", f"{self.node}: {self.failure}")
+        self.crash(power=False)
+
+    async def _open_storage(self, name: str) -> Storage:
+        assert self.process is not None
+        self.process.check()
+        if name not in self._disks:
+            source = self.world.random(f"disk {self.node} {name}")
+            self._disks[name] = Disk(source, self.faults, _MachineClock(self))
+        return self._disks[name].mount()
+
+    async def _open_key_values(self, name: str) -> KeyValues:
+        assert self.process is not None and self._clock is not None
+        if name not in self._key_values:
+            self._key_values[name] = SimulatedKeyValuesDisk(self.world.random(f"key values {self.node} {name}"))
+        disk = self._key_values[name]
+        disk.write_seconds = self.faults.write_seconds[1]
+        return disk.open(self.process, self._clock)
+
+    @property
+    def fired(self) -> dict[str, int]:
+        """Faults of the disks that took effect."""
+        fired: dict[str, int] = {}
+        for name in sorted(self._disks):
+            for fault, count in self._disks[name].fired.items():
+                fired[fault] = fired.get(fault, 0) + count
+        return fired
+
+    @property
+    def clock(self) -> SimulatedClock:
+        """Of the present life."""
+        assert self._clock is not None
+        return self._clock
+
+
+@attrs.frozen
+class _MachineClock:
+    """The clock that a disk uses: always that of the present process."""
+
+    _machine: Machine
+
+    def wall(self) -> float:
+        return self._machine.clock.wall()
+
+    def monotonic(self) -> float:
+        return self._machine.clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._machine.clock.sleep(seconds)
+
+    def timeout(self, seconds: float) -> trio.CancelScope:
+        return self._machine.clock.timeout(seconds)
+
+
+def _died_of_its_end(error: BaseException) -> bool:
+    """Whether a dead process failed with nothing but what its dead ports raise."""
+    return only_crashes(error) or _only_purpose(error)
+
+
+def _only_purpose(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_only_purpose(inner) or only_crashes(inner) for inner in error.exceptions)
+    return isinstance(error, VirtualLogError)

@@ -1,0 +1,119 @@
+"""Runs one seed: the same seed of the same scenario and program gives the same report, in every process."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+import structlog
+import trio
+
+from simulation import scenario as scenarios
+from simulation import scheduler
+from simulation.history import History
+from simulation.patches import planted
+from simulation.violation import Violation
+from simulation.world import World, open_world
+from virtuallog.types import NodeId
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """What became of one seed."""
+
+    scenario: str
+    seed: int
+    violations: tuple[Violation, ...]
+    """Empty: every promise was kept."""
+    history: History
+    counts: Counter[str]
+    """Faults that took effect, by kind."""
+    simulated_seconds: float
+
+    @property
+    def replay(self) -> str:
+        """The command that runs this seed again."""
+        option = "" if self.scenario == scenarios.DEFAULT else f" --scenario {self.scenario}"
+        return f"virtuallog simulate{option} --seed {self.seed}"
+
+
+def run_seed(
+    seed: int, scenario: str = scenarios.DEFAULT, patches: Mapping[str, Any] | None = None, *, messages: bool = False
+) -> Report:
+    """Run one seed.
+
+    Args:
+        seed: decides everything.
+        scenario: which story to tell.
+        patches: bugs to plant, see `patches.py`.
+        messages: also write each message that travels into the history.
+
+    Raises:
+        InvalidSettingError: no such scenario.
+    """
+    found = scenarios.find(scenario)
+    with planted(patches or {}), _logs_kept() as logs:
+        return scheduler.run(seed, lambda: _tell(found, seed, logs, messages=messages))
+
+
+async def _tell(scenario: scenarios.Scenario, seed: int, logs: _Logs, *, messages: bool) -> Report:
+    worlds: list[World] = []
+    violations: list[Violation] = []
+    try:
+        async with open_world(seed) as world:
+            worlds.append(world)
+            logs.history = world.history
+            if messages:
+                world.network.watch = _Messages(world.history)
+            with trio.move_on_after(scenario.limit_seconds) as limit:
+                await scenario.story(world)
+            if limit.cancelled_caught:
+                violations.append(Violation("comes to an end", f"still busy after {scenario.limit_seconds:g} s"))
+    except Exception as error:
+        violations.append(Violation("no unexpected error", "".join(traceback.format_exception(error))))
+    world = worlds[0]
+    return Report(
+        scenario=scenario.name,
+        seed=seed,
+        violations=(*world.violations, *violations),
+        history=world.history,
+        counts=world.counts + world.network.counts,
+        simulated_seconds=world.now(),
+    )
+
+
+@attrs.define(eq=False)
+class _Messages:
+    """Writes what the network does into the history."""
+
+    _history: History
+
+    def __call__(self, what: str, source: NodeId, target: NodeId, message: object) -> None:
+        self._history.fault(f"{what} {source} -> {target}: {message!r}")
+
+
+@attrs.define(eq=False)
+class _Logs:
+    """Writes what the product logs into the history: it belongs into the timeline of a failing seed."""
+
+    history: History | None = None
+
+    def __call__(self, logger: object, level: str, event: Any) -> Any:
+        if self.history is not None:
+            fields = " ".join(f"{name}={value}" for name, value in sorted(event.items()) if name != "event")
+            self.history.fault(f"log {level}: {event['event']} {fields}".rstrip())
+        raise structlog.DropEvent
+
+
+@contextmanager
+def _logs_kept() -> Iterator[_Logs]:
+    logs, before = _Logs(), structlog.get_config()
+    structlog.configure(processors=[logs], cache_logger_on_first_use=False)
+    try:
+        yield logs
+    finally:
+        structlog.configure(**before)

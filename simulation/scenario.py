@@ -1,0 +1,44 @@
+"""What is run for a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import attrs
+
+from simulation.world import World
+from virtuallog.errors import InvalidSettingError
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """A story told to a fresh world. It ends by running its checks (`World.check`)."""
+
+    name: str
+    about: str
+    story: Callable[[World], Awaitable[None]]
+    limit_seconds: float
+    """Simulated time after which the story is stuck, which is a violation by itself."""
+
+
+def find(name: str) -> Scenario:
+    """The scenario of this name.
+
+    Raises:
+        InvalidSettingError: there is none.
+    """
+    for scenario in all_scenarios():
+        if scenario.name == name:
+            return scenario
+    raise InvalidSettingError("scenario", f"no '{name}' (known: {', '.join(s.name for s in all_scenarios())})")
+
+
+DEFAULT: Final = "cluster"
+
+
+def all_scenarios() -> tuple[Scenario, ...]:
+    """Every scenario there is. Imported here, as the stories import this module."""
+    from simulation.weak_seal_story import WEAK_SEAL
+
+    return (WEAK_SEAL,)

@@ -1,0 +1,118 @@
+"""One simulated universe: time, network, randomness, and the record of what happens in it.
+
+Everything random is drawn from sources that are named and derived from the seed, one per purpose, so that a change of
+the workload does not change the faults of a seed, and the other way round.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from simulation.history import History
+from simulation.violation import Check, Violation
+from virtuallog.ports import Environment
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.network import SimulatedNetwork
+from virtuallog.testing.process import CrashedError, Process
+from virtuallog.testing.timeline import Timeline
+from virtuallog.types import NodeId
+
+EPOCH_SECONDS = 1_700_000_000.0
+"""What a wall clock without error shows at true time 0."""
+
+
+@attrs.frozen
+class ClockErrors:
+    """How wrong clocks may be."""
+
+    drift: float = 0.0
+    """A clock runs at a rate between 1 - drift and 1 + drift."""
+    wall_offset_seconds: float = 0.0
+    """A wall clock is wrong by up to this much, either way."""
+
+
+@attrs.define(eq=False)
+class World:
+    """Made by `open_world`."""
+
+    seed: int
+    nursery: trio.Nursery
+    """Of the world itself: what runs here outlives every process."""
+    timeline: Timeline
+    network: SimulatedNetwork
+    history: History
+    counts: Counter[str] = attrs.field(factory=Counter)
+    """Faults that took effect, the network's left out."""
+    clock_errors: ClockErrors = attrs.field(factory=ClockErrors)
+    violations: list[Violation] = attrs.field(factory=list)
+    """What the story has found wrong."""
+    _clock_random: random.Random = attrs.field(factory=random.Random)
+
+    def random(self, purpose: str) -> random.Random:
+        """A source of randomness of its own for this purpose."""
+        return _source(self.seed, purpose)
+
+    def now(self) -> float:
+        """True time, in seconds since the world began."""
+        return self.timeline.now()
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """A fault took effect: count it and note it in the history."""
+        self.counts[kind] += 1
+        self.history.fault(f"{kind} {detail}".rstrip())
+
+    def check(self, *checks: Check) -> None:
+        """Run these checks over the history so far."""
+        for check in checks:
+            self.violations.extend(check(self.history))
+
+    def clock(self, process: Process) -> SimulatedClock:
+        """The clock of one life of a process, as wrong as `clock_errors` allows."""
+        errors, draw = self.clock_errors, self._clock_random.uniform
+        rate = 1.0 + draw(-errors.drift, errors.drift)
+        offset = draw(-errors.wall_offset_seconds, errors.wall_offset_seconds)
+        return SimulatedClock(process, rate, EPOCH_SECONDS + offset)
+
+    @asynccontextmanager
+    async def client(self, node: NodeId) -> AsyncIterator[Environment]:
+        """The ports of a client process, which lives as long as the context."""
+        process = Process(node)
+        clock = self.clock(process)
+        async with trio.open_nursery() as nursery:
+            yield Environment(
+                services=self.network.services(process, clock),
+                clock=clock,
+                random=self.random(f"client {node}"),
+                nursery=nursery,
+            )
+            process.crash()
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_world(seed: int) -> AsyncIterator[World]:
+    """A world that ends, with all that runs in it, when the context does."""
+    timeline = Timeline()
+    network = SimulatedNetwork(timeline, _source(seed, "network"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timeline.run)
+        yield World(seed, nursery, timeline, network, History(timeline.now), clock_random=_source(seed, "clocks"))
+        nursery.cancel_scope.cancel()
+
+
+def only_crashes(error: BaseException) -> bool:
+    """Whether nothing but a crash of its own process made this code fail."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(only_crashes(inner) for inner in error.exceptions)
+    return isinstance(error, CrashedError | trio.Cancelled)
+
+
+def _source(seed: int, purpose: str) -> random.Random:
+    # Seeding with a string hashes it with SHA-512: the same in every process, unlike hash().
+    return random.Random(f"{seed} {purpose}")
