@@ -81,7 +81,7 @@ class MemoryLoglet:
         """The log, after the moment that a request travels."""
         await trio.lowlevel.checkpoint()
         if self._shared.dropped:
-            raise SealedError("the chain no longer holds this segment")
+            raise SealedError("the chain no longer holds this segment", refused=True)
         return self._shared.model
 
 

@@ -21,9 +21,11 @@ import attrs
 import trio
 
 from virtuallog.batch import ENTRY_BYTES_MAX, SessionId
-from virtuallog.chain import Segment
+from virtuallog.chain import Chain, Segment
 from virtuallog.errors import (
+    DiskFullError,
     OutOfOrderError,
+    OverloadedError,
     ReconfigurationNeededError,
     RetryableError,
     SealedError,
@@ -172,13 +174,17 @@ class Appender:
     async def _offer_until_placed(self, flight: Flight, segment: Segment) -> None:
         opens, pause = not self._session.opened, self._settings.retry_min
         while flight.batch.session == self._session.id:
+            maybe, flight.maybe = flight.maybe, True  # also if the attempt is cancelled
             try:
                 places = await self._offer(flight, segment, opens)
+            except (OutOfOrderError, OverloadedError, DiskFullError) as error:
+                flight.maybe = maybe
+                if not isinstance(error, OutOfOrderError):  # that one only waits for a predecessor on its way
+                    await self._look_for_successor(segment, error)
             except (SealedError, ReconfigurationNeededError) as error:
+                flight.maybe = maybe or not (isinstance(error, SealedError) and error.refused)
                 self._asked_for_successor |= isinstance(error, ReconfigurationNeededError)
                 self._lose(segment)
-            except OutOfOrderError:  # a predecessor is still on its way
-                pass
             except RetryableError as error:
                 await self._look_for_successor(segment, error)
             except VirtualLogError as error:
@@ -244,21 +250,21 @@ class Appender:
         left = self._segment
         chain = (await self._log.chain_writer.successor_of(left.id, failed=self._asked_for_successor)).chain
         self._asked_for_successor = False
-        closed = chain.find(left.id)
-        stop = closed.stop if closed is not None else None
-        if stop is None:  # the segment was dropped or replaced: whatever it held lies below the tail
-            stop = LogPosition((await self._log.check_tail()).tail)
-        mine = await self._search(self._floor, stop)
+        mine = await self._search(left, chain) if self._session.has_maybes else []
         for flight, placed in self._session.settle(mine):
             self._deliver(flight, placed.places, 0)
         self._segment = None
 
-    async def _search(self, start: LogPosition, stop: LogPosition) -> list[PlacedBatch]:
-        """Our batches in [start, stop).
+    async def _search(self, left: Segment, chain: Chain) -> list[PlacedBatch]:
+        """Our batches in what the chain kept of the segment `left`.
 
         Raises:
             _UnsettledError: a part of the range is gone, so nobody can say what became of the flights.
         """
+        closed = chain.find(left.id)
+        start, stop = self._floor, closed.stop if closed is not None else None
+        if stop is None:  # the segment was dropped or replaced: whatever it held lies below the tail
+            stop = LogPosition((await self._log.check_tail()).tail)
         mine = []
         while start < stop:
             for placed in await self._log.read(start, stop, SETTLE_READ_BYTES):

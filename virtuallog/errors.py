@@ -72,6 +72,8 @@ class SealedError(VirtualLogError):
     """
 
     reason: str = "sealed"
+    refused: bool = False
+    """True: this attempt was turned away before anything was done, so it needs no looking for."""
 
     def __str__(self) -> str:
         return self.reason

@@ -31,6 +31,8 @@ class Flight:
     """The driver's own: whom to tell."""
     sent: bool = False
     """Offered to the present loglet, and its attempt there has not ended."""
+    maybe: bool = False
+    """An attempt has ended, or may yet end, in the log without our knowing."""
 
 
 @attrs.define
@@ -86,8 +88,12 @@ class Session:
 
     @property
     def needs_settling(self) -> bool:
-        """Every send to the lost loglet has ended: now search its sealed range."""
+        """Every send to the lost loglet has ended: now search its sealed range (if there are maybes), then `settle`."""
         return self.lost and not any(flight.sent for flight in self.flights)
+
+    @property
+    def has_maybes(self) -> bool:
+        return any(flight.maybe for flight in self.flights)
 
     def settle(self, found: Iterable[PlacedBatch]) -> list[tuple[Flight, PlacedBatch]]:
         """What the sealed range holds of this session; returns the flights that turn out to be appended.
@@ -101,6 +107,8 @@ class Session:
             settled.append((self.flights.popleft(), placed))
         # A later batch without an earlier one cannot be there: the loglet keeps the order of a session.
         assert not any(flight.batch.first_sequence in places for flight in self.flights)
+        for flight in self.flights:
+            flight.maybe = False
         self.opened = self.lost = False
         return settled
 

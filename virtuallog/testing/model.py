@@ -50,7 +50,7 @@ class LogModel:
             TailMismatchError: the batch would not be placed at `expected_tail`.
         """
         if self.sealed:
-            raise SealedError
+            raise SealedError(refused=True)
         if batch in self.offered:
             return self.offered[batch]
         expected = self.next_sequence.get(batch.session, batch.first_sequence if opens else None)

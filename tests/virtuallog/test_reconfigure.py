@@ -1,0 +1,140 @@
+"""The pure core of a chain change: exact effects, step by step."""
+
+from __future__ import annotations
+
+from virtuallog import chain
+from virtuallog.reconfigure import (
+    CheckTail,
+    Close,
+    Done,
+    Extend,
+    Modify,
+    Put,
+    PutLost,
+    PutUnknown,
+    PutWon,
+    Read,
+    Reconfiguration,
+    Seal,
+    SealReturned,
+    Truncate,
+)
+from virtuallog.register import ClusterId, Register
+from virtuallog.types import LogletOffset, LogPosition, NodeId, Open, Sealed
+
+START = Register(
+    cluster=ClusterId(b"c" * 16), chain=chain.genesis("native", b"one", attempt=1), members=(NodeId(1),), nodes={}
+)
+
+
+def extended(register: Register, stop: int, attempt: int = 2) -> Register:
+    return register.with_chain(chain.extend(register.chain, stop, "paxos", b"two", attempt))
+
+
+def test_extend_seals_reads_the_tail_and_puts_the_longer_chain() -> None:
+    """OSDI'20 section 3.2: seal, check_tail, conditional write, in this order."""
+    machine = Reconfiguration(START, Extend("paxos", b"two"), attempt=2)
+    active = START.chain.last
+
+    assert machine.start() == Seal(active)
+    assert machine.step(SealReturned()) == CheckTail(active)
+    put = machine.step(Sealed(100))
+    assert put == Put(extended(START, 100), expected_version=1)
+    assert machine.step(PutWon()) == Done(extended(START, 100), won=True)
+
+
+def test_a_seal_that_still_reads_open_is_sealed_again() -> None:
+    """A seal that "succeeded" but reads as open is retried, not asserted."""
+    machine = Reconfiguration(START, Extend("paxos", b"two"), attempt=2)
+    machine.start()
+    machine.step(SealReturned())
+
+    assert machine.step(Open(7)) == Seal(START.chain.last)
+
+
+def test_an_unknown_put_is_settled_by_the_same_put() -> None:
+    """Whether an attempt was decided is found out by putting the very same attempt again."""
+    machine = Reconfiguration(START, Close(), attempt=2)
+    machine.start()
+    machine.step(SealReturned())
+    put = machine.step(Sealed(5))
+
+    assert machine.step(PutUnknown()) == put
+
+
+def test_a_lost_race_for_the_last_segment_ends_the_change() -> None:
+    """Another client's extend came first: its chain is adopted, ours is dropped without a trace."""
+    machine = Reconfiguration(START, Extend("paxos", b"two"), attempt=2)
+    machine.start()
+    machine.step(SealReturned())
+    machine.step(Sealed(5))
+    winner = extended(START, 6, attempt=3)
+
+    assert machine.step(PutLost()) == Read()
+    assert machine.step(winner) == Done(winner, won=False)
+
+
+def test_a_version_bump_by_a_truncate_is_not_taken_for_an_extend() -> None:
+    """Truncate and modify bump the version while the sealed segment stays the last one: put again on top of them."""
+    two = extended(START, 10)
+    machine = Reconfiguration(two, Extend("native", b"three"), attempt=9)
+    machine.start()
+    machine.step(SealReturned())
+    machine.step(Sealed(4))
+    machine.step(PutLost())
+    truncated = chain.truncate(two.chain, 10)
+    assert truncated is not None
+    found = two.with_chain(truncated)
+
+    effect = machine.step(found)
+
+    assert isinstance(effect, Put)
+    assert effect.expected_version == 3
+    assert [(s.start, s.stop) for s in effect.register.chain.segments] == [(10, 14), (14, None)]
+
+
+def test_extending_a_closed_log_reopens_it_without_a_seal() -> None:
+    """A log closed on purpose has its stop in the register already."""
+    closed = START.with_chain(chain.close(START.chain, 12))
+    machine = Reconfiguration(closed, Extend("native", b"again"), attempt=4)
+
+    effect = machine.start()
+
+    assert isinstance(effect, Put)
+    assert effect.register.chain.last.start == 12
+
+
+def test_an_extend_that_meets_a_close_reopens_the_log_at_the_closed_stop() -> None:
+    """The close decided the stop; the tail that we read ourselves no longer counts."""
+    machine = Reconfiguration(START, Extend("native", b"two"), attempt=2)
+    machine.start()
+    machine.step(SealReturned())
+    machine.step(Sealed(12))
+    machine.step(PutLost())
+
+    effect = machine.step(START.with_chain(chain.close(START.chain, 13)))
+
+    assert isinstance(effect, Put)
+    assert effect.register.chain.last.start == 13
+
+
+def test_truncate_and_modify_never_seal() -> None:
+    """OSDI'20 section 3.2: only a change that moves an unwritten address conflicts with its predecessor."""
+    two = extended(START, 10)
+
+    truncate = Reconfiguration(two, Truncate(LogPosition(10)), attempt=5).start()
+    modify = Reconfiguration(
+        two, Modify(two.chain.segments[0].id, "archive", b"cold", LogletOffset(3)), attempt=6
+    ).start()
+
+    assert isinstance(truncate, Put)
+    assert isinstance(modify, Put)
+    assert [s.kind for s in modify.register.chain.segments] == ["archive", "paxos"]
+    assert modify.register.chain.segments[0].base == 3
+
+
+def test_a_truncate_with_nothing_to_drop_is_done_at_once() -> None:
+    """No version is spent on a change that changes nothing."""
+    two = extended(START, 10)
+
+    assert Reconfiguration(two, Truncate(LogPosition(9)), attempt=5).start() == Done(two, won=False)

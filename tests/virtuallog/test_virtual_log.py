@@ -1,0 +1,307 @@
+"""The VirtualLog over memory loglets: delos.md section 11, items 1 to 18, as far as the client layer decides them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from tests.virtuallog.worlds import World, active_loglet, contents, world
+from virtuallog import chain
+from virtuallog.batch import Batch, SessionId
+from virtuallog.errors import (
+    BeyondTailError,
+    InvalidSettingError,
+    SealedError,
+    TailMismatchError,
+    TooLargeError,
+    UnavailableError,
+    UnknownKindError,
+    VirtualLogError,
+)
+from virtuallog.types import Gap, GapKind, LogPosition, Open, PlacedBatch, Sealed
+from virtuallog.virtual_log import VirtualLog
+
+
+def boundaries(w: World) -> list[tuple[int, int | None]]:
+    return [(segment.start, segment.stop) for segment in w.register.chain.segments]
+
+
+async def test_appends_land_in_order_and_are_read_back(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        log = w.client()
+        positions = [await log.append(payload) for payload in (b"a", b"", b"c")]
+
+        assert positions == [0, 1, 2]
+        assert await contents(log) == [(0, b"a"), (1, b""), (2, b"c")]
+        assert await log.check_tail() == Open(3)
+
+
+async def test_an_entry_over_the_limit_is_refused_when_it_is_offered(autojump_clock: MockClock) -> None:
+    """A batch that cannot fit is rejected at enqueue, never retried; the log takes the next one."""
+    async with world() as w:
+        log = w.client()
+        with pytest.raises(TooLargeError):
+            await log.append(bytes((4 << 20) + 1))
+        with pytest.raises(TooLargeError):
+            await log.append_many([bytes(4 << 20)] * 2)
+        assert await log.append(b"next") == 0
+
+
+async def test_the_log_goes_on_across_kinds_and_is_read_as_one(autojump_clock: MockClock) -> None:
+    """Reads span three and more segments, contiguous and sparse ones."""
+    async with world() as w:
+        log = w.client()
+        for kind in ("sparse", "memory", "sparse"):
+            await log.append_many([b"a", b"b"])
+            await log.reconfig_extend(kind)
+        await log.append(b"last")
+
+        assert [payload for _, payload in await contents(log)] == [b"a", b"b"] * 3 + [b"last"]
+        assert len(boundaries(w)) == 4
+
+
+async def test_racing_reconfigurers_all_get_their_way_one_after_the_other(autojump_clock: MockClock) -> None:
+    """Item 1: every extend returns only when its own segment was decided; the chain has one segment per version."""
+    async with world() as w:
+        logs = [w.client() for _ in range(4)]
+        async with trio.open_nursery() as nursery:
+            for log in logs:
+                nursery.start_soon(log.reconfig_extend, "sparse")
+
+        assert w.register.version == 5
+        for before, after in zip(w.registers, w.registers[1:], strict=False):
+            chain.validate_successor(before.chain, after.chain)
+
+
+async def test_a_client_that_meets_a_sealed_loglet_finishes_the_change_after_the_grace_period(
+    autojump_clock: MockClock,
+) -> None:
+    """Item 2: the reconfigurer died after its seal. The others wait a while, then clone the last kind."""
+    async with world() as w:
+        log = w.client()
+        await log.append(b"before")
+        await active_loglet(log, w).seal()
+        began = trio.current_time()
+
+        position = await log.append(b"after")
+
+        assert position == 1
+        assert 1.0 <= trio.current_time() - began < 2.5
+        assert boundaries(w) == [(0, 1), (1, None)]
+
+
+async def test_a_cancelled_reconfigurer_does_not_leave_a_sealed_log_behind(autojump_clock: MockClock) -> None:
+    """Item 16: the change belongs to a service task; the caller only stops waiting."""
+    async with world() as w:
+        log = w.client()
+        await log.append(b"x")
+        for checkpoints in range(1, 8):
+            version = w.register.version
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(log.reconfig_extend, "memory")
+                    for _ in range(checkpoints):
+                        await trio.lowlevel.checkpoint()
+                    scope.cancel()
+            await wait_all_tasks_blocked()
+            assert isinstance(await log.check_tail(), Open)
+            assert w.register.version in {version, version + 1}
+
+
+async def test_a_put_whose_reply_is_lost_is_one_change_not_two(autojump_clock: MockClock) -> None:
+    """Item 21: the unknown outcome is settled by the same attempt."""
+    async with world() as w:
+        log = w.client()
+        await log.append(b"x")
+        w.metastore.lose_replies = 2
+
+        await log.reconfig_extend("memory")
+
+        assert w.register.version == 2
+
+
+async def test_with_the_metastore_down_only_changes_of_the_chain_fail(autojump_clock: MockClock) -> None:
+    """Item 14: appends, tails and reads go on; a reconfiguration fails cleanly and succeeds later."""
+    async with world() as w:
+        log = w.client()
+        await log.append(b"a")
+        w.metastore.down = True
+
+        assert await log.append(b"b") == 1
+        assert await log.check_tail() == Open(2)
+        assert len(await log.read(LogPosition(0), LogPosition(2))) == 2
+        with pytest.raises(UnavailableError):
+            await log.reconfig_extend("memory")
+        w.metastore.down = False
+        await log.reconfig_extend("memory")
+        assert await log.append(b"c") == 2
+
+
+async def test_a_log_closed_on_purpose_stays_closed_until_it_is_extended(autojump_clock: MockClock) -> None:
+    """The marker in the register ends roll-forward: nobody reopens the log by accident."""
+    async with world() as w:
+        log, other = w.client(), w.client()
+        await log.append(b"a")
+        await other.append(b"b")
+        await log.seal()
+
+        with pytest.raises(SealedError):
+            await other.append(b"refused")
+        await trio.sleep(10)
+        assert await other.check_tail() == Sealed(2)
+        await log.seal()  # twice is no harm
+        await log.reconfig_extend("memory")
+        assert await other.append(b"c") == 2
+
+
+async def test_zombies_beyond_the_stop_are_never_readable(autojump_clock: MockClock) -> None:
+    """Item 7: what a sealed loglet holds beyond the decided stop is outside the virtual address space."""
+    async with world() as w:
+        log, stale = w.client(), w.client()
+        await log.append(b"a")
+        await stale.check_tail()
+        loglet = active_loglet(log, w)
+        await log.reconfig_extend("memory")
+        provider = w.providers["memory"]
+        shared = provider._logs[w.registers[0].chain.last.id]  # type: ignore[attr-defined]
+        shared.model.land(Batch.build(SessionId(b"z" * 16), 0, [b"zombie"]), range(1, 2))
+        assert await loglet.check_tail() == Sealed(2)
+        await log.append(b"b")
+
+        assert await contents(log) == [(0, b"a"), (1, b"b")]
+        assert await contents(stale) == [(0, b"a"), (1, b"b")]
+
+
+@pytest.mark.parametrize(("trim", "chain_start"), [(1, 0), (2, 2), (3, 2), (4, 4), (99, 4)])
+async def test_trims_below_at_and_above_a_boundary(trim: int, chain_start: int, autojump_clock: MockClock) -> None:
+    """Item 12: at, one below and one above a boundary, and past the tail, which it does not move."""
+    async with world() as w:
+        log = w.client()
+        for _ in range(2):
+            await log.append_many([b"a", b"b"])
+            await log.reconfig_extend("memory")
+        await log.append(b"tail")
+
+        effective = await log.prefix_trim(LogPosition(trim))
+
+        assert effective == min(trim, 5)
+        assert await log.prefix_trim(LogPosition(trim)) == effective
+        assert w.register.chain.start == chain_start
+        assert await log.check_tail() == Open(5)
+        assert await log.find_trim_point() == effective
+        first = (await log.read(LogPosition(0), LogPosition(5)))[0]
+        assert isinstance(first, Gap)
+        assert first.kind is GapKind.TRIMMED
+        assert [position for position, _ in await contents(log)] == list(range(effective, 5))
+
+
+async def test_a_client_with_a_stale_chain_finds_its_way(autojump_clock: MockClock) -> None:
+    """Item 10: append, tail and read with a chain from before several extends and a truncation."""
+    async with world() as w:
+        log, stale = w.client(), w.client()
+        await stale.append(b"old")
+        for _ in range(3):
+            await log.append(b"x")
+            await log.reconfig_extend("sparse")
+        await log.prefix_trim(LogPosition(2))
+
+        assert isinstance((await stale.read(LogPosition(0), LogPosition(1)))[0], Gap | PlacedBatch)
+        position = await stale.append(b"new")
+        assert (await contents(stale))[-1] == (position, b"new")
+        assert (await stale.check_tail()).tail > position
+
+
+async def test_empty_segments_leave_the_chain(autojump_clock: MockClock) -> None:
+    """Item 6: sealing an empty active segment several times in a row."""
+    async with world() as w:
+        log = w.client()
+        for _ in range(3):
+            await log.reconfig_extend("sparse")
+        await log.append(b"a")
+        for _ in range(3):
+            await log.reconfig_extend("memory")
+
+        assert [segment.kind for segment in w.register.chain.segments] == ["sparse", "memory"]
+        assert [payload for _, payload in await contents(log)] == [b"a"]
+
+
+async def test_reads_past_the_tail_and_unknown_kinds_are_typed_errors(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        log = w.client()
+        await log.append(b"a")
+        with pytest.raises(BeyondTailError) as caught:
+            await log.read(LogPosition(0), LogPosition(5))
+        assert caught.value.tail == 1
+        with pytest.raises(UnknownKindError):
+            await log.reconfig_extend("banana")
+        with pytest.raises(InvalidSettingError):
+            await log.reconfig_extend("memory", {"colour": "blue"})
+        with pytest.raises(InvalidSettingError):
+            await log.reconfig_modify(w.register.chain.last.id, "memory", b"")
+        assert w.register.version == 1
+        assert await log.append(b"b") == 1
+
+
+async def test_a_modified_segment_is_read_from_its_new_loglet(autojump_clock: MockClock) -> None:
+    """Item 18 without the copying: clients on the old chain may read either copy, both are right."""
+    async with world() as w:
+        log, stale = w.client(), w.client()
+        await log.append_many([b"a", b"b"])
+        await log.reconfig_extend("memory")
+        await stale.check_tail()
+        closed = w.register.chain.segments[0]
+
+        await log.reconfig_modify(closed.id, "sparse", b"")
+        provider = w.providers["sparse"]
+        copy = provider.open(w.register.chain.segments[0].id, b"", log.view.environment)
+        for number, payload in enumerate((b"a", b"b")):
+            await copy.append(Batch.build(SessionId(b"m" * 16), number, [payload]), opens=number == 0)
+
+        found = await stale.read(LogPosition(0), LogPosition(2))
+        assert [data.payload for item in found if isinstance(item, PlacedBatch) for data in item.records()] == [
+            b"a",
+            b"b",
+        ]
+        assert w.register.chain.segments[0].stop == 2
+
+
+async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(autojump_clock: MockClock) -> None:
+    async with world() as w:
+        log = w.client()
+        await log.append(b"a")
+
+        assert await log.append_if_tail(b"b", LogPosition(1)) == 1
+        with pytest.raises(TailMismatchError) as caught:
+            await log.append_if_tail(b"c", LogPosition(1))
+        assert (caught.value.expected, caught.value.found) == (1, 2)
+        await log.reconfig_extend("memory")
+        with pytest.raises(TailMismatchError):
+            await log.append_if_tail(b"c", LogPosition(1))
+        assert await log.append_if_tail(b"c", LogPosition(2)) == 2
+        assert await contents(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+@pytest.mark.parametrize("call", [VirtualLog.check_tail, VirtualLog.seal, VirtualLog.find_trim_point])
+async def test_calls_before_bootstrap_say_so(
+    call: Callable[[VirtualLog], Awaitable[object]], autojump_clock: MockClock
+) -> None:
+    async with world() as w:
+        w.metastore.values.clear()
+        with pytest.raises(VirtualLogError, match="bootstrapped"):
+            await call(w.client())
+
+
+async def test_the_watchdog_finishes_what_nobody_else_meets(autojump_clock: MockClock) -> None:
+    """An idle log whose reconfigurer died is made whole without any append."""
+    async with world() as w:
+        log, watch = w.client(), w.client()
+        await log.append(b"a")
+        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        await active_loglet(log, w).seal()
+
+        await trio.sleep(5)
+
+        assert boundaries(w) == [(0, 1), (1, None)]
