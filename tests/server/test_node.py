@@ -1,0 +1,376 @@
+"""Nodes composed of simulated ports: first start, failing roles, what a status says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from loglets.memory import MemoryProvider
+from server.config import NodeAddress, NodeConfig
+from server.identity import Identity
+from server.node import Node, NodePorts
+from virtuallog.api import LogletProvider
+from virtuallog.chain import SegmentId
+from virtuallog.control import GetStatus, NodeStatus, PrefixTrim, ReconfigExtend, SealLog, Setting
+from virtuallog.errors import (
+    CorruptionError,
+    InvalidSettingError,
+    SealedError,
+    UnavailableError,
+    UnknownKindError,
+    WrongRecipientError,
+)
+from virtuallog.ports import Environment, Handlers, NodeEnvironment, Request
+from virtuallog.register import ClusterId, Register, decode_untrusted
+from virtuallog.rpc.interface import Interface, Method
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.memory_metastore import MemoryMetaStore
+from virtuallog.testing.network import SimulatedNetwork, SimulatedServices
+from virtuallog.testing.process import Process
+from virtuallog.testing.storage import Disk
+from virtuallog.testing.timeline import Timeline
+from virtuallog.types import NodeId, Open, Sealed
+
+
+@attrs.define
+class SharedMetaStore:
+    """A MetaStoreProvider whose register all nodes of a test share."""
+
+    register: MemoryMetaStore = attrs.field(factory=MemoryMetaStore)
+    interfaces: Sequence[Interface] = ()
+
+    def open(self, members: Sequence[NodeId], environment: Environment) -> MemoryMetaStore:
+        return self.register
+
+    async def serve(self, members: Sequence[NodeId], environment: NodeEnvironment) -> Handlers:
+        return {}
+
+
+@attrs.frozen
+class Pong:
+    """The reply to a Ping."""
+
+
+@attrs.frozen
+class Ping(Request[Pong]):
+    """What `FragileProvider` serves."""
+
+
+@attrs.define
+class FragileProvider(MemoryProvider):
+    """A kind whose role opens, or does not, and breaks when told to."""
+
+    kind: str = "fragile"
+    corrupt: bool = False
+    forgotten: list[int] = attrs.field(factory=list)
+    environment: NodeEnvironment | None = None
+    interfaces: Sequence[Interface] = (
+        Interface(schema=None, methods=(Method(name="ping", request=Ping, reply=Pong),)),
+    )
+
+    async def serve(self, environment: NodeEnvironment) -> Handlers:
+        if self.corrupt:
+            raise CorruptionError("a bad block")
+        self.environment = environment
+        return {Ping: lambda request, done: done(Pong())}
+
+    async def forget(self, lowest_live_version: int) -> None:
+        self.forgotten.append(lowest_live_version)
+
+
+PEERS = tuple(NodeAddress(id=node, address=f"127.0.0.1:{7000 + node}") for node in (1, 2, 3))
+CLIENT = NodeId(99)
+
+
+@attrs.define
+class World:
+    """Three disks, one network, one register."""
+
+    network: SimulatedNetwork
+    nursery: trio.Nursery
+    random: random.Random = attrs.field(factory=lambda: random.Random(7))
+    metastore: SharedMetaStore = attrs.field(factory=SharedMetaStore)
+    memory: MemoryProvider = attrs.field(factory=MemoryProvider)
+    disks: dict[int, Disk] = attrs.field(factory=dict)
+    processes: dict[int, tuple[Process, trio.CancelScope]] = attrs.field(factory=dict)
+    boots: int = 0
+
+    async def start(self, node: int, *others: LogletProvider, config: Mapping[str, Any] | None = None) -> Node:
+        """Start a node, on the disk that it left behind."""
+        self.boots += 1
+        process = Process(NodeId(node), self.boots)
+        clock = SimulatedClock(process)
+        storage = self.disks.setdefault(node, Disk(self.random)).mount()
+
+        async def no_values(role: str) -> Any:
+            raise AssertionError(role)
+
+        async def no_storage(role: str) -> Any:
+            raise AssertionError(role)
+
+        ports = NodePorts(
+            services=self.network.services(process, clock),
+            clock=clock,
+            random=random.Random(self.random.random()),
+            storage=no_storage,
+            key_values=no_values,
+        )
+        made = Node(
+            ports,
+            NodeConfig(**{"id": node, "data": Path(), "peers": PEERS, "loglet": "memory", **(config or {})}),
+            await Identity.open(storage, NodeId(node)),
+            providers={"memory": self.memory, **{provider.kind: provider for provider in others}},
+            metastore=self.metastore,
+        )
+        self.network.listen(process, made.handlers)
+        scope = trio.CancelScope()
+        self.processes[node] = process, scope
+        await self.nursery.start(self._run, made, scope)
+        return made
+
+    async def _run(self, node: Node, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
+        with scope:
+            await node.run(task_status=task_status)
+
+    def stop(self, node: int) -> None:
+        """Pull the plug."""
+        process, scope = self.processes.pop(node)
+        process.crash()
+        scope.cancel()
+        self.disks[node].crash()
+
+    def client(self) -> SimulatedServices:
+        process = Process(CLIENT)
+        return self.network.services(process, SimulatedClock(process))
+
+    async def status(self, node: int) -> NodeStatus:
+        return await self.client().call(NodeId(node), GetStatus(), 5)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with make_world() as made:
+        yield made
+
+
+@asynccontextmanager
+async def make_world() -> AsyncIterator[World]:
+    timeline = Timeline()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timeline.run)
+        yield World(SimulatedNetwork(timeline, random.Random(3)), nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the world go on until something holds; a minute of its time is more than anything needs."""
+    with trio.fail_after(60):  # noqa: TID251 -- simulated time
+        while not condition():
+            await trio.sleep(0.05)  # noqa: TID251 -- simulated time
+
+
+def register_of(status: NodeStatus) -> Register:
+    return decode_untrusted(status.register)
+
+
+async def test_several_nodes_started_at_once_agree_on_one_cluster(world: World, autojump_clock: MockClock) -> None:
+    """All propose version 1; one wins, all adopt it, and it says who and where everybody is."""
+    nodes = [await world.start(node) for node in (1, 2, 3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+
+    statuses = [await world.status(node) for node in (1, 2, 3)]
+    assert len({status.register for status in statuses}) == 1
+    register = register_of(statuses[0])
+    assert register.version == 1
+    assert register.members == (1, 2, 3)
+    assert register.chain.last.kind == "memory"
+    assert {node: entry.addresses for node, entry in register.nodes.items()} == {p.id: (p.address,) for p in PEERS}
+    assert [register.nodes[NodeId(status.node)].store_id for status in statuses] == [s.store_id for s in statuses]
+    assert all(status.cluster == register.cluster and not status.failures for status in statuses)
+    assert statuses[0].roles == ("sequencer", "log-server", "metastore")
+
+
+async def test_nobody_votes_before_everybody_has_answered(world: World, autojump_clock: MockClock) -> None:
+    """Two of three are not enough for a first start, though they are a majority; they say what they wait for."""
+    await world.start(1)
+    await world.start(2)
+    await trio.sleep(20)  # noqa: TID251 -- simulated time
+
+    status = await world.status(1)
+    assert status.phase == "unformatted"
+    assert status.failures == ("identity: no answer from node 3; all nodes must answer at the first start",)
+    assert world.metastore.register.values == []
+
+    last = await world.start(3)
+    await until(lambda: last.identity.cluster is not None)
+
+
+async def test_a_wiped_disk_stays_out(world: World, autojump_clock: MockClock) -> None:
+    """A node that lost its disk does not take part again by itself, and its status says why."""
+    nodes = [await world.start(node) for node in (1, 2, 3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+
+    world.stop(3)
+    world.disks[3].wipe()
+    await world.start(3)
+    await trio.sleep(30)  # noqa: TID251 -- simulated time
+
+    status = await world.status(3)
+    assert (status.phase, status.roles) == ("unformatted", ())
+    assert "a disk was lost or the path is wrong" in status.failures[0]
+    with pytest.raises(UnavailableError, match="not part of a cluster yet"):
+        await world.client().call(NodeId(3), SealLog(), 5)
+
+
+async def test_a_restarted_node_is_the_same_with_a_higher_boot(world: World, autojump_clock: MockClock) -> None:
+    """A kill leaves the identity on disk; peers need not be there for a second start."""
+    nodes = [await world.start(node) for node in (1, 2, 3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+    before = await world.status(1)
+    for node in (1, 2, 3):
+        world.stop(node)
+
+    again = await world.start(1)
+    await until(lambda: again.virtual_log is not None)
+    after = await world.status(1)
+    assert (after.store_id, after.cluster, after.boot) == (before.store_id, before.cluster, before.boot + 1)
+
+
+async def test_a_role_that_cannot_open_is_refused_and_the_node_lives_on(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Corruption in one role: its callers get the reason, operators see it, planners stop using the node."""
+    nodes = [await world.start(1, FragileProvider(corrupt=True)), await world.start(2), await world.start(3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+
+    status = await world.status(1)
+    assert status.failures == ("fragile: a bad block",)
+    assert status.roles == ("metastore",)
+    with pytest.raises(CorruptionError, match="a bad block"):
+        await world.client().call(NodeId(1), Ping(), 5)
+    assert nodes[0].virtual_log is not None
+    assert isinstance(await nodes[0].virtual_log.check_tail(), Open)
+
+
+async def test_a_role_that_fails_later_is_closed(world: World, autojump_clock: MockClock) -> None:
+    """`environment.fail` closes the role for good and cancels what it has running; the rest goes on."""
+    fragile = FragileProvider()
+    nodes = [await world.start(1, fragile), await world.start(2), await world.start(3)]
+    await until(lambda: fragile.environment is not None)
+    assert await world.client().call(NodeId(1), Ping(), 5) == Pong()
+    assert fragile.environment is not None
+    ended = trio.Event()
+
+    async def work() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    fragile.environment.nursery.start_soon(work)
+    fragile.environment.fail(CorruptionError("rot"))
+    await ended.wait()
+
+    with pytest.raises(CorruptionError, match="rot"):
+        await world.client().call(NodeId(1), Ping(), 5)
+    assert (await world.status(1)).failures == ("fragile: rot",)
+    await until(lambda: all(node.identity.cluster for node in nodes))
+
+
+async def test_a_role_task_that_raises_closes_only_its_role(world: World, autojump_clock: MockClock) -> None:
+    """A task of a role that dies of a disk error does not take the node with it."""
+    fragile = FragileProvider()
+    await world.start(1, fragile)
+    await world.start(2)
+    await world.start(3)
+    await until(lambda: fragile.environment is not None)
+    assert fragile.environment is not None
+
+    async def die() -> None:
+        raise CorruptionError("in the background")
+
+    fragile.environment.nursery.start_soon(die)
+    await trio.sleep(1)  # noqa: TID251 -- simulated time
+
+    assert (await world.status(1)).failures == ("fragile: in the background",)
+
+
+async def test_a_request_before_the_role_is_open_is_unknown(world: World, autojump_clock: MockClock) -> None:
+    """Handlers exist from the start; before the directory is formatted they ask for a retry."""
+    await world.start(1, FragileProvider())
+
+    with pytest.raises(UnavailableError, match="fragile is not ready"):
+        await world.client().call(NodeId(1), Ping(), 5)
+
+
+async def test_changes_of_the_chain_are_made_by_the_node(world: World, autojump_clock: MockClock) -> None:
+    """Extend, trim and seal on request; the entries stay, dropped segments are forgotten by every provider."""
+    fragile = FragileProvider()
+    nodes = [await world.start(1, fragile), await world.start(2, FragileProvider()), await world.start(3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+    own, client = nodes[0].virtual_log, world.client()
+    assert own is not None
+    await own.append_many([b"a", b"b"])
+
+    changed = await client.call(NodeId(2), ReconfigExtend(kind="memory", settings=()), 5)
+    assert [segment.start for segment in decode_untrusted(changed.register).chain.segments] == [0, 2]
+    await own.append(b"c")
+    assert (await client.call(NodeId(1), PrefixTrim(position=2), 5)).position == 2
+    await until(lambda: fragile.forgotten == [1, 2])
+
+    sealed = await client.call(NodeId(3), SealLog(), 5)
+    assert decode_untrusted(sealed.register).chain.active is None
+    assert await own.check_tail() == Sealed(3)
+
+
+async def test_bad_wishes_are_refused_with_their_reason(world: World, autojump_clock: MockClock) -> None:
+    """An unknown kind or setting changes nothing, and the client learns which it was."""
+    nodes = [await world.start(node) for node in (1, 2, 3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+
+    with pytest.raises(UnknownKindError, match="no loglet kind 'raft'"):
+        await world.client().call(NodeId(1), ReconfigExtend(kind="raft", settings=()), 5)
+    with pytest.raises(InvalidSettingError, match="colour"):
+        await world.client().call(NodeId(1), ReconfigExtend(kind="memory", settings=(Setting("colour", "red"),)), 5)
+    assert register_of(await world.status(1)).version == 1
+
+
+async def test_a_role_can_look_up_its_segments(world: World, autojump_clock: MockClock) -> None:
+    """`segment_config` answers from the decided chain only: a segment that is not in it does not exist."""
+    nodes = [await world.start(node) for node in (1, 2, 3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+    segment = register_of(await world.status(1)).chain.last
+
+    assert await nodes[1].segment_config(segment.id) == ("memory", b"")
+    with pytest.raises(SealedError, match="is not in the chain"):
+        await nodes[1].segment_config(SegmentId(1, segment.id.attempt + 1))
+
+
+async def test_a_data_directory_of_another_cluster_ends_the_node(world: World, autojump_clock: MockClock) -> None:
+    """Two clusters must not be mixed: the node stops with an error that says so."""
+    disk = world.disks[1] = Disk(world.random)
+    identity = await Identity.open(disk.mount(), NodeId(1))
+    await identity.start_formatting(world.random)
+    await identity.finish_formatting()
+    await identity.join(ClusterId(b"x" * 16))
+    disk.crash()
+
+    with pytest.RaisesGroup(WrongRecipientError, flatten_subgroups=True, allow_unwrapped=True):
+        async with make_world() as own:
+            own.disks[1] = disk
+            await own.start(1, config={"peers": PEERS[:1]})
+            await trio.sleep(30)  # noqa: TID251 -- simulated time
+
+
+async def test_a_first_loglet_of_an_unknown_kind_is_refused_at_once(world: World, autojump_clock: MockClock) -> None:
+    """A typo in `loglet` does not wait for the bootstrap."""
+    with pytest.raises(UnknownKindError, match="no loglet kind 'nativ'"):
+        await world.start(1, config={"loglet": "nativ"})
