@@ -119,3 +119,28 @@ def pack(segments: Sequence[bytes]) -> list[bytes]:
         return [_ONE_SEGMENT.pack(0, size // _WORD), *segments]
     header = struct.pack(f"<{1 + len(segments)}I", len(segments) - 1, *(len(s) // _WORD for s in segments))
     return [header.ljust(_header_bytes(len(segments)), b"\0"), *segments]
+
+
+@attrs.define
+class Outbox:
+    """Frames on their way out, in order."""
+
+    waiting_bytes: int = attrs.field(default=0, init=False)
+    """How many wait for `take`."""
+    _chunks: list[bytes] = attrs.field(factory=list, init=False)
+
+    def put(self, segments: Sequence[bytes]) -> None:
+        """Add one message.
+
+        Raises:
+            TooLargeError: no receiver would take it. Nothing was added.
+        """
+        chunks = pack(segments)
+        self._chunks += chunks
+        for chunk in chunks:
+            self.waiting_bytes += len(chunk)
+
+    def take(self) -> list[bytes]:
+        """Everything there is, once."""
+        chunks, self._chunks, self.waiting_bytes = self._chunks, [], 0
+        return chunks

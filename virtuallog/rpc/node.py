@@ -12,6 +12,8 @@ from virtuallog.rpc.interface import Interface, Method
 from virtuallog.rpc.schema import load
 from virtuallog.types import NodeId
 
+_ANY_NODE: Final = NodeId(0)
+
 
 @attrs.frozen(kw_only=True)
 class Identity:
@@ -37,7 +39,7 @@ class Open(Request[Opened]):
     """Fails with WrongRecipientError unless the node is the one meant. What is empty or zero is not checked."""
 
     cluster: bytes = b""
-    node: NodeId = NodeId(0)
+    node: NodeId = _ANY_NODE
     store_id: bytes = b""
     boot: int = 0
 

@@ -1,0 +1,85 @@
+"""One end of a Cap'n Proto RPC connection: bytes in, events out; calls and replies in, bytes out.                Pure.
+
+Both ends are the same machine: `questions` is the half that asks, `answers` the half that answers. Of
+https://capnproto.org/rpc.html it speaks bootstrap, call, return, finish, release, abort and unimplemented, and calls
+on a promised answer as far as the promise is the node. Any other message is sent back as `unimplemented`, which the
+protocol provides for.
+
+Who breaks the protocol is told so with `abort`, and the connection is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.rpc import building, reading
+from virtuallog.rpc.answers import Answers
+from virtuallog.rpc.codec import malformed
+from virtuallog.rpc.events import Event, Failed
+from virtuallog.rpc.frames import Frame, FrameSplitter, Outbox
+from virtuallog.rpc.methods import Methods
+from virtuallog.rpc.node import Identity
+from virtuallog.rpc.questions import Questions
+
+
+@attrs.define
+class Connection:
+    """The machine. What the halves put into the outbox is for the other side, in that order."""
+
+    questions: Questions
+    answers: Answers
+    outbox: Outbox
+    failure: VirtualLogError | None = attrs.field(default=None, init=False)
+    """Set with `Failed`; from then on received bytes are ignored."""
+    _splitter: FrameSplitter = attrs.field(factory=FrameSplitter, init=False)
+
+    @classmethod
+    def new(cls, methods: Methods, identity: Callable[[], Identity] | None = None) -> Connection:
+        """A new connection.
+
+        Args:
+            methods: what can be asked, and answered if this side serves.
+            identity: of the node that this side offers, as of now; None if it offers none.
+        """
+        outbox = Outbox()
+        return cls(Questions(methods, outbox), Answers(methods, outbox, identity), outbox)
+
+    def receive_untrusted(self, chunk: bytes) -> list[Event]:
+        """What the other side's bytes mean. `Failed`, if it comes, is the last event."""
+        events: list[Event] = []
+        try:
+            for frame in () if self.failure else self._splitter.feed_untrusted(chunk):
+                if event := self._step_untrusted(frame):
+                    events.append(event)
+                if self.failure:
+                    break
+        except Exception as error:  # pycapnp raises many kinds
+            self.failure = malformed("an RPC message", error)
+            self.outbox.put(building.abort(str(self.failure)))
+            events.append(Failed(self.failure))
+        return events
+
+    def _step_untrusted(self, frame: Frame) -> Event | None:
+        message = reading.parse(frame)
+        match reading.kind_of(message):
+            case "call":
+                return self.answers.on_call(reading.call(message), sum(map(len, frame)))
+            case "return":
+                return self.questions.on_return(reading.return_(message))
+            case "finish":
+                self.answers.on_finish(reading.finish(message))
+            case "bootstrap":
+                self.answers.on_bootstrap(reading.bootstrap(message))
+            case "release":
+                self.answers.on_release(reading.release(message))
+            case "unimplemented":
+                return self.questions.on_unimplemented(reading.unimplemented(message))
+            case "abort":
+                self.failure = UnavailableError(f"the other side aborted: {reading.abort(message)[:500]}")
+                return Failed(self.failure)
+            case _:
+                self.outbox.put(building.unimplemented(message))
+        return None
