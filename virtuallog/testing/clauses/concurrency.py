@@ -1,0 +1,131 @@
+"""The clause that no example covers: many clients at once do what comes to their mind, then the history is judged."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import attrs
+import trio
+
+from virtuallog.batch import Batch, SessionId
+from virtuallog.errors import SealedError
+from virtuallog.testing.clauses.support import Client, LogletFixture
+from virtuallog.testing.history import History, RecordedLoglet
+from virtuallog.testing.linearizability import check_log
+from virtuallog.types import Sealed
+
+ROUNDS: Final = 8
+"""Histories per run of the clause; each is short, so that a contradiction is easy to read."""
+WRITERS: Final = 3
+STEPS: Final = 12
+"""Of each client. A history has about a hundred operations."""
+PAUSE_SECONDS: Final = 0.01
+"""Longest pause between two steps of a client: of the order of a call, so that calls overlap."""
+
+
+async def random_histories_are_those_of_a_log(fixture: LogletFixture) -> None:
+    """Whatever many clients do at once, with callers that go away and a seal in the middle, it looks like one log."""
+    for _ in range(ROUNDS):
+        opener = await fixture.fresh()
+        history = History()
+        clients = [
+            Client(RecordedLoglet(opener(), history), fixture.clock, SessionId(fixture.random.randbytes(16)))
+            for _ in range(WRITERS + 3)
+        ]
+        *writers, sealer, watcher, last = [Actor(client, random.Random(fixture.random.random())) for client in clients]
+        async with trio.open_nursery() as nursery:
+            for writer in writers:
+                nursery.start_soon(writer.write)
+            nursery.start_soon(sealer.seal_some_time)
+            nursery.start_soon(watcher.watch)
+        await last.read_everything()
+        check_log(history)
+
+
+@attrs.define
+class Actor:
+    """A client with whims."""
+
+    client: Client
+    random: random.Random
+    known: int = 0
+    """The highest tail this client has seen."""
+
+    async def write(self) -> None:
+        """Append, look and read, until the log is sealed."""
+        try:
+            await self._append()
+            for _ in range(STEPS):
+                await self._pause()
+                await self.random.choice([self._append, self._append, self._append_several, self._look, self._read])()
+        except SealedError:
+            pass
+
+    async def seal_some_time(self) -> None:
+        for _ in range(self.random.randrange(2 * STEPS)):
+            await self._pause()
+            await self.random.choice([self._look, self._read, self._trim])()
+        await self.client.seal()
+        for _ in range(3):
+            await self._look()
+
+    async def watch(self) -> None:
+        """Look all the time, several looks overlapping, until the log is sealed."""
+        while not isinstance(await self.client.tail(), Sealed):
+            async with trio.open_nursery() as nursery:
+                for _ in range(4):
+                    nursery.start_soon(self._look)
+                    await self.client.clock.sleep(self.random.random() * PAUSE_SECONDS / 4)
+
+    async def read_everything(self) -> None:
+        """Look twice, as the second one must not contradict the first, and read all there is."""
+        for _ in range(2):
+            await self._look()
+            await self.client.read_all(0, self.known)
+
+    async def _append(self) -> None:
+        """One batch, from a caller who may lose patience; then it is offered again, as the contract asks."""
+        batch = self.client.batch(*[self.random.randbytes(4)] * self.random.randint(1, 3))
+        if self.random.random() < 0.2:
+            with self.client.clock.timeout(self.random.random() * PAUSE_SECONDS):
+                await self.client.offer(batch)
+        await self.client.offer(batch)
+
+    async def _append_several(self) -> None:
+        """A few batches in flight at once."""
+        batches = [self.client.batch(self.random.randbytes(4)) for _ in range(3)]
+        sealed: list[SealedError] = []
+
+        async def offer(batch: Batch) -> None:
+            try:
+                await self.client.offer(batch)
+            except SealedError as error:
+                sealed.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for batch in batches:
+                nursery.start_soon(offer, batch)
+        if sealed:
+            raise sealed[0]
+
+    async def _look(self) -> None:
+        tail = await self.client.tail()
+        self.known = max(self.known, tail.tail)
+
+    async def _read(self) -> None:
+        if self.known == 0:
+            await self._look()
+        if self.known:
+            start = self.random.randrange(self.known)
+            await self.client.read_all(start, self.random.randint(start + 1, self.known), self.random.choice([1, 1000]))
+
+    async def _trim(self) -> None:
+        if self.random.random() < 0.3:
+            await self.client.prefix_trim(self.random.randint(0, self.known // 2))
+
+    async def _pause(self) -> None:
+        await self.client.clock.sleep(self.random.random() * PAUSE_SECONDS)
+
+
+CLAUSES = (random_histories_are_those_of_a_log,)

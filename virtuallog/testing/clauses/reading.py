@@ -1,0 +1,116 @@
+"""Clauses about `read` and `prefix_trim`."""
+
+from __future__ import annotations
+
+from virtuallog.testing.clauses.support import Client, LogletFixture, open_clients
+from virtuallog.testing.expect import covered, entries, expect
+from virtuallog.types import Gap, GapKind, PlacedBatch
+
+BATCH_SIZES = (2, 1, 3, 1, 2)
+
+
+async def _written(fixture: LogletFixture) -> tuple[Client, Client, dict[int, bytes], int]:
+    """Two clients of a loglet with a few batches, what lies where in it, and its tail."""
+    writer, reader = await open_clients(fixture, 2)
+    contents: dict[int, bytes] = {}
+    for number, count in enumerate(BATCH_SIZES):
+        payloads = [b"%d.%d" % (number, index) for index in range(count)]
+        contents.update(zip(await writer.append(*payloads), payloads, strict=True))
+    return writer, reader, contents, (await reader.tail()).tail
+
+
+async def a_read_covers_its_range_without_holes(fixture: LogletFixture) -> None:
+    """Every read begins at its start, clips batches at both ends, and covers each place once, by entry or gap."""
+    _, reader, contents, tail = await _written(fixture)
+    bounds = sorted({0, tail, *contents, *(place + 1 for place in contents)})
+    for start in bounds:
+        for stop in (bound for bound in bounds if bound > start):
+            found = entries(await reader.read_all(start, stop))
+            wanted = {place: payload for place, payload in contents.items() if start <= place < stop}
+            expect(found == wanted, f"[{start}, {stop}) holds {wanted}, read {found}")
+
+
+async def a_read_ends_early_at_its_limit(fixture: LogletFixture) -> None:
+    """A read returns at least one item however small its limit, and not much more than the limit allows."""
+    writer, reader = await open_clients(fixture, 2)
+    payloads = [b"%d" % number * 1000 for number in range(10)]
+    for payload in payloads:
+        await writer.append(payload)
+    tail = (await reader.tail()).tail
+    for max_bytes in (1, 3000):
+        items = await reader.read(0, tail, max_bytes)
+        expect(covered(items, 0, tail) < tail, f"10,000 bytes were read with a limit of {max_bytes}")
+        found = list(entries(await reader.read_all(0, tail, max_bytes)).values())
+        expect(found == payloads, f"{len(found)} of 10 entries were found, reading {max_bytes} bytes at a time")
+
+
+async def a_trim_drops_only_what_is_below(fixture: LogletFixture) -> None:
+    """Below the trim point reads give trimmed gaps, or still the entry; at and above it everything is intact."""
+    writer, reader, contents, tail = await _written(fixture)
+    for point in contents:
+        trim_point = await writer.prefix_trim(point)
+        expect(trim_point == point, f"asked to trim up to {point}, below the tail {tail}; answered {trim_point}")
+        items = await reader.read_all(0, tail)
+        found = entries(items)
+        expect(found.items() <= contents.items(), f"reading a trimmed log found {found}, it held {contents}")
+        kept = {place: payload for place, payload in found.items() if place >= point}
+        wanted = {place: payload for place, payload in contents.items() if place >= point}
+        expect(kept == wanted, f"trimmed up to {point}: read {kept} above it, not {wanted}")
+        dropped = [gap for gap in items if isinstance(gap, Gap) and gap.kind is GapKind.TRIMMED and gap.stop > point]
+        expect(not dropped, f"trimmed up to {point}, but read {dropped}")
+    expect((await reader.tail()).tail == tail, "trimming moved the tail")
+
+
+async def a_trim_point_never_goes_back(fixture: LogletFixture) -> None:
+    """Trimming less than before changes nothing and answers the earlier point, to every client."""
+    writer, reader, contents, _ = await _written(fixture)
+    high = sorted(contents)[4]
+    expect(await writer.prefix_trim(high) == high, f"trimming to {high} answered something else")
+    for client, offset in ((writer, 0), (reader, sorted(contents)[1]), (reader, high)):
+        trim_point = await client.prefix_trim(offset)
+        expect(trim_point == high, f"trimmed to {high}, then to {offset}: answered {trim_point}")
+
+
+async def a_trim_stops_at_the_tail(fixture: LogletFixture) -> None:
+    """Trimming at or past the tail empties the log; it does not move the tail, and what is appended then stays."""
+    for beyond in (0, 1, 1000):
+        writer, reader, contents, tail = await _written(fixture)
+        trim_point = await reader.prefix_trim(tail + beyond)
+        expect(max(contents) < trim_point <= tail, f"trimming to {tail + beyond}, {beyond} past the tail: {trim_point}")
+        expect((await reader.tail()).tail == tail, f"trimming past the tail {tail} moved it")
+        places = await writer.append(b"after the trim")
+        found = entries(await reader.read_all(tail, (await reader.tail()).tail))
+        expect(found == {places[0]: b"after the trim"}, f"appended at {places} after the trim, read {found}")
+
+
+async def an_empty_log_can_be_trimmed(fixture: LogletFixture) -> None:
+    """A trim before the first append does nothing: later appends are kept."""
+    writer, reader = await open_clients(fixture, 2)
+    empty = (await reader.tail()).tail
+    trim_point = await reader.prefix_trim(empty + 10)
+    expect(trim_point <= empty, f"the empty log ends at {empty}, and was trimmed to {trim_point}")
+    places = await writer.append(b"first")
+    found = entries(await reader.read_all(0, (await reader.tail()).tail))
+    expect(found == {places[0]: b"first"}, f"appended at {places}, read {found}")
+
+
+async def a_batch_is_read_whole_in_one_piece(fixture: LogletFixture) -> None:
+    """Batches come back as they were appended, session and sequence numbers included, not cut up or merged."""
+    writer, reader, _, tail = await _written(fixture)
+    found = [item for item in await reader.read_all(0, tail) if isinstance(item, PlacedBatch)]
+    counts = tuple(len(item.places) for item in found)
+    expect(counts == BATCH_SIZES, f"batches of {BATCH_SIZES} entries came back as {counts}")
+    records = [record for item in found for record in item.records()]
+    names = [(record.session, record.sequence) for record in records]
+    expect(names == [(writer.session, number) for number in range(len(records))], f"entries came back as {names}")
+
+
+CLAUSES = (
+    a_read_covers_its_range_without_holes,
+    a_read_ends_early_at_its_limit,
+    a_batch_is_read_whole_in_one_piece,
+    a_trim_drops_only_what_is_below,
+    a_trim_point_never_goes_back,
+    a_trim_stops_at_the_tail,
+    an_empty_log_can_be_trimmed,
+)

@@ -1,0 +1,122 @@
+"""The conformance suite for loglets: is this a loglet, as `virtuallog.api.Loglet` promises?
+
+For authors of loglets, ours and strangers'. It needs a fixture that makes fresh loglets, and no test framework; how to
+run it on a loglet of one's own is in docs/conformance.md. Each clause is an async function whose docstring is the
+clause of the contract; under pytest, parametrize over `CLAUSES` and call `run_clause`.
+
+Beyond the examples, every operation is cancelled at each of its awaits, and random histories of many clients are
+judged by `virtuallog.testing.linearizability`. What the suite cannot do is break your servers: crashes, lost messages
+and slow disks belong to the simulator, which can run the same clauses while it does that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeAlias
+
+import attrs
+
+from virtuallog.api import LogletProvider
+from virtuallog.chain import SegmentId
+from virtuallog.ports import Clock, Environment
+from virtuallog.testing.clauses import appending, cancellation, concurrency, reading, sealing, tails
+from virtuallog.testing.clauses.support import LogletFixture, Opener
+
+__all__ = ["CLAUSES", "Clause", "LogletFixture", "Opener", "ProviderFixture", "Verdict", "run_clause", "run_suite"]
+
+Clause: TypeAlias = Callable[[LogletFixture], Awaitable[None]]
+FixtureMaker: TypeAlias = Callable[[], AbstractAsyncContextManager[LogletFixture]]
+
+CLAUSES: Final[Sequence[Clause]] = (
+    *appending.CLAUSES,
+    *tails.CLAUSES,
+    *sealing.CLAUSES,
+    *reading.CLAUSES,
+    *cancellation.CLAUSES,
+    *concurrency.CLAUSES,
+)
+
+CLAUSE_SECONDS: Final = 120.0
+"""Time for one clause on the fixture's clock. An operation that hangs or is unavailable for ever ends here."""
+
+
+@attrs.frozen(kw_only=True)
+class Verdict:
+    """What became of one clause."""
+
+    clause: str
+    """Name of the function."""
+    promise: str
+    """Its docstring."""
+    kept: bool
+    message: str
+    """Which expectation was broken; empty if none was."""
+
+
+@attrs.define
+class ProviderFixture:
+    """Fresh loglets from a provider. Implements `LogletFixture`.
+
+    Nodes that ask for the config of a segment (`NodeEnvironment.segment_config`) find it in `configs`.
+    """
+
+    provider: LogletProvider
+    config: bytes
+    environment: Environment
+    configs: dict[SegmentId, tuple[str, bytes]] = attrs.field(factory=dict, init=False)
+    _versions: itertools.count[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
+
+    @property
+    def contiguous(self) -> bool:
+        return self.provider.contiguous
+
+    @property
+    def clock(self) -> Clock:
+        return self.environment.clock
+
+    @property
+    def random(self) -> random.Random:
+        return self.environment.random
+
+    async def fresh(self) -> Opener:
+        segment = SegmentId(next(self._versions), self.random.getrandbits(63))
+        self.configs[segment] = (self.provider.kind, self.config)
+        return lambda: self.provider.open(segment, self.config, self.environment)
+
+
+async def run_clause(clause: Clause, fixture: LogletFixture) -> None:
+    """Raise an AssertionError unless the loglet keeps this clause."""
+    with fixture.clock.timeout(CLAUSE_SECONDS) as scope:
+        await clause(fixture)
+    if scope.cancelled_caught:
+        raise AssertionError(f"not done within {CLAUSE_SECONDS:g} s")
+
+
+async def run_suite(make_fixture: FixtureMaker, clauses: Sequence[Clause] = CLAUSES) -> list[Verdict]:
+    """Run the clauses one after the other, each with a fixture of its own, and report on all of them."""
+    verdicts = []
+    for clause in clauses:
+        try:
+            async with make_fixture() as fixture:
+                await run_clause(clause, fixture)
+            message = ""
+        except* Exception as broken:
+            message = _innermost(broken)
+        promise = inspect.getdoc(clause) or ""
+        verdicts.append(Verdict(clause=_name(clause), promise=promise, kept=not message, message=message))
+    return verdicts
+
+
+def _name(clause: Clause) -> str:
+    return getattr(clause, "__name__", repr(clause))
+
+
+def _innermost(error: BaseException) -> str:
+    """The first error within groups: nurseries wrap what failed in them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
