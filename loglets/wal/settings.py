@@ -22,7 +22,7 @@ class WalSettings:
     group_bytes_max: int = 20 << 20
     """About how much is written under one sync, and the limit of one `append` (all its records and their headers
     together). A larger group has a better throughput, but whoever comes next waits longer. At least a record with its
-    header, at most half a segment: the other half leaves room for the snapshot."""
+    header; together with the headroom at most three quarters of a segment: the last quarter is for the snapshot."""
 
     queue_bytes_max: int = 64 << 20
     """How much may wait for the disk before `append` answers `OverloadedError`. Bounds memory; a few groups' worth
@@ -30,7 +30,7 @@ class WalSettings:
 
     headroom_bytes: int = 16 << 20
     """What the last segment keeps free for essential records (seals, trims, repairs) once the disk is full. Ordinary
-    records use it only when the next segment is already there. At most half a segment."""
+    records use it only when the next segment is already there."""
 
     files_open_max: int = 64
     """How many closed segments are kept open for reading."""
@@ -41,10 +41,18 @@ class WalSettings:
         self._require(
             self.record_bytes_max + 64 <= self.group_bytes_max, "group_bytes_max must hold the largest record"
         )
-        self._require(2 * self.group_bytes_max <= self.segment_bytes, "a segment must hold two groups")
+        self._require(
+            4 * (self.group_bytes_max + self.headroom_bytes) <= 3 * self.segment_bytes,
+            "group_bytes_max and headroom_bytes together are at most three quarters of a segment",
+        )
         self._require(self.group_bytes_max <= self.queue_bytes_max, "queue_bytes_max must hold a group")
-        self._require(0 <= 2 * self.headroom_bytes <= self.segment_bytes, "headroom_bytes is at most half a segment")
+        self._require(self.headroom_bytes >= 0, "headroom_bytes must not be negative")
         self._require(self.files_open_max > 0, "files_open_max must be positive")
+
+    @property
+    def snapshot_bytes_max(self) -> int:
+        """Room for a snapshot, so that a group and the headroom still fit behind it."""
+        return self.segment_bytes // 4 - 128  # 128: header and footer of the segment
 
     @staticmethod
     def _require(holds: bool, reason: str) -> None:
