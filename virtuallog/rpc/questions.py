@@ -116,19 +116,18 @@ class Questions:
             self._outbox.put(building.finish(received.question, release=release))
 
     def _outcome_untrusted(self, method: BoundMethod, received: Return) -> Any:
-        match received.kind:
-            case "results" if method.results is None:
-                self._node = reading.hosted_capability(received.value)
-                return Opened()
-            case "results":
-                try:
-                    return reading.results(received.value, codec)
-                except Exception as error:  # this reply is unreadable; the connection is sound
-                    return malformed(f"a reply to {method.name}", error)
-            case "exception":
-                return from_wire_untrusted(*reading.exception(received.value))
-            case kind:
-                return UnavailableError(f"{method.name} was answered with '{kind}'")
+        if received.kind == "exception":
+            return from_wire_untrusted(*reading.exception(received.value))
+        if received.kind != "results":
+            return UnavailableError(f"{method.name} was answered with '{received.kind}'")
+        codec = method.results
+        if codec is None:
+            self._node = reading.hosted_capability(received.value)
+            return Opened()
+        try:
+            return reading.results(received.value, codec)
+        except Exception as error:  # this reply is unreadable; the connection is sound
+            return malformed(f"a reply to {method.name}", error)
 
     def on_unimplemented(self, question: int | None) -> ReturnArrived | None:
         """The other side sent our message back: it does not know such messages."""
