@@ -43,6 +43,7 @@ _START: Final = _PREFIX.size
 _ENDS: Final = _PREFIX.size + _BODY.size
 _MAGIC: Final = b"VB"
 _VERSION: Final = 1
+_NAME_BYTES_MAX: Final = 0xFFFF
 
 
 @attrs.frozen(eq=False)
@@ -66,8 +67,9 @@ class Batch:
         """Pack `payloads` into one blob.
 
         Raises:
-            TooLargeError: the batch exceeds `BATCH_BYTES_MAX` or `BATCH_COUNT_MAX`.
+            TooLargeError: the batch exceeds `BATCH_BYTES_MAX` or `BATCH_COUNT_MAX`, or a header's name 65,535 bytes.
         """
+        assert len(session) == 16
         count = len(payloads)
         if not 0 < count <= BATCH_COUNT_MAX:
             raise TooLargeError(what="entries in a batch", size=count, limit=BATCH_COUNT_MAX)
@@ -99,9 +101,11 @@ class Batch:
         payloads_start = _ENDS + 4 * count + headers_bytes
         if not 0 < count <= BATCH_COUNT_MAX or payloads_start > len(blob):
             raise MalformedError(f"a batch of {len(blob)} bytes claims {count} entries")
-        (last_end,) = struct.unpack_from("<I", blob, _ENDS + 4 * (count - 1))
-        if payloads_start + last_end != len(blob):
+        ends = [*struct.unpack_from(f"<{count}I", blob, _ENDS)]
+        # Checked at the door: a batch that is in the log must not break its readers, columnar ones trust the ends.
+        if payloads_start + ends[-1] != len(blob) or ends != sorted(ends):
             raise MalformedError("the entries of a batch do not add up to its size")
+        _unpack_headers_untrusted(blob[payloads_start - headers_bytes : payloads_start])
         return cls(blob, SessionId(session), first_sequence, count, headers_bytes)
 
     @property
@@ -139,6 +143,8 @@ def _pack_headers(headers: Mapping[str, bytes]) -> bytes:
     parts = []
     for name, value in headers.items():
         encoded = name.encode()
+        if len(encoded) > _NAME_BYTES_MAX:
+            raise TooLargeError(what="bytes in the name of a header", size=len(encoded), limit=_NAME_BYTES_MAX)
         parts += [struct.pack("<H", len(encoded)), encoded, struct.pack("<I", len(value)), value]
     return b"".join(parts)
 

@@ -240,6 +240,6 @@ def decode_untrusted(text: str) -> VirtualLogError:
         fields = {field.name: str(field.type) for field in attrs.fields(error_class)}  # type: ignore[arg-type]
         if {key: type(value).__name__ for key, value in values.items()} == fields:
             return error_class(**values)
-    except (KeyError, AttributeError, ValueError):
+    except (KeyError, AttributeError, ValueError, RecursionError):  # the last one: a million opening brackets
         pass
     return UnavailableError(f"the other side failed: {text[:200]}")
