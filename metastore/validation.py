@@ -67,5 +67,5 @@ def _check_slot(slot: int, lowest: int) -> None:
 
 
 def _check_ballot(ballot: Ballot) -> None:
-    if not BALLOT_ZERO < ballot or ballot.round > POSITION_MAX:
+    if ballot <= BALLOT_ZERO or ballot.round > POSITION_MAX:
         raise MalformedError(f"not a ballot to vote for: {ballot}")

@@ -1,0 +1,235 @@
+"""The acceptor, one test per claim: messages in, exact effects out. Sections are those of Paxos Made Simple."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore.acceptor import Acceptor, Message, PersistBallots, PersistDecision, Reply
+from metastore.messages import (
+    BALLOT_ZERO,
+    EARLIER_MAX,
+    MEMBERS_MAX,
+    VALUE_BYTES_MAX,
+    Accept,
+    Ask,
+    Ballot,
+    Learn,
+    Learned,
+    Prepare,
+    Proposal,
+    Receipt,
+    Standing,
+)
+from metastore.validation import check_untrusted
+from tests.metastore.messages import GENESIS, accept, ballot, decision, prepare, proposal, vote
+from tests.metastore.world import ids
+from virtuallog.errors import CorruptionError, MalformedError, TooLargeError
+from virtuallog.types import NodeId
+
+
+def at_genesis(*messages: Message) -> Acceptor:
+    """A first member after these messages."""
+    acceptor = Acceptor(GENESIS)
+    for message in messages:
+        acceptor.step(message)
+    return acceptor
+
+
+def standing(known: int = 0, promised: Ballot = BALLOT_ZERO, accepted: object = None, **other: object) -> Reply:
+    return Reply(Standing(known=known, promised=promised, accepted=accepted, **{"decision": None, **other}))  # type: ignore[arg-type]
+
+
+def receipt(promised: Ballot = BALLOT_ZERO, known: int = 0) -> Reply:
+    return Reply(Receipt(known=known, decision=None, promised=promised))
+
+
+def test_promise_is_durable_before_it_is_sent() -> None:
+    """2.5: an acceptor records its intended response in stable storage before sending it."""
+    acceptor = at_genesis()
+
+    effects = acceptor.step(prepare(1, 5))
+
+    assert effects == [PersistBallots(slot=1, promised=ballot(5), accepted=None), standing(promised=ballot(5))]
+    assert acceptor == Acceptor(GENESIS, promised=ballot(5))
+
+
+def test_vote_is_durable_before_it_is_sent() -> None:
+    """2.5: the same for accept responses."""
+    acceptor = at_genesis(prepare(1, 5))
+
+    effects = acceptor.step(accept(1, 5, b"v"))
+
+    assert effects == [PersistBallots(slot=1, promised=ballot(5), accepted=vote(5, b"v")), receipt(ballot(5))]
+    assert acceptor == Acceptor(GENESIS, promised=ballot(5), accepted=vote(5, b"v"))
+
+
+def test_first_proposal_is_accepted() -> None:
+    """2.2, P1: an acceptor must accept the first proposal that it receives, also without a promise before."""
+    assert at_genesis().step(accept(1, 1, b"v"))[-1] == receipt(ballot(1))
+
+
+def test_promise_tells_the_highest_accepted_proposal() -> None:
+    """2.2, phase 1 (b): the promise comes with the highest-numbered proposal that it has accepted."""
+    acceptor = at_genesis(accept(1, 1, b"old"), accept(1, 2, b"new"))
+
+    assert acceptor.step(prepare(1, 3))[-1] == standing(promised=ballot(3), accepted=vote(2, b"new"))
+
+
+@pytest.mark.parametrize("late", [prepare(1, 4), prepare(1, 5, node=0)], ids=["lower round", "lower node"])
+def test_lower_prepare_is_refused(late: Prepare) -> None:
+    """2.2, phase 1 (b): nothing is promised below an earlier promise; the answer names that promise. (2.3: a proposer
+    should be informed so that it can abandon.)"""
+    acceptor = at_genesis(prepare(1, 5))
+
+    assert acceptor.step(late) == [standing(promised=ballot(5))]
+    assert acceptor == Acceptor(GENESIS, promised=ballot(5))
+
+
+def test_lower_accept_is_refused() -> None:
+    """2.2, P1a: it can accept a proposal numbered n iff it has not responded to a prepare greater than n."""
+    acceptor = at_genesis(prepare(1, 5))
+
+    assert acceptor.step(accept(1, 4, b"v")) == [receipt(ballot(5))]
+    assert acceptor.accepted is None
+
+
+def test_accept_raises_the_promise() -> None:
+    """Having accepted n, it accepts nothing below n: else the vote counted for n could be replaced by an older one."""
+    acceptor = at_genesis(accept(1, 5, b"v"))
+
+    assert acceptor.step(accept(1, 4, b"w")) == [receipt(ballot(5))]
+    assert acceptor.accepted == vote(5, b"v")
+
+
+@pytest.mark.parametrize("again", [prepare(1, 5), accept(1, 5, b"v")])
+def test_duplicates_are_answered_without_a_write(again: Message) -> None:
+    """A request that the network delivers twice gets the same answer; the disk is not touched."""
+    acceptor = at_genesis(prepare(1, 5))
+    first = acceptor.step(again)[-1]
+
+    assert acceptor.step(again) == [first]
+
+
+def test_prepare_that_comes_after_its_own_accept_changes_nothing() -> None:
+    """A duplicate of phase 1 arrives behind phase 2 of the same ballot: the vote stays."""
+    acceptor = at_genesis(prepare(1, 5), accept(1, 5, b"v"))
+
+    assert acceptor.step(prepare(1, 5)) == [standing(promised=ballot(5), accepted=vote(5, b"v"))]
+    assert acceptor.accepted == vote(5, b"v")
+
+
+def test_ask_promises_nothing() -> None:
+    """A survey sees everything and changes nothing, so that polling cannot preempt a writer."""
+    acceptor = at_genesis(prepare(1, 5), accept(1, 5, b"v"))
+
+    assert acceptor.step(Ask(1)) == [standing(promised=ballot(5), accepted=vote(5, b"v"))]
+    assert acceptor == at_genesis(prepare(1, 5), accept(1, 5, b"v"))
+
+
+def test_decision_closes_its_slot_and_opens_the_next() -> None:
+    """Slots are independent: promises and votes of the closed slot say nothing about the next one."""
+    acceptor = at_genesis(prepare(1, 5), accept(1, 5, b"v"))
+
+    assert acceptor.step(Learn(decision(1))) == [PersistDecision(decision(1)), Reply(Learned(known=1))]
+    assert acceptor == Acceptor(decision(1))
+    assert acceptor.step(prepare(2, 1))[-1] == standing(known=1, promised=ballot(1))
+
+
+@pytest.mark.parametrize("late", [Ask(1), Ask(0), prepare(1, 9), Ask(3)])
+def test_closed_slot_points_forward(late: Message) -> None:
+    """Whoever is behind gets the newest decision, whatever it asks about a slot that is closed."""
+    acceptor = at_genesis(Learn(decision(3)))
+
+    assert acceptor.step(late) == [standing(known=3, decision=decision(3))]
+
+
+def test_accept_for_a_closed_slot_points_forward() -> None:
+    """A proposal for a decided slot is not accepted, at no ballot."""
+    acceptor = at_genesis(Learn(decision(3)))
+
+    assert acceptor.step(accept(2, 99, b"v")) == [Reply(Receipt(known=3, decision=decision(3), promised=BALLOT_ZERO))]
+    assert acceptor == Acceptor(decision(3))
+
+
+@pytest.mark.parametrize("early", [Ask(3), prepare(3, 1)])
+def test_acceptor_says_nothing_about_a_slot_it_has_not_reached(early: Message) -> None:
+    """Not knowing the decision of slot 2, it may not be a member for slot 3 at all: it says how far it is."""
+    acceptor = at_genesis(Learn(decision(1)), prepare(2, 7), accept(2, 7, b"v"))
+
+    assert acceptor.step(early) == [standing(known=1)]
+
+
+def test_accept_for_a_slot_it_has_not_reached_is_not_a_vote() -> None:
+    """The receipt carries no promise, so nobody can count it."""
+    acceptor = at_genesis()
+
+    assert acceptor.step(accept(2, 1, b"v")) == [receipt()]
+    assert acceptor == Acceptor(GENESIS)
+
+
+def test_node_that_was_told_nothing_votes_for_nothing() -> None:
+    """A node outside of the first members does not even vote in slot 1."""
+    stranger = Acceptor()
+
+    assert stranger.step(prepare(1, 1)) == [standing(known=-1)]
+    assert stranger.step(accept(1, 1, b"v")) == [receipt(known=-1)]
+    assert stranger == Acceptor()
+
+
+@pytest.mark.parametrize("old", [decision(2), decision(1), GENESIS])
+def test_old_lessons_change_nothing(old: object) -> None:
+    """Decisions arrive late and repeatedly."""
+    acceptor = at_genesis(Learn(decision(2)), accept(3, 1, b"v"))
+
+    assert acceptor.step(Learn(old)) == [Reply(Learned(known=2))]  # type: ignore[arg-type]
+    assert acceptor.accepted == vote(1, b"v")
+
+
+def test_two_values_for_a_version_are_reported() -> None:
+    """Impossible unless somebody forgot: then say so and keep what is there."""
+    acceptor = at_genesis(Learn(decision(1, b"one")))
+
+    (reply,) = acceptor.step(Learn(decision(1, b"other")))
+
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.outcome, CorruptionError)
+    assert acceptor.decision == decision(1, b"one")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Prepare(slot=0, ballot=ballot(1)),
+        Prepare(slot=1, ballot=BALLOT_ZERO),
+        Prepare(slot=1 << 63, ballot=ballot(1)),
+        Prepare(slot=1, ballot=ballot(1 << 63)),
+        Accept(slot=0, ballot=ballot(1), proposal=proposal(b"v")),
+        Accept(slot=1, ballot=BALLOT_ZERO, proposal=proposal(b"v")),
+        accept(1, 1, b"v" * (VALUE_BYTES_MAX + 1)),
+        Learn(decision(1, b"v" * (VALUE_BYTES_MAX + 1))),
+        Learn(decision(1, members=())),
+        Learn(decision(1, members=ids(2, 1))),
+        Learn(decision(1, members=ids(1, 1))),
+        Learn(decision(1, members=tuple(NodeId(number) for number in range(MEMBERS_MAX + 1)))),
+        Learn(decision(-1)),
+        Ask(-1),
+        Accept(
+            slot=1,
+            ballot=ballot(1),
+            proposal=Proposal(value=b"", members=ids(1), attempt=1, earlier=(1,) * (EARLIER_MAX + 1)),
+        ),
+        Accept(slot=1, ballot=ballot(1), proposal=Proposal(value=b"", members=ids(1), attempt=1 << 63, earlier=())),
+    ],
+)
+def test_nonsense_is_refused_before_it_reaches_the_acceptor(message: Message) -> None:
+    """An accepted oversize or member-less value could never be repaired: it is refused at the door."""
+    with pytest.raises((MalformedError, TooLargeError)):
+        check_untrusted(message)
+
+
+@pytest.mark.parametrize(
+    "message", [Ask(0), prepare(1, 1), accept(1, 1, b"v" * VALUE_BYTES_MAX), Learn(GENESIS), Learn(decision(1))]
+)
+def test_sense_is_let_through(message: Message) -> None:
+    """The largest value included."""
+    check_untrusted(message)

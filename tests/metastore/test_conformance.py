@@ -1,0 +1,79 @@
+"""Every clause of the MetaStore contract, over the simulated world, over real RocksDB, and over the model."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from tests.metastore.world import FIVE, THREE, A, World, world
+from virtuallog.api import MetaStore
+from virtuallog.key_values import RocksKeyValues
+from virtuallog.ports import Clock
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.memory_metastore import MemoryMetaStore
+from virtuallog.testing.metastore_suite import CLAUSES, Clause, run_clause
+from virtuallog.testing.process import Process
+from virtuallog.types import NodeId
+
+
+@attrs.define
+class OverWorld:
+    """Three members, two nodes more."""
+
+    world: World
+    nodes: Sequence[NodeId] = FIVE
+    random: random.Random = attrs.field(factory=lambda: random.Random(5))
+    clock: Clock = attrs.field(factory=lambda: SimulatedClock(Process(A)))
+
+    async def open(self) -> MetaStore:
+        return self.world.client(*THREE)
+
+
+@attrs.define
+class OverMemory:
+    store: MemoryMetaStore = attrs.field(factory=MemoryMetaStore)
+    nodes: Sequence[NodeId] = FIVE
+    random: random.Random = attrs.field(factory=lambda: random.Random(5))
+    clock: Clock = attrs.field(factory=lambda: SimulatedClock(Process(A)))
+
+    async def open(self) -> MetaStore:
+        return self.store
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+async def test_paxos_in_the_simulated_world(clause: Clause, autojump_clock: trio.testing.MockClock) -> None:
+    async with world() as metastores:
+        await metastores.start(FIVE)
+        await run_clause(clause, OverWorld(metastores))
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+async def test_paxos_over_rocksdb(clause: Clause, tmp_path: Path) -> None:
+    """The same on real disks and threads. The network is still simulated, in real time."""
+    async with world() as metastores, rocks_stores(tmp_path) as stores:
+        metastores.stores = stores
+        await metastores.start(FIVE)
+        await run_clause(clause, OverWorld(metastores))
+        metastores.crash(*FIVE)
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+async def test_model(clause: Clause, autojump_clock: trio.testing.MockClock) -> None:
+    """The in-memory register that other tests rely on keeps the same promises."""
+    await run_clause(clause, OverMemory())
+
+
+@asynccontextmanager
+async def rocks_stores(directory: Path) -> AsyncIterator[dict[NodeId, RocksKeyValues]]:
+    stores = {node: await RocksKeyValues.open(directory / str(node)) for node in FIVE}
+    try:
+        yield stores
+    finally:
+        for store in stores.values():
+            await store.close()

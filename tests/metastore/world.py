@@ -1,0 +1,185 @@
+"""A small cluster of acceptors and clients on the simulated network and simulated disks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import attrs
+import trio
+
+from metastore import PaxosProvider
+from metastore.acceptor import Acceptor
+from metastore.client import PaxosMetaStore
+from metastore.records import restore
+from virtuallog.ports import Done, Environment, Handlers, KeyValues, NodeEnvironment, Request
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.key_values import SimulatedKeyValuesDisk
+from virtuallog.testing.network import SimulatedNetwork
+from virtuallog.testing.process import CrashedError, Process
+from virtuallog.testing.timeline import Timeline
+from virtuallog.types import NodeId
+
+Interceptor = Callable[[NodeId, Request[Any]], bool]
+"""Is asked for each request that arrives at a node; True: it is lost."""
+
+FIRST_CLIENT = 100
+
+
+def ids(*numbers: int) -> tuple[NodeId, ...]:
+    return tuple(NodeId(number) for number in numbers)
+
+
+A, B, C, D, E = ids(1, 2, 3, 4, 5)
+THREE = (A, B, C)
+FIVE = (A, B, C, D, E)
+
+
+@attrs.define(eq=False)
+class Life:
+    """One life of a node or client."""
+
+    process: Process
+    scopes: list[trio.CancelScope] = attrs.field(factory=list)
+    """Of its tasks."""
+
+
+@attrs.define(eq=False)
+class World:
+    nursery: trio.Nursery
+    random: random.Random
+    network: SimulatedNetwork
+    lives: dict[NodeId, Life] = attrs.field(factory=dict)
+    disks: dict[NodeId, SimulatedKeyValuesDisk] = attrs.field(factory=dict)
+    stores: Mapping[NodeId, KeyValues] = attrs.field(factory=dict)
+    """Real stores to use instead of disks."""
+    failures: list[tuple[NodeId, BaseException]] = attrs.field(factory=list)
+    """What nodes reported through `environment.fail`."""
+    lost: Interceptor = lambda node, request: False
+    requests: list[tuple[NodeId, Request[Any]]] = attrs.field(factory=list)
+    """All that reached a node."""
+
+    async def start(self, nodes: Sequence[NodeId], members: Sequence[NodeId] = THREE) -> None:
+        """Start (or restart) these nodes; their static configuration lists `members`."""
+        for node in nodes:
+            life = self._live(node)
+            disk = self.disk(node)
+            environment = self._node_environment(life, disk)
+            handlers = await PaxosProvider().serve(members, environment)
+            self.network.listen(life.process, self._intercepted(node, handlers))
+
+    def crash(self, *nodes: NodeId) -> None:
+        for node in nodes:
+            life = self.lives[node]
+            life.process.crash()
+            for scope in life.scopes:
+                scope.cancel()
+            if node in self.disks:
+                self.disks[node].crash()
+
+    def disk(self, node: NodeId) -> SimulatedKeyValuesDisk:
+        if node not in self.disks:
+            self.disks[node] = SimulatedKeyValuesDisk(random.Random(self.random.random()))
+        return self.disks[node]
+
+    def client(self, *members: NodeId) -> PaxosMetaStore:
+        """A client on a machine of its own."""
+        return self.doomed_client(*members)[1]
+
+    def doomed_client(self, *members: NodeId) -> tuple[NodeId, PaxosMetaStore]:
+        """The same, and the name to crash it by."""
+        name = NodeId(FIRST_CLIENT + len(self.lives))
+        life = self._live(name)
+        clock = SimulatedClock(life.process)
+        environment = Environment(
+            services=self.network.services(life.process, clock),
+            clock=clock,
+            random=random.Random(self.random.random()),
+            nursery=self.nursery,
+        )
+        return name, cast(PaxosMetaStore, PaxosProvider().open(members or THREE, environment))
+
+    def isolate(self, *nodes: NodeId) -> None:
+        """Nothing that is sent to these nodes arrives."""
+        self.lost = lambda node, request: node in nodes
+
+    def heal(self) -> None:
+        self.lost = lambda node, request: False
+
+    def acceptors_lose(self, request_class: type[Request[Any]], *nodes: NodeId) -> None:
+        """Requests of this class do not reach these nodes."""
+        self.lost = lambda node, request: isinstance(request, request_class) and node in nodes
+
+    async def acceptor(self, node: NodeId) -> Acceptor:
+        """What the disk of a node holds."""
+        return await restore(self.disk(node).open(Process(node), SimulatedClock(Process(node))))
+
+    def count(self, request_class: type[Request[Any]]) -> int:
+        return sum(isinstance(request, request_class) for _, request in self.requests)
+
+    def _live(self, node: NodeId) -> Life:
+        before = self.lives.get(node)
+        life = Life(Process(node, boot=1 if before is None else before.process.boot + 1))
+        self.lives[node] = life
+        return life
+
+    def _node_environment(self, life: Life, disk: SimulatedKeyValuesDisk) -> NodeEnvironment:
+        process, clock = life.process, SimulatedClock(life.process)
+
+        async def key_values(name: str) -> KeyValues:
+            assert name == "metastore"
+            return self.stores.get(process.node) or disk.open(process, clock)
+
+        return NodeEnvironment(
+            services=self.network.services(process, clock),
+            clock=clock,
+            random=random.Random(self.random.random()),
+            nursery=cast(trio.Nursery, _Spawner(self.nursery, life)),
+            node=process.node,
+            boot=process.boot,
+            storage=cast(Any, None),
+            key_values=key_values,
+            segment_config=cast(Any, None),
+            fail=lambda error: self.failures.append((process.node, error)),
+        )
+
+    def _intercepted(self, node: NodeId, handlers: Handlers) -> Handlers:
+        def wrap(handler: Callable[[Any, Done], None]) -> Callable[[Any, Done], None]:
+            def handle(request: Request[Any], done: Done) -> None:
+                if not self.lost(node, request):
+                    self.requests.append((node, request))
+                    handler(request, done)
+
+            return handle
+
+        return {request: wrap(handler) for request, handler in handlers.items()}
+
+
+@attrs.define(eq=False)
+class _Spawner:
+    """A nursery whose tasks die with one process."""
+
+    nursery: trio.Nursery
+    life: Life
+
+    def start_soon(self, function: Callable[..., Any], *arguments: Any) -> None:
+        async def run() -> None:
+            with trio.CancelScope() as scope:
+                self.life.scopes.append(scope)
+                try:
+                    await function(*arguments)
+                except CrashedError:
+                    assert not self.life.process.alive
+
+        self.nursery.start_soon(run)
+
+
+@asynccontextmanager
+async def world(seed: int = 1) -> AsyncIterator[World]:
+    timeline, source = Timeline(), random.Random(seed)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timeline.run)
+        yield World(nursery, source, SimulatedNetwork(timeline, random.Random(source.random())))
+        nursery.cancel_scope.cancel()
