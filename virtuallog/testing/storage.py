@@ -39,6 +39,8 @@ class DiskFaults:
     """Probability that the sync behind a write fails."""
     read_error: float = 0.0
     """Probability that a read fails."""
+    create_error: float = 0.0
+    """Probability that a file cannot be created."""
     capacity_bytes: int | None = None
     """Size of the disk; None: never full."""
     write_seconds: tuple[float, float] = (0.0, 0.0)
@@ -61,8 +63,8 @@ class Disk:
     Meant for tests: `mount`, `crash`, `kill`, `rot`, `wipe`, `peek`, `overwrite`, `faults`, `fired`. The rest is for the
     storage on it.
 
-    `fired` counts every fault that really happened, by name: write error, sync error, read error, disk full, slow,
-    unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit rot, wiped.
+    `fired` counts every fault that really happened, by name: write error, sync error, read error, create error,
+    disk full, slow, unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit rot, wiped.
     """
 
     def __init__(self, random: Random, faults: DiskFaults | None = None, clock: Clock | None = None) -> None:
@@ -145,9 +147,10 @@ class Disk:
         return bytes(self.files[name].durable)
 
     def overwrite(self, name: str, offset: int, data: bytes) -> None:
-        """Change durable bytes behind everybody's back."""
-        put(self.files[name].durable, offset, data)
-        put(self.files[name].cached, offset, data)
+        """Change durable bytes behind the back of the owner, or make a file."""
+        content = self.files.setdefault(name, Content.zeros(0))
+        put(content.durable, offset, data)
+        put(content.cached, offset, data)
 
     def _end_incarnation(self) -> None:
         self.mounted = None
@@ -205,6 +208,8 @@ class SimulatedStorage:
 
         if name in disk.files:
             raise StorageError(f"{name} exists already")
+        if disk.fires(disk.faults.create_error, "create error"):
+            raise StorageError(f"{name}: cannot be created")
         await self.change(apply, apply_torn)
         return SimulatedFile(self, name, content)
 
