@@ -19,6 +19,7 @@ from virtuallog.errors import (
     ChainConflictError,
     OutOfOrderError,
     OverloadedError,
+    SealedError,
     TailMismatchError,
     TrimmedError,
     VirtualLogError,
@@ -147,7 +148,8 @@ NOTHING_DONE = (
     TailMismatchError,
     TrimmedError,
 )
-"""Errors after which an operation has surely had no effect."""
+"""Errors after which an operation has surely had no effect. For an append to the log (not to a loglet) SealedError is
+another one: the appender has settled that the entry is not in it."""
 
 
 @attrs.define(eq=False)
@@ -191,7 +193,8 @@ class History:
         try:
             yield recorder
         except VirtualLogError as error:
-            ended = Failed if isinstance(error, NOTHING_DONE) else Unknown
+            refused = isinstance(error, NOTHING_DONE) or (isinstance(action, Append) and isinstance(error, SealedError))
+            ended = Failed if refused else Unknown
             self.events.append(ended(self.now(), number, f"{type(error).__name__}: {error}"))
             raise
         except BaseException as error:  # cancelled, or the process crashed: nobody will ever hear of the outcome

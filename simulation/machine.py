@@ -16,12 +16,12 @@ from typing import TypeAlias
 import attrs
 import trio
 
-from simulation.world import World, only_crashes
+from simulation.world import World
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Clock, Handlers, KeyValues, Services, Storage
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValuesDisk
-from virtuallog.testing.process import Process
+from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.storage import Disk, DiskFaults
 from virtuallog.types import NodeId
 
@@ -116,15 +116,16 @@ class Machine:
             with scope:
                 await self.program(ports)
         except BaseException as error:
-            if process.alive:
-                self._ended_by_itself(error)
-            elif not _died_of_its_end(error):
-                raise
+            if not process.alive and _explained(error, CrashedError, trio.Cancelled, VirtualLogError):
+                return  # dead ports raise, disks without a process too
+            if process.alive and _explained(error, trio.Cancelled):
+                raise  # the world ends
+            if not process.alive or not _explained(error, trio.Cancelled, VirtualLogError):
+                raise  # a bug of the program
+            self._stopped_on_purpose(error)
 
-    def _ended_by_itself(self, error: BaseException) -> None:
-        """A program may stop on purpose, saying why; anything else is a bug that ends the run."""
-        if not _only_purpose(error):
-            raise error
+    def _stopped_on_purpose(self, error: BaseException) -> None:
+        """A program may give up, saying why: the process is gone, the machine stays."""
         self.failure = str(error)
         self.world.fault("program stopped", f"{self.node}: {self.failure}")
         self.crash(power=False)
@@ -180,12 +181,8 @@ class _MachineClock:
         return self._machine.clock.timeout(seconds)
 
 
-def _died_of_its_end(error: BaseException) -> bool:
-    """Whether a dead process failed with nothing but what its dead ports raise."""
-    return only_crashes(error) or _only_purpose(error)
-
-
-def _only_purpose(error: BaseException) -> bool:
+def _explained(error: BaseException, *classes: type[BaseException]) -> bool:
+    """Whether the error, or everything in a group of errors, is of these classes."""
     if isinstance(error, BaseExceptionGroup):
-        return all(_only_purpose(inner) or only_crashes(inner) for inner in error.exceptions)
-    return isinstance(error, VirtualLogError)
+        return all(_explained(inner, *classes) for inner in error.exceptions)
+    return isinstance(error, classes)

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from simulation.history import History, Learn, LogletAppend, LogletSeal, LogletTail
-from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, Placed
+from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider, Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
@@ -111,3 +111,22 @@ class ObservedMetaStore:
         version = await self._metastore.put(value, expected_version, attempt, members)
         self._history.observed(self._who, Learn(), (version, value))
         return version
+
+
+@attrs.frozen
+class ObservedMetaStoreProvider:
+    """A `MetaStoreProvider` whose clients are recorded."""
+
+    _provider: MetaStoreProvider
+    _history: History
+    _who: str
+
+    @property
+    def interfaces(self) -> Sequence[Interface]:
+        return self._provider.interfaces
+
+    def open(self, members: Sequence[NodeId], environment: Environment) -> MetaStore:
+        return ObservedMetaStore(self._provider.open(members, environment), self._history, self._who)
+
+    async def serve(self, members: Sequence[NodeId], environment: NodeEnvironment) -> Handlers:
+        return await self._provider.serve(members, environment)

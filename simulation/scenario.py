@@ -39,6 +39,7 @@ DEFAULT: Final = "cluster"
 
 def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
+    from simulation.cluster_story import CLUSTER
     from simulation.weak_seal_story import WEAK_SEAL
 
-    return (WEAK_SEAL,)
+    return (CLUSTER, WEAK_SEAL)

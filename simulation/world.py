@@ -80,19 +80,33 @@ class World:
         return SimulatedClock(process, rate, EPOCH_SECONDS + offset)
 
     @asynccontextmanager
-    async def client(self, node: NodeId) -> AsyncIterator[Environment]:
-        """The ports of a client process, which lives as long as the context."""
+    async def client(self, node: NodeId, lifetime_seconds: float | None = None) -> AsyncIterator[Environment]:
+        """The ports of a client process, which lives as long as the context, or dies after `lifetime_seconds`.
+
+        Its death is abrupt (see `process.py`); the context then ends without an error.
+        """
         process = Process(node)
         clock = self.clock(process)
-        async with trio.open_nursery() as nursery:
-            yield Environment(
-                services=self.network.services(process, clock),
-                clock=clock,
-                random=self.random(f"client {node}"),
-                nursery=nursery,
-            )
-            process.crash()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+
+                def die() -> None:
+                    process.crash()
+                    nursery.cancel_scope.cancel()
+
+                if lifetime_seconds is not None:
+                    self.timeline.schedule(lifetime_seconds, die)
+                try:
+                    yield Environment(
+                        services=self.network.services(process, clock),
+                        clock=clock,
+                        random=self.random(f"client {node}"),
+                        nursery=nursery,
+                    )
+                finally:
+                    die()
+        except* CrashedError:
+            pass
 
 
 @asynccontextmanager
@@ -104,13 +118,6 @@ async def open_world(seed: int) -> AsyncIterator[World]:
         nursery.start_soon(timeline.run)
         yield World(seed, nursery, timeline, network, History(timeline.now), clock_random=_source(seed, "clocks"))
         nursery.cancel_scope.cancel()
-
-
-def only_crashes(error: BaseException) -> bool:
-    """Whether nothing but a crash of its own process made this code fail."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(only_crashes(inner) for inner in error.exceptions)
-    return isinstance(error, CrashedError | trio.Cancelled)
 
 
 def _source(seed: int, purpose: str) -> random.Random:

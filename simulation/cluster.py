@@ -1,0 +1,153 @@
+"""A cluster of the product's own nodes (`server.node.Node`) on simulated machines, and clients of its log."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import attrs
+import trio
+
+from metastore import PaxosProvider
+from server.config import NodeAddress, NodeConfig
+from server.identity import Identity
+from server.node import Node, NodePorts
+from server.survey import survey
+from simulation.machine import Machine, MachinePorts
+from simulation.observed import ObservedMetaStoreProvider, ObservedProvider
+from simulation.world import World
+from virtuallog.api import Cluster as Members
+from virtuallog.api import LogletProvider
+from virtuallog.errors import UnavailableError
+from virtuallog.register import Register
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
+
+FIRST_CLIENT: Final = 1000
+"""Clients are numbered from here on; nodes from 1."""
+
+ProviderMaker: TypeAlias = Callable[[], LogletProvider]
+"""A provider object serves at most one node, so each process makes its own."""
+
+
+@attrs.frozen(kw_only=True)
+class ClusterPlan:
+    """What a cluster is made of."""
+
+    nodes: int
+    members: int
+    """The first so many nodes decide the register."""
+    kinds: tuple[ProviderMaker, ...]
+    """Loglet kinds; the first one is the kind of the first loglet."""
+
+
+@attrs.frozen(eq=False)
+class Client:
+    """A client process."""
+
+    name: str
+    """As it stands in the history."""
+    log: VirtualLog
+    random: random.Random
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """See above. `start` begins the first life of every machine."""
+
+    world: World
+    plan: ClusterPlan
+    settings: VirtualLogSettings = attrs.field(factory=VirtualLogSettings)
+    machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
+    products: dict[NodeId, Node] = attrs.field(factory=dict, init=False)
+    """The present, or last, life of each node: what checkers look into."""
+    _clients: int = attrs.field(default=0, init=False)
+
+    @property
+    def nodes(self) -> Sequence[NodeId]:
+        return [NodeId(number) for number in range(1, self.plan.nodes + 1)]
+
+    @property
+    def members(self) -> Sequence[NodeId]:
+        return self.nodes[: self.plan.members]
+
+    def start(self) -> None:
+        for node in self.nodes:
+            self.machines[node] = Machine(self.world, node, self._program)
+            self.machines[node].start()
+
+    @asynccontextmanager
+    async def client(self, name: str, lifetime_seconds: float | None = None) -> AsyncIterator[Client]:
+        """A client process with a VirtualLog; it dies when the context ends, or after `lifetime_seconds`."""
+        self._clients += 1
+        node = NodeId(FIRST_CLIENT + self._clients)
+        who = f"{name} {node}"
+        async with self.world.client(node, lifetime_seconds) as environment:
+            metastore = self._metastore(who).open(self.members, environment)
+
+            async def planner(register: Register) -> Members:
+                return await survey(environment.services, register, environment.random.choice(self.nodes))
+
+            log = VirtualLog(metastore, self._providers(who), environment, planner=planner, settings=self.settings)
+            yield Client(who, log, environment.random)
+
+    async def wait_ready(self) -> None:
+        """Return once somebody has bootstrapped the register."""
+        async with self.client("bootstrap") as client:
+            while not await _bootstrapped(client.log):
+                await trio.sleep(0.1)
+
+    async def _program(self, ports: MachinePorts) -> None:
+        """What a machine runs: what `virtuallog serve` runs, on simulated ports."""
+        process = ports.process
+        who = f"node {process.node}.{process.boot}"
+        identity = await Identity.open(await ports.storage("identity"), process.node)
+        node_ports = NodePorts(
+            services=ports.services,
+            clock=ports.clock,
+            random=self.world.random(f"{who} {process.boot}"),
+            storage=ports.storage,
+            key_values=ports.key_values,
+        )
+        product = self.products[process.node] = Node(
+            node_ports,
+            self._config(process.node),
+            identity,
+            providers=self._providers(who),
+            metastore=self._metastore(who),
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(product.run)
+            ports.listen(product.handlers)
+
+    def _config(self, node: NodeId) -> NodeConfig:
+        return NodeConfig(
+            id=node,
+            data=Path("/simulated"),
+            listen=_address(node),
+            peers=tuple(NodeAddress(id=peer, address=_address(peer)) for peer in self.nodes),
+            metastore=tuple(self.members),
+            loglet=self.plan.kinds[0]().kind,
+        )
+
+    def _providers(self, who: str) -> Mapping[str, LogletProvider]:
+        made = [ObservedProvider(make(), self.world.history, who) for make in self.plan.kinds]
+        return {provider.kind: provider for provider in made}
+
+    def _metastore(self, who: str) -> ObservedMetaStoreProvider:
+        return ObservedMetaStoreProvider(PaxosProvider(), self.world.history, who)
+
+
+async def _bootstrapped(log: VirtualLog) -> bool:
+    try:
+        version, _ = await log.view.metastore.get()
+    except UnavailableError:
+        return False
+    return version > 0
+
+
+def _address(node: int) -> str:
+    return f"127.0.0.1:{7000 + node}"

@@ -1,0 +1,109 @@
+"""The main scenario: a cluster of the product's own nodes under load and faults, then peace, then a verdict.
+
+Two phases. Safety: a random workload while the nemesis works; whatever is acknowledged, read or decided goes into the
+history. Liveness: faults stop, a majority lives, and a client that knows nothing must append and read everything
+within a bound of simulated time. The checks then run over the whole history.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+
+from loglets.memory import MemoryProvider
+from simulation.chain_checkers import CHAIN_CHECKS
+from simulation.checkers import LOG_CHECKS
+from simulation.cluster import Client, Cluster, ClusterPlan
+from simulation.faults import FaultPlan, Nemesis
+from simulation.loglet_checkers import LOGLET_CHECKS
+from simulation.scenario import Scenario
+from simulation.violation import Violation
+from simulation.workload import Workload, WorkloadPlan
+from simulation.world import World
+from virtuallog.appender import AppenderSettings
+from virtuallog.errors import VirtualLogError
+from virtuallog.virtual_log import VirtualLogSettings
+
+START_SECONDS: Final = 30.0
+"""Within this time a fresh cluster without faults must be ready."""
+CALM_SECONDS: Final = 60.0
+"""Within this time after the last fault a client must get an append acknowledged and have read everything: several
+times the longest timeout, grace period and watchdog period one after the other."""
+_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=20.0))
+
+
+async def _story(world: World) -> None:
+    source = world.random("plan")
+    cluster = Cluster(world, _plan(source), _SETTINGS)
+    nemesis = Nemesis(cluster, FaultPlan.draw(source))
+    workload = Workload(cluster, WorkloadPlan.draw(source), _settings)
+    cluster.start()
+    if not await _is_ready(cluster):
+        return
+    nemesis.prepare()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.run)
+        await workload.run()
+        nursery.cancel_scope.cancel()
+    nemesis.stop()
+    await _demand_progress(workload)
+    for machine in cluster.machines.values():
+        world.counts.update(machine.fired)
+    world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
+
+
+def _plan(source: random.Random) -> ClusterPlan:
+    nodes = source.choice((3, 5))
+    shared = MemoryProvider()
+    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=(lambda: shared,))
+
+
+def _settings(kind: str, source: random.Random) -> Mapping[str, str]:
+    return {}
+
+
+async def _is_ready(cluster: Cluster) -> bool:
+    with trio.move_on_after(START_SECONDS):
+        await cluster.wait_ready()
+        return True
+    cluster.world.violations.append(Violation("progress", f"no register within {START_SECONDS:g} s of the first start"))
+    return False
+
+
+async def _demand_progress(workload: Workload) -> None:
+    """An append and a full read by a client that knows nothing, and once more by another one."""
+    history = workload.cluster.world.history
+    for _ in range(2):
+        with trio.move_on_after(CALM_SECONDS) as limit:
+            async with workload.cluster.client("judge") as judge:
+                while not await _append_and_read(workload, judge):
+                    await trio.sleep(0.5)
+        if limit.cancelled_caught:
+            message = f"no append and full read within {CALM_SECONDS:g} s after the faults stopped"
+            workload.cluster.world.violations.append(Violation("progress", message, (len(history.events) - 1,)))
+            return
+
+
+async def _append_and_read(workload: Workload, judge: Client) -> bool:
+    try:
+        if (await judge.log.view.refresh()).chain.active is None:
+            await judge.log.reconfig_extend(min(judge.log.view.providers))
+        await workload.append(judge)
+        tail = await workload.check_tail(judge)
+        at = 0
+        while at < tail:
+            at = await workload.read(judge, at, tail)
+    except VirtualLogError:
+        return False
+    return True
+
+
+CLUSTER: Final = Scenario(
+    name="cluster",
+    about="product nodes under load and faults, reconfigured all the time",
+    story=_story,
+    limit_seconds=600.0,
+)
