@@ -23,8 +23,8 @@ ALLOWED_INPUTS = ("random.Random", "time.struct_time")
 
 THREADS = ("threading.*", "concurrent.*", "multiprocessing.*", "trio.to_thread", "trio.from_thread")
 
-ADAPTERS = {Path(name) for name in ("virtuallog/clock.py", "virtuallog/files.py", "virtuallog/key_values.py")}
-"""Where the real clock, disk and chance enter."""
+ADAPTERS = {Path(name) for name in ("virtuallog/clock.py", "virtuallog/worker.py", "simulation/fleet.py")}
+"""Where the real clock, threads and processes enter."""
 
 
 def test_packages_named_in_pyproject_are_the_folders_on_disk() -> None:
