@@ -1,0 +1,25 @@
+"""Cap'n Proto RPC on trio: every service of a node is an ordinary Cap'n Proto interface.
+
+    Interface, Method       what a package declares beside its messages and its schema
+    derive, Codec           messages as bytes, for configs and files
+    RpcServices             the Services port: calls to other nodes
+    RpcServer               serves handlers to other nodes
+    Peer, Open, Identity    where a node is, who should be there, who is
+    tcp_connect, tcp_listen streams; anything else that makes `trio.abc.Stream`s will do
+
+From bytes up: frames -> protocol, building, reading -> questions, answers -> connection, which are pure; channel, link,
+services and server drive it.
+"""
+
+from virtuallog.rpc.codec import Codec, derive
+from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.node import Hello, Identity, Open
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import bound_address, tcp_connect, tcp_listen
+
+__all__ = [
+    "Interface", "Method", "derive", "Codec", "RpcServices", "RpcServer", "Peer", "Open", "Identity", "Hello",
+    "tcp_connect", "tcp_listen", "bound_address",
+]  # fmt: skip

@@ -1,0 +1,80 @@
+"""Calls to the own node: handed over as they are, but in a turn of their own, so that nothing is called from `post`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import attrs
+import trio
+
+from virtuallog.errors import OverloadedError, UnavailableError
+from virtuallog.ports import Clock, Done, Handlers, Request
+from virtuallog.rpc.dispatch import dispatch
+from virtuallog.rpc.pending import PendingCalls
+from virtuallog.rpc.questions import QUESTIONS_MAX
+
+
+@attrs.define(eq=False)
+class Later:
+    """Runs functions in the order they came, from a task of its own."""
+
+    _queue: deque[Callable[[], None]] = attrs.field(factory=deque, init=False)
+    _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def put(self, function: Callable[[], None]) -> None:
+        """Bounded by what the callers bound: each function belongs to a call that was just posted."""
+        self._queue.append(function)
+        self._wake.set()
+
+    def report(self, done: Done, outcome: Any) -> None:
+        self.put(partial(done, outcome))
+
+    async def run(self) -> None:
+        """Run what is put, in turns: what comes while a turn runs waits for the next, so that others get theirs."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            self.flush()
+            await trio.lowlevel.checkpoint()
+
+    def flush(self) -> None:
+        """Run what is there now."""
+        for _ in range(len(self._queue)):
+            self._queue.popleft()()
+        if self._queue:
+            self._wake.set()
+
+
+@attrs.define(eq=False)
+class LocalLink:
+    """What `Link` is for other nodes."""
+
+    _handlers: Handlers
+    _clock: Clock
+    turns: Later = attrs.field(factory=Later, init=False)
+    """Where the handlers run. Its task is not run here."""
+    _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
+    _numbers: count[int] = attrs.field(factory=count, init=False)
+
+    @property
+    def is_waiting(self) -> bool:
+        return len(self._calls) > 0
+
+    def post(self, request: Request[Any], done: Done, timeout_seconds: float) -> None:
+        if len(self._calls) >= QUESTIONS_MAX:
+            self.turns.report(done, OverloadedError(f"{QUESTIONS_MAX} calls within this node are without an answer"))
+            return
+        number = next(self._numbers)
+        self._calls.add(number, request, done, self._clock.monotonic(), timeout_seconds)
+        self.turns.put(lambda: dispatch(self._handlers, request, partial(self._calls.settle, number)))
+
+    def expire(self, now: float) -> None:
+        self._calls.expire(now)
+
+    def shut_down(self) -> None:
+        """Fail every call. What handlers have not begun, they will not."""
+        self._calls.fail_all(UnavailableError("this node was shut down"))

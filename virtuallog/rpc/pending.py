@@ -1,0 +1,55 @@
+"""Calls that wait for their outcome, and what ends the wait."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import attrs
+
+from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.ports import Done, Request
+
+
+@attrs.define(eq=False)
+class Pending:
+    """One call; settled once."""
+
+    request: str
+    """Name of its class, for errors."""
+    done: Done
+    deadline: float
+    timeout_seconds: float
+
+
+@attrs.define(eq=False)
+class PendingCalls:
+    """The calls to one node, by a number that the caller chooses."""
+
+    _calls: dict[int, Pending] = attrs.field(factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, number: int, request: Request[Any], done: Done, now: float, timeout_seconds: float) -> None:
+        self._calls[number] = Pending(type(request).__name__, done, now + timeout_seconds, timeout_seconds)
+
+    def settle(self, number: int, outcome: Any) -> None:
+        """A call that is no longer there has been settled before: its late outcome is dropped."""
+        call = self._calls.pop(number, None)
+        if call is not None:
+            call.done(outcome)
+
+    def fail_all(self, error: VirtualLogError) -> None:
+        """Settle every call with (a copy of) `error`: whoever raises it adds a traceback of his own."""
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.done(copy(error))
+
+    def expire(self, now: float) -> list[int]:
+        """Settle what is past its deadline; the numbers of those calls."""
+        expired = {number: call for number, call in self._calls.items() if call.deadline <= now}
+        for number, call in expired.items():
+            error = UnavailableError(f"no answer to {call.request} within {call.timeout_seconds:g} s")
+            self.settle(number, error)
+        return list(expired)

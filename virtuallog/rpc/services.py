@@ -1,0 +1,140 @@
+"""The Services port over the RPC: a link to every node that is called, and the own node without one.
+
+A call costs no task and no cancel scope. One task sweeps timeouts, coarsely; links run a task or two each while they
+are connected; what is posted to one node within a scheduler turn leaves in one segment.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import outcome
+import trio
+
+from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.ports import Clock, Handlers, ReplyT, Request
+from virtuallog.rpc.interface import Interface
+from virtuallog.rpc.link import Link, Peer
+from virtuallog.rpc.local import Later, LocalLink
+from virtuallog.rpc.methods import bind
+from virtuallog.rpc.transport import Connect
+from virtuallog.types import NodeId
+
+SWEEP_SECONDS: Final = 0.05
+"""Between two looks for calls past their deadline: how late a timeout may come."""
+
+Resolve = Callable[[NodeId], Peer]
+"""Where a node is now. Raises UnavailableError for a node it does not know."""
+
+
+class RpcServices:
+    """`ports.Services` on Cap'n Proto RPC. Usable while `run` runs.
+
+    Args:
+        interfaces: the wire form of all requests that will be posted to other nodes.
+        resolve: asked each time a connection is opened.
+        connect: how; `transport.tcp_connect()` on real machines.
+        clock: for timeouts.
+        random: for back-off.
+        node: the own node, if this is one.
+        handlers: of the own node; called directly, with requests as they are.
+    """
+
+    def __init__(
+        self,
+        interfaces: Iterable[Interface],
+        resolve: Resolve,
+        connect: Connect,
+        clock: Clock,
+        random: random.Random,
+        *,
+        node: NodeId | None = None,
+        handlers: Handlers | None = None,
+    ) -> None:
+        self._methods = bind(interfaces)
+        self._resolve, self._connect, self._clock, self._random = resolve, connect, clock, random
+        self._known_outcomes = Later()
+        self._local = LocalLink(handlers or {}, clock)
+        self._links: dict[NodeId, Link | LocalLink] = {} if node is None else {node: self._local}
+        self._sweep_wanted = trio.Event()
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve posts until cancelled; then every call that is still waiting fails with UnavailableError."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._known_outcomes.run)
+                nursery.start_soon(self._local.turns.run)
+                nursery.start_soon(self._sweep)
+                task_status.started()
+        finally:  # the links have failed their calls as their tasks ended
+            self._nursery = None
+            self._local.shut_down()
+            self._known_outcomes.flush()
+
+    def post(
+        self,
+        node: NodeId,
+        request: Request[ReplyT],
+        done: Callable[[ReplyT | VirtualLogError], None],
+        timeout_seconds: float,
+    ) -> None:
+        """`ports.Services.post`. `done` is never called from within; a timeout may come `SWEEP_SECONDS` late.
+
+        When `run` has ended posts are dropped, `done` and all: the process is about to end, and a caller who posts
+        again from within `done` would do so for ever.
+
+        Raises:
+            Exception: a field of the request does not fit its schema: a mistake of the caller. `done` is not called.
+        """
+        if self._nursery is None:
+            return
+        link = self._links.get(node) or self._new_link(node, self._nursery)
+        link.post(request, done, timeout_seconds)
+        self._sweep_wanted.set()
+
+    async def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
+        """`ports.Services.call`. Cancelling it leaves the call to itself: its outcome is dropped when it comes."""
+        if self._nursery is None:
+            raise UnavailableError("this client is not running")
+        task = trio.lowlevel.current_task()
+        waiting = True
+
+        def done(result: ReplyT | VirtualLogError) -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                trio.lowlevel.reschedule(task, _settled(result))
+
+        def cancelled(_: Any) -> trio.lowlevel.Abort:
+            nonlocal waiting
+            waiting = False
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self.post(node, request, done, timeout_seconds)
+        reply: ReplyT = await trio.lowlevel.wait_task_rescheduled(cancelled)
+        return reply
+
+    def _new_link(self, node: NodeId, nursery: trio.Nursery) -> Link:
+        link = self._links[node] = Link(
+            node, self._methods, self._resolve, self._connect, self._clock, self._random, nursery,
+            self._known_outcomes.report,
+        )  # fmt: skip
+        return link
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._sweep_wanted.wait()
+            await self._clock.sleep(SWEEP_SECONDS)
+            now = self._clock.monotonic()
+            for link in list(self._links.values()):
+                link.expire(now)
+            if not any(link.is_waiting for link in self._links.values()):
+                self._sweep_wanted = trio.Event()
+
+
+def _settled(result: ReplyT | VirtualLogError) -> outcome.Outcome[ReplyT]:
+    return outcome.Error(result) if isinstance(result, VirtualLogError) else outcome.Value(result)
