@@ -162,40 +162,53 @@ def modify(
 
 
 def validate(chain: Chain) -> None:
-    """Invariant I1 on one chain: adjacent, ordered, only the last open, ids unique.
+    """Invariant I1 on one chain: adjacent, ordered, none empty but the only one, only the last open, ids unique.
 
     Raises:
         AssertionError: the chain breaks it.
     """
     assert chain.version >= 1
     assert chain.segments
+    assert chain.start >= 0
     for before, after in zip(chain.segments, chain.segments[1:], strict=False):
         assert before.stop is not None
         assert before.start < before.stop
         assert before.stop == after.start
-    assert chain.last.stop is None or chain.last.stop >= chain.last.start
+    last = chain.last
+    assert last.stop is None or last.start < last.stop or (last.start == last.stop and len(chain.segments) == 1)
     assert len({segment.id for segment in chain.segments}) == len(chain.segments)
-    assert all(segment.id.version <= chain.version for segment in chain.segments)
+    assert all(1 <= segment.id.version <= chain.version for segment in chain.segments)
 
 
 def validate_successor(before: Chain, after: Chain) -> None:
     """Invariant I1 between a version and the next: one version up, and no decided boundary moves.
 
+    Both chains are valid by themselves.
+
     Raises:
         AssertionError: the change breaks it.
     """
     assert after.version == before.version + 1
-    assert after.start >= before.start
+    starts = {segment.start for segment in before.segments}
+    stops = {segment.stop for segment in before.segments if segment.stop is not None}
+    assert after.start in starts
     known = {segment.id: segment for segment in before.segments}
-    boundaries = {s.start for s in before.segments} | {s.stop for s in before.segments if s.stop is not None}
     for segment in after.segments:
         old = known.get(segment.id)
-        if old is not None:
+        if old is None:
+            assert segment.id.version == after.version
+            assert segment.stop is None or (segment.start in starts and segment.stop in stops)
+        else:
             assert attrs.evolve(segment, stop=old.stop) == old
             assert segment.stop == old.stop or old.stop is None
-        elif segment.stop is not None:
-            assert segment.start in boundaries
-            assert segment.stop in boundaries
-        else:
-            assert segment.id.version == after.version
-            assert before.last.stop is None or segment.start == before.last.stop
+    _validate_end(before, after)
+
+
+def _validate_end(before: Chain, after: Chain) -> None:
+    """The unwritten positions go on where they were: at the stop, or in the last segment at or past its start."""
+    last = before.last
+    if after.find(last.id) is None:  # then it was replaced as a whole, or dropped as empty: nothing moves
+        end = last.start if last.stop is None else last.stop
+        assert end in {after.last.start, after.last.stop}
+    if last.stop is not None:
+        assert last.stop == (after.last.start if after.last.stop is None else after.last.stop)

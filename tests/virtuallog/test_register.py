@@ -1,0 +1,138 @@
+"""The register's value: the one format that must outlive every binary."""
+
+from __future__ import annotations
+
+import struct
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virtuallog.chain import Chain, Segment, SegmentId, extend, genesis
+from virtuallog.errors import MalformedError, TooLargeError
+from virtuallog.register import REGISTER_BYTES_MAX, ClusterId, NodeEntry, Register, decode_untrusted
+from virtuallog.types import LogletOffset, LogPosition, NodeId
+
+positions = st.integers(0, (1 << 63) - 1).map(LogPosition)
+ids = st.builds(SegmentId, st.integers(1, 1 << 40), st.integers(0, (1 << 63) - 1))
+nodes = st.integers(0, (1 << 32) - 1).map(NodeId)
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10)
+
+segments = st.builds(
+    Segment,
+    id=ids,
+    kind=words,
+    config=st.binary(max_size=30),
+    start=positions,
+    stop=st.none() | positions,
+    base=st.integers(0, 1 << 62).map(LogletOffset),
+)
+entries = st.builds(
+    NodeEntry,
+    store_id=st.binary(min_size=16, max_size=16),
+    addresses=st.lists(words, max_size=3).map(tuple),
+    roles=st.frozensets(words, max_size=3),
+)
+registers = st.builds(
+    Register,
+    cluster=st.binary(min_size=16, max_size=16).map(ClusterId),
+    chain=st.builds(Chain, st.integers(1, 1 << 40), st.lists(segments, min_size=1, max_size=4).map(tuple)),
+    members=st.lists(nodes, max_size=5).map(tuple),
+    nodes=st.dictionaries(nodes, entries, max_size=4),
+)
+
+SMALL = Register(
+    cluster=ClusterId(bytes(range(16))),
+    chain=extend(genesis("native", b"one", 7), 100, "paxos", b"two", 8),
+    members=(NodeId(1), NodeId(2), NodeId(3)),
+    nodes={
+        NodeId(1): NodeEntry(store_id=bytes(16), addresses=("host:7001", "[::1]:7001"), roles=frozenset({"native"}))
+    },
+)
+
+
+@given(registers)
+def test_what_goes_in_comes_out(register: Register) -> None:
+    """Chain, members and nodes survive the encoding."""
+    assert decode_untrusted(register.encode()) == register
+
+
+@given(registers)
+def test_equal_registers_have_equal_bytes(register: Register) -> None:
+    """The order in which nodes were entered, or roles iterate, does not show."""
+    turned = attrs.evolve(register, nodes=dict(reversed([*register.nodes.items()])))
+
+    assert turned.encode() == register.encode()
+
+
+def test_a_changed_chain_changes_the_version_and_nothing_else() -> None:
+    """The register's version is its chain's."""
+    after = SMALL.with_chain(extend(SMALL.chain, 200, "raft", b"", 9))
+
+    assert after.version == SMALL.version + 1
+    assert attrs.evolve(after, chain=SMALL.chain) == SMALL
+
+
+@given(st.data())
+def test_changed_bytes_are_a_register_or_malformed(data: st.DataObject) -> None:
+    """Whatever happens to the bytes, decoding gives a register or the one error it promises."""
+    blob = bytearray(SMALL.encode())
+    for _ in range(data.draw(st.integers(1, 6))):
+        blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
+    for damaged in (bytes(blob), bytes(blob[: data.draw(st.integers(0, len(blob)))])):
+        try:
+            decoded = decode_untrusted(damaged)
+        except MalformedError:
+            continue
+        assert decoded.chain.segments
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_malformed(garbage: bytes) -> None:
+    """No bytes from elsewhere pass for a register."""
+    with pytest.raises(MalformedError):
+        decode_untrusted(garbage)
+
+
+def test_a_list_that_claims_to_be_long_is_malformed() -> None:
+    """Empty structs take no room on the wire: four million of them would keep a reader busy for most of a minute."""
+    blob = bytearray(SMALL.encode())
+    pointer = 40  # to the segments, after the frame header, the root pointer, two data words and one pointer
+    tag = pointer + 8 + 8 * (struct.unpack_from("<i", blob, pointer)[0] >> 2)
+    assert struct.unpack_from("<I", blob, tag) == (len(SMALL.chain.segments) << 2,)
+    struct.pack_into("<IHH", blob, tag, 4_000_000 << 2, 0, 0)
+
+    with pytest.raises(MalformedError):
+        decode_untrusted(bytes(blob))
+
+
+def test_a_later_format_is_refused_by_number() -> None:
+    """An old program stops, and says why, before it misreads what a newer one wrote."""
+    blob = bytearray(SMALL.encode())
+    at = blob.index(b"\x01\x00", 8)  # the first field of the root struct
+    blob[at] = 2
+
+    with pytest.raises(MalformedError, match="format 2"):
+        decode_untrusted(bytes(blob))
+
+
+def test_a_register_without_segments_is_malformed() -> None:
+    """There is always a segment, if only an empty one."""
+    with pytest.raises(MalformedError, match="without segments"):
+        decode_untrusted(attrs.evolve(SMALL, chain=Chain(1, ())).encode())
+
+
+def test_a_planned_change_is_refused_once_the_register_is_full() -> None:
+    """Roll-forward, which nobody plans, still fits: it uses `encode`."""
+    chain = SMALL.chain
+    while len(SMALL.with_chain(chain).encode()) <= REGISTER_BYTES_MAX:
+        assert SMALL.with_chain(chain).encode_planned() == SMALL.with_chain(chain).encode()
+        chain = extend(chain, chain.last.start + 1, "native", bytes(1000), attempt=1)
+    full = SMALL.with_chain(chain)
+
+    with pytest.raises(TooLargeError) as caught:
+        full.encode_planned()
+
+    assert caught.value.limit == REGISTER_BYTES_MAX
+    assert decode_untrusted(full.encode()) == full
