@@ -23,7 +23,10 @@ ALLOWED_INPUTS = ("random.Random", "time.struct_time")
 
 THREADS = ("threading.*", "concurrent.*", "multiprocessing.*", "trio.to_thread", "trio.from_thread")
 
-ADAPTERS = {Path(name) for name in ("virtuallog/clock.py", "virtuallog/worker.py", "simulation/fleet.py")}
+ADAPTERS = {
+    Path(name)
+    for name in ("virtuallog/clock.py", "virtuallog/key_values.py", "virtuallog/worker.py", "simulation/fleet.py")
+}
 """Where the real clock, threads and processes enter."""
 
 
