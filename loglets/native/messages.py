@@ -39,8 +39,6 @@ class Stored:
     the wave's turn came (a repair is accepted by a sealed server, too)."""
     sealed: bool
     local_tail: int
-    continue_at: int
-    """What the server would take next; where to resume after a wave that came too early."""
     known_tail: int
 
 

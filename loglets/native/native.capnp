@@ -17,8 +17,7 @@ struct Stored {
   accepted @0 :Bool;
   sealed @1 :Bool;
   localTail @2 :UInt64;
-  continueAt @3 :UInt64;
-  knownTail @4 :UInt64;
+  knownTail @3 :UInt64;
 }
 
 struct Waves {

@@ -9,6 +9,10 @@ import attrs
 
 from loglets.native import planner, wire
 from loglets.native.config import decode_untrusted
+from loglets.native.log_server_service import LogServerService
+from loglets.native.loglet import NativeLoglet
+from loglets.native.sequencer_service import SequencerService
+from loglets.wal import WalSettings
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
@@ -18,6 +22,11 @@ from virtuallog.rpc.interface import Interface
 @attrs.define(eq=False)
 class NativeProvider:
     """See `virtuallog.api.LogletProvider`. One object serves at most one node."""
+
+    wal_settings: WalSettings = attrs.field(factory=WalSettings)
+    """Of this node's LogServer."""
+    _log_server: LogServerService | None = attrs.field(default=None, init=False)
+    _sequencers: SequencerService | None = attrs.field(default=None, init=False)
 
     @property
     def kind(self) -> str:
@@ -40,10 +49,16 @@ class NativeProvider:
         return {**decoded.others, **known}
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
-        raise NotImplementedError
+        return NativeLoglet(segment, decode_untrusted(config), environment)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
-        raise NotImplementedError
+        """Both roles: a node whose roles do not include one of them is never named in a config for it."""
+        self._log_server = await LogServerService.start(environment, self.wal_settings)
+        self._sequencers = SequencerService(environment)
+        return {**self._log_server.handlers, **self._sequencers.handlers}
 
     async def forget(self, lowest_live_version: int) -> None:
-        raise NotImplementedError
+        if self._sequencers is not None:
+            self._sequencers.forget(lowest_live_version)
+        if self._log_server is not None:
+            await self._log_server.forget(lowest_live_version)

@@ -1,0 +1,263 @@
+"""A LogServer: all loglets of one store. Delos, OSDI'20, section 4.2.1.                                           Pure.
+
+Rules:
+* Every answer that depends on a write is made when that write is durable, from the state at its place in the WAL. A
+  seal's record lies behind all stores accepted before it, so its answer covers them: a store in flight cannot slip
+  past a seal.
+* The local-commit rule, `LiveLoglet.may_follow`.
+* A sealed loglet accepts repairs only. A server that does not know a loglet creates it when told to seal it, so that a
+  store which comes later is refused.
+* The known tail is volatile, but a gap that rests on it is written together with it.
+
+Departure from the paper, whose servers log single entries: the unit is a wave, and answers are cumulative.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from loglets.native.durable import Change, DurableLogs, Floor, Sealed, Trimmed, encode
+from loglets.native.live_loglet import LiveLoglet, Waiter
+from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist, Question, Ticket
+from loglets.native.messages import GetState, ReadWaves, Repair, Seal, State, Store, Stored, Trim, WaitTail
+from loglets.wal import Address
+from virtuallog.chain import SegmentId
+from virtuallog.errors import CorruptionError, OverloadedError, SealedError, VirtualLogError
+
+WAITERS_MAX: Final = 4096
+"""Parked `WaitTail`s of all clients: a few hundred bytes each."""
+WAIT_TICKS: Final = 4
+"""A parked `WaitTail` is answered after so many ticks in any case: its client may have gone, or may look elsewhere."""
+READ_WAVES_MAX: Final = 1024
+"""Waves in one answer: small ones are cheaper to ask for again than to keep an answer waiting."""
+
+_UNKNOWN: Final = State(local_tail=0, sealed=False, known_tail=0, trim=0)
+
+
+@attrs.define(eq=False)
+class LogServer:
+    """Requests and results of the WAL in, effects out."""
+
+    durable: DurableLogs
+    waiting: int = attrs.field(default=0, init=False)
+    """Parked `WaitTail`s."""
+    _loglets: dict[SegmentId, LiveLoglet] = attrs.field(factory=dict, init=False)
+    _pending: deque[Entry] = attrs.field(factory=deque, init=False)
+    """Handed to the WAL and not called back, in WAL order."""
+    _floor: int = attrs.field(default=0, init=False)
+    """Lowest live version, in force from the moment it is asked for."""
+    _now: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._floor = self.durable.lowest_live_version
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def step(self, request: Store | Seal | GetState | WaitTail | Repair | Trim, ticket: Ticket) -> list[Effect]:
+        """A request has arrived."""
+        segment = request.segment
+        if self._is_dropped(segment):
+            return [Answer(ticket, _dropped(segment))]
+        question = Question(ticket=ticket, segment=segment)
+        match request:
+            case Store():
+                return self._store((request.wave,), request.known_tail, question)
+            case Repair():
+                return self._store(request.waves, request.known_tail, attrs.evolve(question, repairs=True))
+            case Seal():
+                return self._seal(question)
+            case WaitTail():
+                return self._wait(request, ticket)
+            case Trim():
+                return self._trim(request, question)
+            case GetState():
+                return [Answer(ticket, self.state(segment))]
+
+    def forget(self, lowest_live_version: int, ticket: Ticket) -> list[Effect]:
+        """Drop every loglet of an earlier version and never create one again; answered with None once durable."""
+        question = Question(ticket=ticket, segment=None)
+        if lowest_live_version <= self._floor:
+            return self._after_pending(question)
+        self._floor = lowest_live_version
+        return self._persist((Floor(lowest_live_version),), question, essential=True)
+
+    def persisted(self, entry: Entry, addresses: Sequence[Address]) -> list[Effect]:
+        """The records of `entry`, and of all before it, are durable."""
+        assert entry is self._pending[0], "the WAL calls back in order"
+        self._pending.popleft()
+        for change, address in zip(entry.changes, addresses, strict=True):
+            self.durable.apply(change, address)
+        loglet = self._loglets.get(entry.segment) if entry.segment is not None else None
+        if loglet is not None:
+            loglet.settle(entry.changes)
+        effects: list[Effect] = [self._answer(question) for question in entry.questions]
+        if any(isinstance(change, Trimmed | Floor) for change in entry.changes):
+            effects += [*self._drop_loglets(), DropBefore(self.durable.lowest_address_needed())]
+        elif loglet is not None:
+            effects += self._wake(loglet)
+        return effects
+
+    def failed(self, entry: Entry, error: VirtualLogError) -> list[Effect]:
+        """The WAL refused or lost `entry`."""
+        self._pending.remove(entry)
+        loglet = self._loglets.get(entry.segment) if entry.segment is not None else None
+        if loglet is not None:
+            sealed = Sealed(loglet.segment)
+            loglet.roll_back(sealing=any(sealed in other.changes for other in self._pending))
+        else:
+            self._floor = self.durable.lowest_live_version
+        return [Answer(question.ticket, error) for question in entry.questions]
+
+    def tick(self) -> list[Effect]:
+        """Some time has passed: answer those who have waited for long."""
+        self._now += 1
+        return [effect for loglet in self._loglets.values() for effect in self._wake(loglet)]
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def state(self, segment: SegmentId) -> State:
+        """One snapshot of what is durable; also of a loglet that this server has never heard of."""
+        known = segment in self._loglets or segment in self.durable.loglets
+        return self._loglet(segment).state if known else _UNKNOWN
+
+    def find(self, request: ReadWaves) -> list[Address]:
+        """Where the waves asked for are, as far as they are durable and consecutive here.
+
+        Raises:
+            SealedError: the loglet has been dropped.
+        """
+        if self._is_dropped(request.segment):
+            raise _dropped(request.segment)
+        durable = self.durable.loglets.get(request.segment)
+        if durable is None:
+            return []
+        return durable.waves.find(max(request.start, durable.trim), request.stop, READ_WAVES_MAX)
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _store(self, blobs: Sequence[bytes], known_tail: int, question: Question) -> list[Effect]:
+        assert question.segment is not None
+        loglet = self._loglet(question.segment)
+        try:
+            offered = loglet.parse_untrusted(blobs)
+        except VirtualLogError as error:
+            return [Answer(question.ticket, error)]
+        effects = self._learn(loglet, known_tail)
+        if any(loglet.conflicts(wave) for wave in offered):
+            broken = CorruptionError(f"two different waves of loglet {loglet.segment} claim the same offsets")
+            return [*effects, Answer(question.ticket, broken), Fail(broken)]
+        question = attrs.evolve(question, stop=offered[-1].stop if offered else 0)
+        changes = () if _refuses(loglet, question) else loglet.reserve(offered)
+        if not changes:
+            return effects + self._after_pending(question)
+        return effects + self._persist(changes, question, essential=question.repairs)
+
+    def _seal(self, question: Question) -> list[Effect]:
+        """Stores are refused from now on; the record goes behind those accepted before, and so does the answer."""
+        assert question.segment is not None
+        loglet = self._loglet(question.segment)
+        if loglet.sealing:
+            return self._after_pending(question)
+        loglet.sealing = True
+        return self._persist((Sealed(loglet.segment),), question, essential=True)
+
+    def _trim(self, request: Trim, question: Question) -> list[Effect]:
+        """Clamped to what is committed, which may be more than what is here."""
+        loglet = self._loglet(request.segment)
+        effects = self._learn(loglet, request.known_tail)
+        offset = min(request.offset, loglet.known_tail)
+        if offset <= loglet.durable.trim:
+            return effects + self._after_pending(question)
+        return effects + self._persist((Trimmed(loglet.segment, offset),), question, essential=True)
+
+    def _wait(self, request: WaitTail, ticket: Ticket) -> list[Effect]:
+        loglet = self._loglet(request.segment)
+        effects = self._learn(loglet, request.known_tail)
+        if loglet.reached(request.past):
+            return [*effects, Answer(ticket, loglet.state)]
+        if self.waiting >= WAITERS_MAX:
+            return [*effects, Answer(ticket, OverloadedError(f"{WAITERS_MAX} others wait for a tail here"))]
+        loglet.waiters.append(Waiter(request.past, ticket, self._now + WAIT_TICKS))
+        self.waiting += 1
+        return effects
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def _persist(self, changes: tuple[Change, ...], question: Question, *, essential: bool) -> list[Effect]:
+        """Durable before visible: the question is answered at this place in the WAL, once it is synced."""
+        entry = Entry(question.segment, changes, [question])
+        self._pending.append(entry)
+        return [Persist(entry, tuple(encode(change) for change in changes), essential)]
+
+    def _after_pending(self, question: Question) -> list[Effect]:
+        """Nothing to write, but the answer must not overtake what it rests on."""
+        if self._pending:
+            self._pending[-1].questions.append(question)
+            return []
+        return [self._answer(question)]
+
+    def _answer(self, question: Question) -> Answer:
+        if question.segment is None:
+            return Answer(question.ticket, None)
+        if self._is_dropped(question.segment):
+            return Answer(question.ticket, _dropped(question.segment))
+        loglet = self._loglet(question.segment)
+        return Answer(question.ticket, _stored(loglet, question) if question.stop else loglet.state)
+
+    # -- loglets --------------------------------------------------------------------------------------------------
+
+    def _is_dropped(self, segment: SegmentId) -> bool:
+        return segment.version < self._floor
+
+    def _loglet(self, segment: SegmentId) -> LiveLoglet:
+        loglet = self._loglets.get(segment)
+        if loglet is None:
+            loglet = self._loglets[segment] = LiveLoglet.over(segment, self.durable.loglet(segment))
+        return loglet
+
+    def _learn(self, loglet: LiveLoglet, known_tail: int) -> list[Effect]:
+        if known_tail <= loglet.known_tail:
+            return []
+        loglet.known_tail = known_tail
+        return self._wake(loglet)
+
+    def _wake(self, loglet: LiveLoglet) -> list[Effect]:
+        if not loglet.waiters:
+            return []
+        ready = loglet.take_ready(self._now)
+        self.waiting -= len(ready)
+        return [Answer(waiter.ticket, loglet.state) for waiter in ready]
+
+    def _drop_loglets(self) -> list[Effect]:
+        """Forget loglets below the durable floor; whoever waits for their tails learns that they are gone."""
+        effects: list[Effect] = []
+        for segment in [s for s in self._loglets if s.version < self.durable.lowest_live_version]:
+            waiters = self._loglets.pop(segment).waiters
+            self.waiting -= len(waiters)
+            effects += [Answer(waiter.ticket, _dropped(segment)) for waiter in waiters]
+        return effects
+
+
+def _refuses(loglet: LiveLoglet, question: Question) -> bool:
+    """Sealed, or as good as: nothing but repairs."""
+    return loglet.sealing and not question.repairs
+
+
+def _stored(loglet: LiveLoglet, question: Question) -> Stored:
+    """Accepted means: durable, and not sealed when its turn came."""
+    state = loglet.state
+    here = question.stop <= max(state.local_tail, state.trim)
+    return Stored(
+        accepted=here and (question.repairs or not state.sealed),
+        sealed=state.sealed,
+        local_tail=state.local_tail,
+        known_tail=state.known_tail,
+    )
+
+
+def _dropped(segment: SegmentId) -> SealedError:
+    return SealedError(f"loglet {segment} has been dropped")

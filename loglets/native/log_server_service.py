@@ -1,0 +1,163 @@
+"""Runs a `LogServer` on a node: requests in, the WAL beneath. No task per request; reads have a few of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import trio
+
+from loglets.native.durable import DurableLogs
+from loglets.native.log_server import LogServer
+from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist
+from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail, Waves
+from loglets.wal import Address, WalSettings, WriteAheadLog
+from virtuallog.errors import CorruptionError, OverloadedError, TrimmedError, VirtualLogError
+from virtuallog.ports import Done, Handlers, NodeEnvironment
+
+TICK_SECONDS: Final = 0.5
+READERS: Final = 4
+"""Reads at the disk at a time."""
+READS_MAX: Final = 256
+"""Reads that may queue behind them; more are told to come back."""
+READ_BYTES_MAX: Final = 8 << 20
+"""Of one answer, whatever its asker would take; one wave may be larger."""
+STORAGE: Final = "native"
+
+
+@attrs.define(eq=False)
+class LogServerService:
+    """The LogServer of one node."""
+
+    core: LogServer
+    _wal: WriteAheadLog
+    _environment: NodeEnvironment
+    _waiting: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _reads: trio.MemorySendChannel[tuple[ReadWaves, Done]] = attrs.field(init=False)
+
+    @classmethod
+    async def start(cls, environment: NodeEnvironment, settings: WalSettings) -> LogServerService:
+        """Replay the WAL; ready for requests on return.
+
+        Raises:
+            CorruptionError, MalformedError, StorageError: this copy cannot be trusted.
+        """
+        durable = DurableLogs()
+        wal = await WriteAheadLog.open(await environment.storage(STORAGE), settings, durable.replay)
+        service = cls(LogServer(durable), wal, environment)
+        send, receive = trio.open_memory_channel[tuple[ReadWaves, Done]](READS_MAX)
+        service._reads = send
+        await environment.nursery.start(service._run_wal)
+        environment.nursery.start_soon(service._run_ticks)
+        for _ in range(READERS):
+            environment.nursery.start_soon(service._run_reader, receive)
+        return service
+
+    @property
+    def handlers(self) -> Handlers:
+        stepped = dict.fromkeys((Store, Seal, GetState, WaitTail, Repair, Trim), self._step)
+        return {**stepped, ReadWaves: self._read_soon}
+
+    async def forget(self, lowest_live_version: int) -> None:
+        """See `LogServer.forget`; returns once it is durable. Cancelling the wait does not undo it."""
+        outcomes: list[Any] = []
+        durable = trio.Event()
+
+        def done(outcome: Any) -> None:
+            outcomes.append(outcome)
+            durable.set()
+
+        self._perform(self.core.forget(lowest_live_version, done))
+        await durable.wait()
+        if isinstance(outcomes[0], VirtualLogError):
+            raise outcomes[0]
+
+    # -- the core's effects ---------------------------------------------------------------------------------------
+
+    def _step(self, request: Any, done: Done) -> None:
+        self._guard(lambda: self.core.step(request, done))
+        if self.core.waiting:
+            self._waiting.set()
+
+    def _persisted(self, entry: Entry, outcome: Sequence[Address] | VirtualLogError) -> None:
+        if isinstance(outcome, VirtualLogError):
+            self._guard(lambda: self.core.failed(entry, outcome))
+        else:
+            self._guard(lambda: self.core.persisted(entry, outcome))
+
+    def _guard(self, step: Callable[[], list[Effect]]) -> None:
+        """A broken invariant ends this role; it must not end the connection or the WAL that happened to call."""
+        try:
+            self._perform(step())
+        except AssertionError as error:
+            self._environment.fail(error)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Answer(done, outcome):
+                    done(outcome)
+                case Persist(entry, records, essential):
+                    self._wal.append(records, partial(self._persisted, entry), essential=essential)
+                case DropBefore(address):
+                    self._wal.drop_before(address)
+                case Fail(error):
+                    self._environment.fail(error)
+
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    async def _run_wal(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Everything queued when the disk fails is answered with its error, by the WAL."""
+        try:
+            await self._wal.run(self.core.durable.snapshot, task_status=task_status)
+        except VirtualLogError as error:
+            self._environment.fail(error)
+
+    async def _run_ticks(self) -> None:
+        while True:
+            await self._waiting.wait()
+            await self._environment.clock.sleep(TICK_SECONDS)
+            self._guard(self.core.tick)
+            if not self.core.waiting:
+                self._waiting = trio.Event()
+
+    # -- reads ----------------------------------------------------------------------------------------------------
+
+    def _read_soon(self, request: ReadWaves, done: Done) -> None:
+        try:
+            self._reads.send_nowait((request, done))
+        except trio.WouldBlock:
+            done(OverloadedError(f"{READS_MAX} reads are waiting here"))
+
+    async def _run_reader(self, reads: trio.MemoryReceiveChannel[tuple[ReadWaves, Done]]) -> None:
+        async for request, done in reads:
+            try:
+                outcome: Waves | VirtualLogError = await self._read(request)
+            except VirtualLogError as error:
+                outcome = error
+            done(outcome)
+
+    async def _read(self, request: ReadWaves) -> Waves:
+        """What is here, up to the first wave that is damaged or was trimmed meanwhile.
+
+        Raises:
+            CorruptionError: the very first one is damaged: ask for another copy.
+        """
+        blobs: list[bytes] = []
+        size, size_max = 0, min(request.max_bytes, READ_BYTES_MAX)
+        for address in self.core.find(request):
+            try:
+                blob = (await self._wal.read(address)).payload
+            except TrimmedError:  # between `find` and here; the state below says so
+                break
+            except CorruptionError:
+                if not blobs:
+                    raise
+                break
+            size += len(blob)
+            if blobs and size > size_max:
+                break
+            blobs.append(blob)
+        return Waves(waves=tuple(blobs), state=self.core.state(request.segment))

@@ -1,0 +1,148 @@
+"""The client of a NativeLoglet: what `virtuallog.api.Loglet` promises, over its sequencer and its LogServers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from loglets.native import reading
+from loglets.native.config import NativeConfig
+from loglets.native.courier import PAUSE_SECONDS, Courier
+from loglets.native.messages import NO_EXPECTATION, Append, ReadWaves, Seal, State, Trim, WaitTail
+from loglets.native.tail_check import TailCheck
+from loglets.native.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, TailCheckDriver
+from loglets.native.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
+from virtuallog.api import Placed
+from virtuallog.batch import Batch
+from virtuallog.chain import SegmentId
+from virtuallog.errors import CorruptionError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.ports import Environment, NodeEnvironment, Request
+from virtuallog.types import LogletOffset, NodeId, Sealed, Tail
+
+APPEND_SECONDS: Final = 5.0
+"""How long an append may take before its outcome is called unknown and it is offered again."""
+WAIT_SECONDS: Final = 2.0
+"""How long `wait_tail` waits before it returns the tail as it is."""
+READ_SECONDS: Final = 2.0
+"""For one server; then the next one is asked."""
+
+
+@attrs.define(eq=False)
+class NativeLoglet:
+    """One client. All its operations share the known tail: a hint which offsets are committed, and never evidence that
+    the loglet is not sealed."""
+
+    segment: SegmentId
+    config: NativeConfig
+    _environment: Environment
+    _known_tail: int = attrs.field(default=0, init=False)
+    _readable: list[NodeId] = attrs.field(init=False)
+    """Servers in the order in which they are asked for data: this node's own first, one that failed last."""
+
+    def __attrs_post_init__(self) -> None:
+        environment = self._environment
+        own = environment.node if isinstance(environment, NodeEnvironment) else None
+        self._readable = sorted(self.config.servers, key=lambda server: server != own)
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        request = Append(
+            segment=self.segment,
+            batch=batch.blob,
+            opens=opens,
+            expected_tail=NO_EXPECTATION if expected_tail is None else expected_tail,
+        )
+        reply = await self._environment.services.call(self.config.sequencer, request, APPEND_SECONDS)
+        self._learn(reply.known_tail)
+        return range(reply.first, reply.first + batch.count)
+
+    async def check_tail(self) -> Tail:
+        """As promised; moreover ReconfigurationNeededError when entries in flight are never completed: seal it."""
+        core = TailCheck(self.config, self._known_tail)
+        try:
+            return await TailCheckDriver(self.segment, core, self._environment).run()
+        finally:
+            self._learn(core.known_tail)
+
+    async def wait_tail(self, past: LogletOffset) -> Tail:
+        clock = self._environment.clock
+        deadline = clock.monotonic() + WAIT_SECONDS
+        while True:
+            await self._wait_for_news(past, deadline)
+            # News from one server are no proof: its wave may not be committed, its known tail may come from a repair.
+            tail = await self.check_tail()
+            if isinstance(tail, Sealed) or tail.tail > past or clock.monotonic() >= deadline:
+                return tail
+            await clock.sleep(PAUSE_SECONDS)
+
+    async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
+        request = ReadWaves(segment=self.segment, start=start, stop=stop, max_bytes=max_bytes)
+        damage: VirtualLogError | None = None
+        unheard: VirtualLogError | None = None
+        for server in list(self._readable):
+            try:
+                reply = await self._environment.services.call(server, request, READ_SECONDS)
+            except SealedError:
+                raise
+            except CorruptionError as error:
+                damage = error
+                continue
+            except VirtualLogError as error:
+                unheard = error
+                self._ask_last(server)
+                continue
+            copy = reading.assemble_untrusted(self.segment, reply, start, stop)
+            if copy.items:
+                return copy.items
+            damage = damage or copy.damage
+        raise _unreadable(start, damage, unheard)
+
+    async def seal(self) -> None:
+        await self._ask_majority(Seal(segment=self.segment), "seal")
+
+    async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
+        if self._known_tail < offset:
+            await self.check_tail()  # a client that has just begun knows nothing: its zero must not clamp the trim
+        request = Trim(segment=self.segment, offset=min(offset, self._known_tail), known_tail=self._known_tail)
+        states = await self._ask_majority(request, "trim")
+        return LogletOffset(max(state.trim for state in states))
+
+    def _learn(self, known_tail: int) -> None:
+        self._known_tail = max(self._known_tail, known_tail)
+
+    def _ask_last(self, server: NodeId) -> None:
+        self._readable.remove(server)
+        self._readable.append(server)
+
+    async def _wait_for_news(self, past: int, deadline: float) -> None:
+        """Park at two servers, so that one that is cut off from the sequencer does not hold us up."""
+        courier, clock = Courier(self._environment), self._environment.clock
+        request = WaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
+        for server in self._readable[:2]:
+            courier.ask(server, request, None, ANSWER_SECONDS, lambda: True)
+        while (answer := await courier.receive(deadline - clock.monotonic())) is not None:
+            state: State = answer.outcome
+            if state.sealed or max(state.local_tail, state.known_tail) > past:
+                return
+
+    async def _ask_majority(self, request: Request[State], what: str) -> list[State]:
+        """Ask all servers until a majority has answered. Asking twice is harmless: seals and trims only add up."""
+        courier, answers = Courier(self._environment), dict[NodeId, State]()
+        deadline = self._environment.clock.monotonic() + CHECK_SECONDS
+        for server in self.config.servers:
+            courier.ask(server, request, None, ASK_SECONDS, lambda: True)
+        while len(answers) < self.config.majority:
+            answer = await courier.receive(deadline - self._environment.clock.monotonic())
+            if answer is None:
+                raise courier.unavailable(f"{what} of loglet {self.segment}")
+            answers[answer.server] = answer.outcome
+            self._learn(answer.outcome.known_tail)
+        return list(answers.values())
+
+
+def _unreadable(start: int, damage: Any, unheard: Any) -> VirtualLogError:
+    """No server gave anything. A server that did not answer may have a whole copy; one that lacks it proves nothing."""
+    if damage is not None and unheard is None:
+        return CorruptionError(f"every copy of offset {start} is damaged: {damage}")
+    return UnavailableError(f"no server that answered has offset {start}" + (f": {unheard}" if unheard else ""))

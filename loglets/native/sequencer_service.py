@@ -1,0 +1,179 @@
+"""Runs the sequencers of a node.
+
+A sequencer never restarts in place: a second incarnation could give a used offset to another batch, and a repair
+would then be unsafe. Three things hold that: the decided config names one boot of one node; a node makes the sequencer
+of a segment at most once per process; what it made it keeps until the segment is dropped, stopped or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import attrs
+import trio
+
+from loglets.native.config import NativeConfig, decode_untrusted
+from loglets.native.messages import Append, GetState, Store, Stored
+from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
+from virtuallog.batch import Batch
+from virtuallog.chain import SegmentId
+from virtuallog.errors import OverloadedError, ReconfigurationNeededError, SealedError, VirtualLogError
+from virtuallog.ports import Done, Handlers, NodeEnvironment
+from virtuallog.types import NodeId
+
+STORE_SECONDS: Final = 3.0
+"""After this a wave is sent again. A disk that stalls for longer only gets the same wave twice."""
+ASK_SECONDS: Final = 1.0
+RESUME_SECONDS: Final = 0.05
+"""Between a failed store and the next attempt."""
+EARLY_MAX: Final = 256
+"""Appends that wait while the chain is asked whether there is a sequencer here."""
+
+_Early: TypeAlias = list[tuple[Append, Done]]
+
+
+@attrs.define(eq=False)
+class SequencerService:
+    """All sequencers of one node, running and stopped."""
+
+    _environment: NodeEnvironment
+    _running: dict[SegmentId, RunningSequencer] = attrs.field(factory=dict, init=False)
+    _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
+    """Appends that came before their sequencer was made."""
+    _lowest_live_version: int = attrs.field(default=0, init=False)
+
+    @property
+    def handlers(self) -> Handlers:
+        return {Append: self._append}
+
+    def forget(self, lowest_live_version: int) -> None:
+        """Drop what belongs to earlier versions; none of it is made again."""
+        self._lowest_live_version = max(self._lowest_live_version, lowest_live_version)
+        for segment in [segment for segment in self._running if self._is_dropped(segment)]:
+            self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
+
+    def _is_dropped(self, segment: SegmentId) -> bool:
+        return segment.version < self._lowest_live_version
+
+    def _append(self, request: Append, done: Done) -> None:
+        running = self._running.get(request.segment)
+        if running is not None:
+            running.append(request, done)
+        elif self._is_dropped(request.segment):
+            done(SealedError(f"loglet {request.segment} has been dropped"))
+        elif request.segment not in self._early:
+            self._early[request.segment] = [(request, done)]
+            self._environment.nursery.start_soon(self._make, request.segment)
+        elif len(self._early[request.segment]) < EARLY_MAX:
+            self._early[request.segment].append((request, done))
+        else:
+            done(OverloadedError("the sequencer is not ready yet"))
+
+    async def _make(self, segment: SegmentId) -> None:
+        """Make the sequencer if the decided chain says so. In a service task, as callers may give up meanwhile."""
+        try:
+            _, encoded = await self._environment.segment_config(segment)
+            config = decode_untrusted(encoded)
+            _check_incarnation(config, self._environment)
+            if self._is_dropped(segment):
+                raise SealedError(f"loglet {segment} has been dropped")
+        except VirtualLogError as error:
+            for _, done in self._early.pop(segment):
+                done(error)
+            return
+        assert segment not in self._running, "a sequencer never restarts in place"
+        running = self._running[segment] = RunningSequencer(Sequencer(segment, config), self._environment)
+        self._environment.nursery.start_soon(running.run)
+        for request, done in self._early.pop(segment):
+            running.append(request, done)
+
+
+def _check_incarnation(config: NativeConfig, environment: NodeEnvironment) -> None:
+    """Only the process that the config means may order entries.
+
+    Raises:
+        ReconfigurationNeededError: it has been restarted since, or it is another node.
+    """
+    if (config.sequencer, config.boot) != (environment.node, environment.boot):
+        raise ReconfigurationNeededError(
+            f"the sequencer is boot {config.boot} of node {config.sequencer}, "
+            f"this is boot {environment.boot} of node {environment.node}"
+        )
+
+
+@attrs.define(eq=False)
+class RunningSequencer:
+    """One sequencer at work. Appends are collected during a scheduler turn; `run` makes waves of them once per turn."""
+
+    _core: Sequencer
+    _environment: NodeEnvironment
+    _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def append(self, request: Append, done: Done) -> None:
+        """A handler: returns at once. What it has ordered is replicated, whether or not the caller still waits."""
+        try:
+            batch = Batch.parse_untrusted(request.batch)
+        except VirtualLogError as error:
+            done(error)
+            return
+        now, opens, expected_tail = self._now_ms(), request.opens, request.expected_tail
+        self._guard(lambda: self._core.offer(batch, done, now, opens=opens, expected_tail=expected_tail))
+
+    def stop(self, error: VirtualLogError) -> None:
+        """Fail whatever is pending; its outcome is unknown."""
+        self._guard(lambda: self._core.stop(error))
+
+    async def run(self) -> None:
+        """Until the loglet is sealed."""
+        while self._core.stopped is None:
+            await self._offered.wait()
+            self._offered = trio.Event()
+            self._guard(lambda: self._core.turn(self._now_ms()))
+
+    def _now_ms(self) -> int:
+        return max(0, int(self._environment.clock.wall() * 1000))
+
+    def _guard(self, step: Callable[[], list[Effect]]) -> None:
+        """A broken invariant ends this role; it must not end the connection that happened to call."""
+        try:
+            self._perform(step())
+        except AssertionError as error:
+            self._environment.fail(error)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send():
+                    self._send(effect)
+                case Resolve(done, outcome):
+                    done(outcome)
+                case Resume(server):
+                    self._environment.nursery.start_soon(self._resume, server)
+                case AskState(server):
+                    self._ask(server)
+        if self._core.has_work or self._core.stopped is not None:
+            self._offered.set()
+
+    def _send(self, send: Send) -> None:
+        server, run = send.server, send.run
+
+        def done(outcome: Stored | VirtualLogError) -> None:
+            if isinstance(outcome, VirtualLogError):
+                self._guard(lambda: self._core.unreachable(server, run))
+            else:
+                self._guard(lambda: self._core.stored(server, run, outcome))
+
+        store = Store(segment=self._core.segment, wave=send.wave.blob, known_tail=send.known_tail)
+        self._environment.services.post(server, store, done, STORE_SECONDS)
+
+    def _ask(self, server: NodeId) -> None:
+        def done(outcome: Any) -> None:
+            if not isinstance(outcome, VirtualLogError):
+                self._guard(lambda: self._core.heard(server, outcome))
+
+        self._environment.services.post(server, GetState(segment=self._core.segment), done, ASK_SECONDS)
+
+    async def _resume(self, server: NodeId) -> None:
+        await self._environment.clock.sleep(RESUME_SECONDS)
+        self._guard(lambda: self._core.resume(server))

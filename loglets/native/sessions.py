@@ -1,0 +1,112 @@
+"""What a sequencer remembers of the sessions that append through it.                                             Pure.
+
+A batch that is offered again gets the place it has. That makes a retry after a lost answer harmless, as long as the
+sequencer still knows the batch; if it may have forgotten, it says so instead of guessing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.batch import Batch, SessionId
+from virtuallog.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError
+
+SESSIONS_MAX: Final = 16384
+"""About 1 KB each."""
+SESSION_KEEP_MS: Final = 60_000
+"""A session is not forgotten before it has been idle for so long: longer than anybody waits before offering again."""
+BATCHES_MAX: Final = 64
+"""Batches remembered per session, committed or not; an appender has far fewer in flight."""
+
+
+@attrs.define(eq=False)
+class Placement:
+    """A batch that has been ordered."""
+
+    first: int
+    sequence: int
+    batch: Batch | None
+    """None once committed: only uncommitted batches are kept."""
+    tickets: list[Any]
+    """Who waits for the commit; several if the batch was offered again."""
+
+    @property
+    def committed(self) -> bool:
+        return self.batch is None
+
+    def commit(self) -> list[Any]:
+        """Returns those who waited."""
+        tickets, self.tickets, self.batch = self.tickets, [], None
+        return tickets
+
+
+@attrs.define(eq=False)
+class _Session:
+    next_sequence: int
+    used_ms: int
+    placements: deque[Placement] = attrs.field(factory=deque)
+
+
+@attrs.define(eq=False)
+class Sessions:
+    """Sessions in the order of their last use."""
+
+    _sessions: OrderedDict[SessionId, _Session] = attrs.field(factory=OrderedDict)
+    _has_forgotten: bool = False
+    """Some session: one that is not known may be an old one."""
+
+    def find(self, batch: Batch, *, opens: bool) -> Placement | None:
+        """Where the batch was placed; None if it is new and may be placed now.
+
+        Raises:
+            OutOfOrderError: its predecessor has not been offered.
+            ReconfigurationNeededError: it may have been placed; what there is to know has been forgotten.
+        """
+        session = self._sessions.get(batch.session)
+        if session is None:
+            if self._has_forgotten and not opens:
+                raise ReconfigurationNeededError("the sequencer has forgotten this session")
+            if not opens:
+                raise OutOfOrderError(0)
+            return None
+        if batch.first_sequence == session.next_sequence:
+            return None
+        if batch.first_sequence > session.next_sequence:
+            raise OutOfOrderError(session.next_sequence)
+        for placement in session.placements:
+            if placement.sequence == batch.first_sequence:
+                return placement
+        raise ReconfigurationNeededError("the sequencer has forgotten where this batch is")
+
+    def place(self, batch: Batch, first: int, ticket: Any, now_ms: int) -> Placement:
+        """Remember a new batch at offset `first`.
+
+        Raises:
+            OverloadedError: too many sessions, or too many batches of this one, are not settled. Nothing was done.
+        """
+        session = self._sessions.get(batch.session) or self._admit(batch, now_ms)
+        if len(session.placements) >= BATCHES_MAX:
+            if not session.placements[0].committed:
+                raise OverloadedError(f"{BATCHES_MAX} batches of this session are not committed yet")
+            session.placements.popleft()
+        placement = Placement(first, batch.first_sequence, batch, [ticket])
+        session.placements.append(placement)
+        session.next_sequence, session.used_ms = batch.stop_sequence, now_ms
+        self._sessions.move_to_end(batch.session)
+        return placement
+
+    def _admit(self, batch: Batch, now_ms: int) -> _Session:
+        if len(self._sessions) >= SESSIONS_MAX:
+            self._forget_oldest(now_ms)
+        session = self._sessions[batch.session] = _Session(batch.first_sequence, now_ms)
+        return session
+
+    def _forget_oldest(self, now_ms: int) -> None:
+        name, oldest = next(iter(self._sessions.items()))
+        if now_ms - oldest.used_ms < SESSION_KEEP_MS or not oldest.placements[-1].committed:
+            raise OverloadedError(f"{SESSIONS_MAX} sessions append here")
+        del self._sessions[name]
+        self._has_forgotten = True

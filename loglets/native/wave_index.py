@@ -1,0 +1,70 @@
+"""Where the waves of one loglet lie in a LogServer's WAL: 24 bytes a wave, in memory, rebuilt when the WAL is replayed."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+import attrs
+
+from loglets.native.wave import Wave
+from loglets.wal import Address
+
+
+@attrs.define(eq=False)
+class WaveIndex:
+    """Ascending, and it may have gaps: waves that were committed elsewhere before this server was offered them."""
+
+    _firsts: array[int] = attrs.field(factory=lambda: array("q"))
+    _entries: array[int] = attrs.field(factory=lambda: array("I"))
+    _checksums: array[int] = attrs.field(factory=lambda: array("I"))
+    _addresses: array[int] = attrs.field(factory=lambda: array("q"))
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    @property
+    def lowest_address(self) -> Address | None:
+        """Of the first wave; None if there is none."""
+        return Address(self._addresses[0]) if self._addresses else None
+
+    def add(self, wave: Wave, address: Address) -> None:
+        """Behind all others."""
+        assert not self._firsts or wave.first >= self._stop(-1)
+        self._firsts.append(wave.first)
+        self._entries.append(wave.entries)
+        self._checksums.append(wave.checksum)
+        self._addresses.append(address)
+
+    def conflicts(self, wave: Wave) -> bool:
+        """Whether a *different* wave is stored over any of the same offsets. Impossible, unless somebody is broken."""
+        index = bisect_right(self._firsts, wave.first) - 1
+        if index >= 0 and self._firsts[index] == wave.first:
+            return self._checksums[index] != wave.checksum
+        overlaps_before = index >= 0 and self._stop(index) > wave.first
+        overlaps_after = index + 1 < len(self._firsts) and self._firsts[index + 1] < wave.stop
+        return overlaps_before or overlaps_after
+
+    def find(self, start: int, stop: int, count_max: int) -> list[Address]:
+        """Addresses of consecutive waves, the first of which holds `start`, the last begins below `stop`."""
+        index = bisect_right(self._firsts, start) - 1
+        found: list[Address] = []
+        while 0 <= index < len(self._firsts) and self._holds(index, start) and start < stop and len(found) < count_max:
+            found.append(Address(self._addresses[index]))
+            start = self._stop(index)
+            index += 1
+        return found
+
+    def drop_below(self, offset: int) -> None:
+        """Forget the waves that lie wholly below `offset`."""
+        count = bisect_left(self._firsts, offset)
+        if count and self._stop(count - 1) > offset:
+            count -= 1
+        for column in (self._firsts, self._entries, self._checksums, self._addresses):
+            del column[:count]
+
+    def _holds(self, index: int, offset: int) -> bool:
+        return self._firsts[index] <= offset < self._stop(index)
+
+    def _stop(self, index: int) -> int:
+        return self._firsts[index] + self._entries[index]
