@@ -39,7 +39,7 @@ class RpcServices:
         clock: for timeouts.
         random: for back-off.
         node: the own node, if this is one.
-        handlers: of the own node; called directly, with requests as they are.
+        handlers: of the own node; called directly, with requests as they are. May be filled later.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RpcServices:
         self._methods = bind(interfaces)
         self._resolve, self._connect, self._clock, self._random = resolve, connect, clock, random
         self._known_outcomes = Later()
-        self._local = LocalLink(handlers or {}, clock)
+        self._local = LocalLink({} if handlers is None else handlers, clock)
         self._links: dict[NodeId, Link | LocalLink] = {} if node is None else {node: self._local}
         self._sweep_wanted = trio.Event()
         self._nursery: trio.Nursery | None = None
