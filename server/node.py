@@ -14,7 +14,7 @@ Order matters once: no role opens before the data directory is formatted, since 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import metadata
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from server.role import Role
 from server.survey import survey
 from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
 from virtuallog.chain import SegmentId
-from virtuallog.control import CONTROL, NodeStatus
+from virtuallog.control import NodeStatus
 from virtuallog.errors import (
     RetryableError,
     SealedError,
@@ -41,7 +41,6 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
 from virtuallog.register import Register
-from virtuallog.rpc.interface import Interface
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
@@ -115,11 +114,6 @@ class Node:
             assert not handlers.keys() & role.handlers.keys()
             handlers.update(role.handlers)
         return handlers
-
-    @property
-    def interfaces(self) -> Sequence[Interface]:
-        """The wire form of the requests in `handlers`."""
-        return [CONTROL, *(interface for role in self._roles for interface in role.interfaces)]
 
     @property
     def virtual_log(self) -> VirtualLog | None:

@@ -1,0 +1,44 @@
+"""Where nodes are, and who should be there: from the newest register, and before there is one from a list of seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from server.config import NodeAddress
+from virtuallog.errors import UnavailableError
+from virtuallog.register import Register
+from virtuallog.rpc.link import Peer
+from virtuallog.rpc.node import Open
+from virtuallog.types import NodeId
+
+
+@attrs.define(eq=False)
+class AddressBook:
+    """`find` is the resolver of an RpcServices."""
+
+    _seeds: Mapping[NodeId, str]
+    _register: Register | None = None
+
+    @classmethod
+    def of(cls, seeds: Iterable[NodeAddress]) -> AddressBook:
+        return cls({NodeId(seed.id): seed.address for seed in seeds})
+
+    def learn(self, register: Register) -> None:
+        """From now on go by this register. Connections that are open stay open."""
+        self._register = register
+
+    def find(self, node: NodeId) -> Peer:
+        """Where the node is. Once a register is known, its cluster and data directory must be the right ones, too.
+
+        Raises:
+            UnavailableError: neither the register nor the seeds know it.
+        """
+        register = self._register
+        if register is not None and node in register.nodes:
+            entry = register.nodes[node]
+            return Peer(entry.addresses, Open(cluster=register.cluster, node=node, store_id=entry.store_id))
+        if node in self._seeds:
+            return Peer((self._seeds[node],), Open(node=node))
+        raise UnavailableError(f"nobody knows where node {node} is")

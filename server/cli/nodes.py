@@ -1,0 +1,149 @@
+"""Commands about nodes: start them, look at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from server import logging, process
+from server.cli.options import cluster_option, echo_json, json_option
+from server.client import open_services_to
+from server.cluster import LocalCluster, open_local_cluster
+from server.config import ClusterFile, NodeConfig, parse_peers, read_node_config
+from server.survey import ask_all
+from server.toml_text import FieldError
+from virtuallog.control import NodeStatus
+from virtuallog.errors import StorageError, VirtualLogError
+from virtuallog.ports import Outcome
+from virtuallog.register import decode_untrusted
+from virtuallog.types import NodeId
+
+
+@click.command()
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many nodes.")
+@click.option("--log-nodes", default=0, show_default=True, type=click.IntRange(0, 9), help="How many more log servers.")
+@click.option("--data", required=True, type=click.Path(path_type=Path, file_okay=False), help="Where they keep data.")
+@click.option("--base-port", type=click.IntRange(1, 65000), help="Port of the first node.  [default: 7001]")
+def up(nodes: int, log_nodes: int, data: Path, base_port: int | None) -> None:
+    """Run a cluster on this machine, in the foreground, until Ctrl-C or SIGTERM.
+
+    Writes DATA/cluster.toml once the cluster answers; give that to the other commands. Each node keeps its data, its
+    log and its pid in DATA/node-N. A node that dies is not started again. Started again on the same DATA, the cluster
+    goes on where it was.
+
+    \b
+    Example:
+        virtuallog up --nodes 3 --data /tmp/log
+    """
+    logging.configure("warning")
+    trio.run(_up, data, nodes, log_nodes, base_port)
+
+
+@click.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="A node.toml.")
+@click.option("--id", "node", type=int, help="Number of this node.")
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data directory.")
+@click.option("--peers", metavar="ID@HOST:PORT,...", help="All nodes of the cluster, this one included.")
+@click.option("--end-with-parent", is_flag=True, hidden=True, help="End when stdin is closed.")
+def serve(
+    config_file: Path | None, node: int | None, data: Path | None, peers: str | None, end_with_parent: bool
+) -> None:
+    """Run one node in the foreground, until Ctrl-C or SIGTERM.
+
+    Either with a config file (docs/sample.toml lists every option), or with --id, --data and --peers.
+
+    \b
+    Examples:
+        virtuallog serve --config node.toml
+        virtuallog serve --id 1 --data /tmp/one --peers 1@127.0.0.1:7001,2@127.0.0.1:7002,3@127.0.0.1:7003
+    """
+    if config_file is not None and (node, data, peers) != (None, None, None):
+        raise click.UsageError("--config FILE says everything; leave out --id, --data and --peers")
+    config = read_node_config(config_file) if config_file else _config_of_options(node, data, peers)
+    process.serve(config, end_with_parent=end_with_parent)
+
+
+@click.command()
+@cluster_option
+@json_option
+def status(cluster: ClusterFile, as_json: bool) -> None:
+    """Show every node: does it answer, since which start, which roles does it refuse and why.
+
+    \b
+    Example:
+        virtuallog status
+    """
+    answers = trio.run(_ask_everybody, cluster)
+    if as_json:
+        echo_json({"nodes": [_plain(node, answer) for node, answer in answers.items()]})
+        return
+    table = Table()
+    for column in ("node", "state", "boot", "chain", "roles", "problems"):
+        table.add_column(column)
+    for node, answer in answers.items():
+        row = _plain(node, answer)
+        problems = "\n".join(row.get("failures", [])) or row.get("error", "")
+        cells = [str(row.get(name, "")) for name in ("boot", "version")]
+        table.add_row(str(node), row["state"], *cells, ", ".join(row.get("roles", [])), problems)
+    Console().print(table)
+
+
+COMMANDS = (up, serve, status)
+
+
+async def _up(data: Path, nodes: int, log_nodes: int, base_port: int | None) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(process.end_on_signal, nursery.cancel_scope)
+        async with open_local_cluster(data, nodes, log_nodes, base_port) as cluster:
+            for node in cluster.nodes.values():
+                click.echo(f"node {node.id}: pid {node.pid}, {node.config.listen}, {node.config.data}")
+            await _announce(cluster)
+            async for node in cluster.wait_ended():
+                click.echo(f"virtuallog: node {node.id} has ended: {node.last_words}", err=True)
+            raise StorageError("all nodes have ended")
+
+
+async def _announce(cluster: LocalCluster) -> None:
+    async with open_services_to(cluster.file) as services:
+        await cluster.wait_ready(services)
+    cluster.write_file()
+    click.echo(f"ready: {cluster.file_path}")
+
+
+def _config_of_options(node: int | None, data: Path | None, peers: str | None) -> NodeConfig:
+    if node is None or data is None:
+        raise click.UsageError("needs --config FILE, or --id and --data")
+    try:
+        listed = parse_peers(peers) if peers is not None else ()
+        mine = [peer.address for peer in listed if peer.id == node]
+        config = NodeConfig(id=node, data=data, peers=listed)
+        return attrs.evolve(config, listen=mine[0]) if mine else config
+    except FieldError as error:
+        raise click.UsageError(f"{' '.join(str(part) for part in error.path)}: {error}") from error
+
+
+async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[NodeStatus]]:
+    async with open_services_to(cluster) as services:
+        return await ask_all(services, [NodeId(node.id) for node in cluster.nodes])
+
+
+def _plain(node: NodeId, answer: Outcome[NodeStatus]) -> dict[str, Any]:
+    if isinstance(answer, VirtualLogError):
+        return {"node": node, "state": "silent", "error": str(answer)}
+    return {
+        "node": node,
+        "state": answer.phase if answer.phase != "formatted" else "running",
+        "boot": answer.boot,
+        "store_id": answer.store_id.hex(),
+        "cluster": answer.cluster.hex(),
+        "software": answer.software,
+        "roles": list(answer.roles),
+        "version": decode_untrusted(answer.register).version if answer.register else 0,
+        "failures": list(answer.failures),
+    }

@@ -1,0 +1,60 @@
+"""Options that many commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from server.config import ClusterFile, read_cluster_file
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def _read_cluster(context: click.Context, parameter: click.Parameter, path: Path | None) -> ClusterFile:
+    if path is None:
+        raise click.UsageError("name the cluster: --cluster FILE, or VIRTUALLOG_CLUSTER=FILE in the environment")
+    return read_cluster_file(path)
+
+
+def cluster_option(command: CommandT) -> CommandT:
+    """`--cluster FILE`, given to the command as a ClusterFile."""
+    return click.option(
+        "--cluster",
+        metavar="FILE",
+        envvar="VIRTUALLOG_CLUSTER",
+        show_envvar=True,
+        type=click.Path(path_type=Path, dir_okay=False),
+        callback=_read_cluster,
+        help="The cluster.toml that `virtuallog up` has written.",
+    )(command)
+
+
+def json_option(command: CommandT) -> CommandT:
+    """`--json`, given to the command as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")(command)
+
+
+def echo_json(value: object) -> None:
+    """One JSON value on one line."""
+    click.echo(json.dumps(value))
+
+
+def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
+    """The values of `--set name=value`, repeated.
+
+    Raises:
+        click.UsageError: one does not look like that, or names the same twice.
+    """
+    parsed: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not name or not equals:
+            raise click.UsageError(f"--set {setting}: must be name=value")
+        if name in parsed:
+            raise click.UsageError(f"--set {name}: given twice")
+        parsed[name] = value
+    return parsed

@@ -1,0 +1,71 @@
+"""The group of all commands. Those of other packages come through the entry-point group `virtuallog.commands`."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import click
+
+from server.cli.bench import COMMANDS as BENCH
+from server.cli.chain import COMMANDS as CHAIN
+from server.cli.demo import COMMANDS as DEMO
+from server.cli.entries import COMMANDS as ENTRIES
+from server.cli.failures import translate
+from server.cli.nodes import COMMANDS as NODES
+
+ENTRY_POINTS = "virtuallog.commands"
+
+
+class Program(click.Group):
+    """Adds commands of other packages, loaded when they are asked for, and turns errors into exit codes."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted({*super().list_commands(context), *_plugged_in()})
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        own = super().get_command(context, name)
+        if own is not None or name not in _plugged_in():
+            return own
+        command = _plugged_in()[name].load()
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
+            better = translate(error)
+            if better is error:
+                raise
+            raise better from None
+
+
+def _plugged_in() -> dict[str, EntryPoint]:
+    return {found.name: found for found in entry_points(group=ENTRY_POINTS)}
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="virtuallog", prog_name="virtuallog")
+def main() -> None:
+    """One log over interchangeable consensus protocols, swapped live.
+
+    \b
+    Start three nodes on this machine, append, and swap the loglet under the log:
+        virtuallog up --nodes 3 --data /tmp/log &
+        export VIRTUALLOG_CLUSTER=/tmp/log/cluster.toml
+        virtuallog append "hello"
+        virtuallog reconfigure --to native --set sequencer=2
+        virtuallog chain
+
+    \b
+    Exit codes:
+        0  done
+        1  failed: doing the same again will fail again
+        2  wrong usage
+        3  unavailable: not enough nodes answered; what was asked for may have happened
+    """
+
+
+for command in (*NODES, *ENTRIES, *CHAIN, *BENCH, *DEMO):
+    main.add_command(command)

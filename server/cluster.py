@@ -1,0 +1,215 @@
+"""A supervisor for a cluster of local processes: `virtuallog up`, the demo, benchmarks, tests.
+
+Its files are laid out in `server.layout`.
+It restarts nothing by itself: what a crash does to the log should be seen, and is what most callers are here for.
+
+No child outlives the supervisor, however that ends: each holds the read end of a pipe as stdin, and ends when the
+other end is gone (`virtuallog serve --end-with-parent`).
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from server import layout
+from server.config import ClusterFile, NodeAddress, NodeConfig
+from server.survey import ask_all
+from virtuallog.clock import SystemClock
+from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
+from virtuallog.ports import Clock, Services
+from virtuallog.register import decode_untrusted
+from virtuallog.types import NodeId
+
+END_SECONDS: Final = 10.0
+"""How long children may take to end in order before they are killed: a flush, and answers to calls in progress."""
+POLL_SECONDS: Final = 0.05
+START_SECONDS: Final = 30.0
+"""Until a cluster must have answered: importing and formatting take a second, on a busy machine several."""
+
+
+@attrs.define(eq=False)
+class LocalNode:
+    """One child process, running or not."""
+
+    config: NodeConfig
+    process: trio.Process | None = None
+
+    @property
+    def id(self) -> NodeId:
+        return self.config.node
+
+    @property
+    def pid(self) -> int | None:
+        """None unless it runs."""
+        return self.process.pid if self.process and self.process.poll() is None else None
+
+    @property
+    def last_words(self) -> str:
+        """The last line that the child has logged."""
+        with suppress(OSError):
+            lines = (self.config.data / "log").read_text(errors="replace").splitlines()
+            return lines[-1] if lines else ""
+        return ""
+
+
+@attrs.define(eq=False)
+class LocalCluster:
+    """Use `open_local_cluster`."""
+
+    path: Path
+    nodes: dict[NodeId, LocalNode]
+    clock: Clock
+
+    @property
+    def file(self) -> ClusterFile:
+        """What clients need to find it."""
+        return ClusterFile(
+            nodes=tuple(NodeAddress(id=node.id, address=node.config.listen) for node in self.nodes.values())
+        )
+
+    @property
+    def file_path(self) -> Path:
+        return self.path / "cluster.toml"
+
+    async def start(self, node: NodeId) -> None:
+        """Start a node's process; returns at once.
+
+        Raises:
+            StorageError: its directory cannot be written.
+        """
+        child = self.nodes[node]
+        assert child.pid is None
+        with layout.file_errors(child.config.data), (child.config.data / "log").open("ab") as log:
+            child.process = await trio.lowlevel.open_process(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "server",
+                    "serve",
+                    "--end-with-parent",
+                    "--config",
+                    layout.config_file(child.config),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                process_group=0,  # Ctrl-C in a terminal is the supervisor's to pass on
+            )
+            (child.config.data / "pid").write_text(f"{child.process.pid}\n")
+
+    async def kill(self, node: NodeId) -> None:
+        """Kill -9, and wait until it is dead."""
+        await self._end([self.nodes[node]], signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """End all nodes in order; kill what has not ended in time."""
+        await self._end(list(self.nodes.values()), signal.SIGTERM)
+
+    @property
+    def running(self) -> list[LocalNode]:
+        """The nodes that run just now."""
+        return [node for node in self.nodes.values() if node.pid is not None]
+
+    async def wait_ended(self) -> AsyncIterator[LocalNode]:
+        """Each node whose process has ended by itself, when it has; ends once none runs."""
+        watched = self.running
+        while watched:
+            for node in [node for node in watched if node.pid is None]:
+                watched.remove(node)
+                yield node
+            await self.clock.sleep(POLL_SECONDS)
+
+    async def wait_ready(self, services: Services) -> None:
+        """Return once a majority of the MetaStore's members knows a register.
+
+        Raises:
+            StorageError: a node ended instead; says which, and its last words.
+            UnavailableError: `START_SECONDS` were not enough.
+        """
+        with self.clock.timeout(START_SECONDS):
+            while not await self._is_ready(services):
+                self._check_running()
+                await self.clock.sleep(POLL_SECONDS)
+            return
+        raise UnavailableError(f"the cluster has not answered within {START_SECONDS:g} s; see {self.path}/node-*/log")
+
+    def write_file(self) -> None:
+        """Write cluster.toml, in one step."""
+        with layout.file_errors(self.path):
+            new = self.file_path.with_suffix(".new")
+            new.write_text(self.file.spell())
+            new.replace(self.file_path)
+
+    async def _is_ready(self, services: Services) -> bool:
+        members = next(iter(self.nodes.values())).config.members
+        answers = await ask_all(services, members)
+        known = [
+            answer
+            for answer in answers.values()
+            if not isinstance(answer, VirtualLogError)
+            and answer.register
+            and decode_untrusted(answer.register).version >= 1
+        ]
+        return len(known) > len(members) // 2
+
+    def _check_running(self) -> None:
+        for node in self.nodes.values():
+            if node.process is not None and node.pid is None:
+                raise StorageError(f"node {node.id} ended with code {node.process.returncode}: {node.last_words}")
+
+    async def _end(self, nodes: Sequence[LocalNode], first: signal.Signals) -> None:
+        running = [node.process for node in nodes if node.process is not None and node.pid is not None]
+        for process in running:
+            process.send_signal(first)
+        # Shielded: a supervisor that is being cancelled must still end its children. Bounded by the kill.
+        with trio.CancelScope(shield=True):
+            with self.clock.timeout(END_SECONDS):
+                for process in running:
+                    await process.wait()
+            for process in running:
+                if process.poll() is None:
+                    process.kill()
+                    await process.wait()
+        for node in nodes:
+            if node.process is not None:
+                await _close_stdin(node.process)
+            node.process = None
+            with suppress(OSError):
+                (node.config.data / "pid").unlink()
+
+
+@asynccontextmanager
+async def open_local_cluster(
+    path: Path, nodes: int = 3, log_nodes: int = 0, base_port: int | None = None, loglet: str = "native"
+) -> AsyncIterator[LocalCluster]:
+    """Start the cluster in `path`, new or as it was left, and end it with the block.
+
+    The arguments are those of `layout.prepare`.
+
+    Raises:
+        InvalidSettingError: `path` holds a cluster of another shape.
+        StorageError: `path` cannot be written.
+    """
+    configs = layout.prepare(path, nodes, log_nodes, base_port, loglet)
+    cluster = LocalCluster(path, {config.node: LocalNode(config) for config in configs}, SystemClock())
+    try:
+        for node in cluster.nodes:
+            await cluster.start(node)
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+async def _close_stdin(process: trio.Process) -> None:
+    if process.stdin is not None:
+        await process.stdin.aclose()

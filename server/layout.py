@@ -1,0 +1,115 @@
+"""The files of a cluster of local processes, and the configs in them.
+
+DIR/cluster.toml        where clients start; written once the cluster answers
+DIR/node-N/             data directory of node N
+DIR/node-N/node.toml    its config, written once, when the cluster is new
+DIR/node-N/log          its stderr
+DIR/node-N/pid          while it runs
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from server.config import ROLES, NodeAddress, NodeConfig, read_node_config
+from virtuallog.errors import InvalidSettingError, StorageError
+
+BASE_PORT: Final = 7001
+HOST: Final = "127.0.0.1"
+
+
+def prepare(path: Path, nodes: int, log_nodes: int, base_port: int | None, loglet: str) -> list[NodeConfig]:
+    """The configs of a cluster in `path`: as they were left there, or new ones, written.
+
+    Args:
+        path: DIR above.
+        nodes: how many that do everything.
+        log_nodes: how many more that only store entries.
+        base_port: node N listens on base_port + N - 1. 0: on free ports; None: whatever it was, `BASE_PORT` if new.
+        loglet: kind of the first loglet of a new cluster.
+
+    Raises:
+        InvalidSettingError: `path` holds a cluster of another shape.
+        StorageError: `path` cannot be read or written.
+    """
+    with file_errors(path):
+        path = path.resolve()
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "cluster.toml").unlink(missing_ok=True)  # of an earlier run: it would say that the cluster answers
+        if (path / "node-1" / "node.toml").exists():
+            return _read(path, nodes, nodes + log_nodes, base_port)
+        configs = _plan(path, nodes, nodes + log_nodes, base_port, loglet)
+        for config in reversed(configs):  # node 1 last: without it, the directory counts as new
+            config.data.mkdir(exist_ok=True)
+            config_file(config).write_text(_spell(config))
+        return configs
+
+
+def config_file(config: NodeConfig) -> Path:
+    """Where a node of such a cluster has its config."""
+    return config.data / "node.toml"
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Turns errors of the file system into ours.
+
+    Raises:
+        StorageError: names `path`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path}: {error}") from error
+
+
+def _read(path: Path, nodes: int, total: int, base_port: int | None) -> list[NodeConfig]:
+    first = read_node_config(path / "node-1" / "node.toml")
+    if (len(first.members), len(first.peers)) != (nodes, total):
+        held = f"{len(first.members)} nodes and {len(first.peers) - len(first.members)} log nodes"
+        raise InvalidSettingError(str(path), f"holds a cluster of {held}, not {nodes} and {total - nodes}")
+    if base_port and not first.listen.endswith(f":{base_port}"):
+        raise InvalidSettingError(str(path), f"holds a cluster whose first node listens on {first.listen}")
+    return [read_node_config(path / f"node-{peer.id}" / "node.toml") for peer in first.peers]
+
+
+def _plan(path: Path, nodes: int, total: int, base_port: int | None, loglet: str) -> list[NodeConfig]:
+    ports = _free_ports(total) if base_port == 0 else range(base_port or BASE_PORT, (base_port or BASE_PORT) + total)
+    peers = tuple(NodeAddress(id=node, address=f"{HOST}:{port}") for node, port in enumerate(ports, start=1))
+    return [
+        NodeConfig(
+            id=peer.id,
+            data=path / f"node-{peer.id}",
+            listen=peer.address,
+            peers=peers,
+            metastore=tuple(range(1, nodes + 1)),
+            roles=ROLES if peer.id <= nodes else ("log-server",),
+            loglet=loglet,
+        )
+        for peer in peers
+    ]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on just now. Somebody may take one before we do; then the node says so and ends."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _spell(config: NodeConfig) -> str:
+    peers = "".join(f'\n[[peer]]\nid = {peer.id}\naddress = "{peer.address}"\n' for peer in config.peers)
+    roles = ", ".join(f'"{role}"' for role in config.roles)
+    return (
+        f'id = {config.id}\ndata = "."\nlisten = "{config.listen}"\nmetastore = {list(config.metastore)}\n'
+        f'roles = [{roles}]\nloglet = "{config.loglet}"\n{peers}'
+    )

@@ -1,0 +1,147 @@
+"""A node as a process: real ports, signals, and an end in order.
+
+    data directory locked -> identity read, start counted -> listening -> Node.run ... SIGTERM -> everything closed
+
+Nothing has to be done at the end for the sake of safety: a killed process loses nothing that it has acknowledged.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+import trio
+from trio.abc import Listener
+
+from server import logging
+from server.address_book import AddressBook
+from server.config import NodeConfig, split_address
+from server.data_directory import open_data_directory
+from server.identity import Identity
+from server.node import Node, NodePorts
+from server.plugins import all_interfaces, loglet_providers, metastore_provider
+from virtuallog.clock import SystemClock
+from virtuallog.errors import InvalidSettingError, UnsupportedError
+from virtuallog.ports import Handler, Request
+from virtuallog.rpc.node import Identity as RpcIdentity
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import tcp_connect, tcp_listen
+
+SWITCH_SECONDS: Final = 0.0005
+"""How long a thread may keep the interpreter from others. The default, 5 ms, is several syncs long: the event loop
+would learn late that the appender thread has finished one."""
+
+log = structlog.get_logger(__name__)
+
+
+def serve(config: NodeConfig, *, end_with_parent: bool = False) -> None:
+    """Be a node until SIGTERM or SIGINT.
+
+    Args:
+        config: of this node.
+        end_with_parent: end also when stdin is closed, which happens at the latest when the parent process is gone.
+
+    Raises (within exception groups):
+        InvalidSettingError: the address cannot be used, or the data directory is in use.
+        WrongRecipientError: the data directory is not this node's or this cluster's.
+        CorruptionError, MalformedError, StorageError: the data directory cannot be used.
+    """
+    refuse_optimised_python()
+    logging.configure(config.log_level, as_json=config.log_json)
+    structlog.contextvars.bind_contextvars(node=config.id)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    trio.run(_run_until_signalled, config, end_with_parent)
+
+
+def refuse_optimised_python() -> None:
+    """`python -O` drops assertions, which stop a node before it acts on a state that cannot be.
+
+    Raises:
+        UnsupportedError: it was used.
+    """
+    if sys.flags.optimize:
+        raise UnsupportedError("a node does not run under python -O: its assertions are part of its safety")
+
+
+async def _run_until_signalled(config: NodeConfig, end_with_parent: bool) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end_on_signal, nursery.cancel_scope)
+        if end_with_parent:
+            nursery.start_soon(_end_with_parent, nursery.cancel_scope)
+        await _run(config)
+
+
+async def _run(config: NodeConfig) -> None:
+    async with open_data_directory(config.data) as data:
+        identity = await Identity.open(data.root, config.node)
+        book = AddressBook.of(config.all_peers)
+        clock, source = SystemClock(), random.Random()
+        providers, metastore = loglet_providers(), metastore_provider()
+        handlers: dict[type[Request[Any]], Handler] = {}  # filled below: a node calls itself through its own services
+        interfaces = all_interfaces(providers, metastore)
+        services = RpcServices(interfaces, book.find, tcp_connect(), clock, source, node=config.node, handlers=handlers)
+        ports = NodePorts(
+            services=services, clock=clock, random=source, storage=data.storage, key_values=data.key_values
+        )
+        node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
+        handlers.update(node.handlers)
+        server = RpcServer(handlers, interfaces, lambda: _rpc_identity(node), clock)
+        listeners = await _listen(config.listen)
+        log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(services.run)
+            nursery.start_soon(node.run)
+            await server.serve(listeners)
+
+
+async def _listen(address: str) -> Sequence[Listener[Any]]:
+    host, _ = split_address(address)
+    if not _is_loopback(host):
+        raise InvalidSettingError(
+            f"listen {address}",
+            "only loopback addresses are served: connections are neither encrypted nor authenticated",
+        )
+    try:
+        return await tcp_listen(address)
+    except OSError as error:
+        raise InvalidSettingError(f"listen {address}", f"{error.strerror or error}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _rpc_identity(node: Node) -> RpcIdentity:
+    status = node.status()
+    return RpcIdentity(
+        cluster=status.cluster,
+        node=status.node,
+        store_id=status.store_id,
+        boot=status.boot,
+        software=status.software,
+    )
+
+
+async def end_on_signal(scope: trio.CancelScope) -> None:
+    """Cancel `scope` on SIGTERM or SIGINT."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for received in signals:
+            log.info("ending", signal=signal.Signals(received).name)
+            scope.cancel()
+
+
+async def _end_with_parent(scope: trio.CancelScope) -> None:
+    async with trio.lowlevel.FdStream(0) as stdin:
+        while await stdin.receive_some():
+            pass
+    log.info("ending", reason="the parent is gone")
+    scope.cancel()
