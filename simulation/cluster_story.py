@@ -38,7 +38,7 @@ _SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=20.0))
 async def _story(world: World) -> None:
     source = world.random("plan")
     cluster = Cluster(world, _plan(source), _SETTINGS)
-    nemesis = Nemesis(cluster, FaultPlan.draw(source))
+    nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source))
     workload = Workload(cluster, WorkloadPlan.draw(source), _settings)
     cluster.start()
     if not await _is_ready(cluster):

@@ -10,15 +10,14 @@ Each fault is counted when it takes effect (`World.counts`, `SimulatedNetwork.co
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
 import trio
 
-from simulation.cluster import Cluster
 from simulation.machine import Machine
-from simulation.world import ClockErrors
+from simulation.world import ClockErrors, World
 from virtuallog.testing.network import LinkQuality
 from virtuallog.types import NodeId
 
@@ -38,7 +37,8 @@ class FaultPlan:
     """Mean seconds between two faults of each class that is active."""
 
     @classmethod
-    def draw(cls, source: random.Random) -> FaultPlan:
+    def draw(cls, source: random.Random, without: Sequence[str] = ()) -> FaultPlan:
+        """Draw all that is to be drawn; the classes in `without` are never active."""
         share = source.choice((0.0, 0.3, 0.3, 0.5, 1.0))
 
         def maybe(value: float) -> float:
@@ -55,9 +55,9 @@ class FaultPlan:
             clocks=ClockErrors(maybe(source.choice((0.001, 0.05, 0.3))), maybe(source.choice((0.1, 3600.0)))),
             write_seconds=(0.0, source.choice((0.0005, 0.002, 0.02))),
             intervals={
-                name: source.choice(_INTERVALS) * (5 if name in _RARE else 1)
+                name: source.choice(_INTERVALS) * (5 if name in LOSING else 1)
                 for name in _CLASSES
-                if source.random() < share
+                if source.random() < share and name not in without
             },
         )
 
@@ -67,22 +67,23 @@ _INTERVALS: Final = (0.7, 2.0, 5.0)
 
 @attrs.define(eq=False)
 class Nemesis:
-    """Does to a cluster what its plan says, until told to stop."""
+    """Does to some machines what its plan says, until told to stop."""
 
-    cluster: Cluster
+    world: World
+    machines: Mapping[NodeId, Machine]
+    """May be empty until `run`."""
     plan: FaultPlan
     lost: set[int] = attrs.field(factory=set, init=False)
     """Machines that have lost durable data."""
     _random: random.Random = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._random = self.cluster.world.random("nemesis")
+        self._random = self.world.random("nemesis")
 
     def prepare(self) -> None:
         """Before the cluster starts: what holds for the whole run."""
-        world = self.cluster.world
-        world.network.set_quality(self.plan.network)
-        world.clock_errors = self.plan.clocks
+        self.world.network.set_quality(self.plan.network)
+        self.world.clock_errors = self.plan.clocks
 
     async def run(self) -> None:
         """For ever; call it once the machines exist."""
@@ -93,13 +94,13 @@ class Nemesis:
                 if name in self.plan.intervals:
                     nursery.start_soon(self._repeat, name, self.plan.intervals[name])
 
-    def stop(self) -> list[NodeId]:
+    def stop(self, dead_max: int = LOST_MAX) -> list[NodeId]:
         """Heal what can be healed, after `run` was cancelled. Returns the nodes that stay dead: with those that have
-        lost data, not more than `LOST_MAX`."""
-        world = self.cluster.world
+        lost data, not more than `dead_max`."""
+        world = self.world
         world.network.heal()
         world.network.set_quality(LinkQuality())
-        spare = LOST_MAX - len(self.lost)
+        spare = dead_max - len(self.lost)
         dead: list[NodeId] = []
         for machine in self._shuffled():
             machine.resume()
@@ -170,9 +171,7 @@ class Nemesis:
         """One machine is cut off from the other machines, but not from clients."""
         node = self._pick().node
         self._note("isolate", node)
-        await self._cut(
-            [(node, other) for other in self.cluster.nodes] + [(other, node) for other in self.cluster.nodes]
-        )
+        await self._cut([(node, other) for other in self._nodes()] + [(other, node) for other in self._nodes()])
 
     async def halve(self) -> None:
         """The machines fall into two groups."""
@@ -193,14 +192,14 @@ class Nemesis:
         one, other = self._pair()
         seconds = self._random.uniform(0.05, 2.0)
         self._note("clog", f"{one} -> {other} for {seconds:.2f} s")
-        self.cluster.world.network.link(one, other).clogged_until = self.cluster.world.now() + seconds
+        self.world.network.link(one, other).clogged_until = self.world.now() + seconds
 
     async def slow(self) -> None:
         """A machine's links become slow, in both directions."""
-        node, network = self._pick().node, self.cluster.world.network
+        node, network = self._pick().node, self.world.network
         factor = self._random.choice((5.0, 50.0))
         self._note("slow", f"{node} by {factor:g}")
-        links = [network.link(*pair) for other in self.cluster.nodes for pair in ((node, other), (other, node))]
+        links = [network.link(*pair) for other in self._nodes() for pair in ((node, other), (other, node))]
         for link in links:
             link.slowness = factor
         await self._rest()
@@ -208,7 +207,7 @@ class Nemesis:
             link.slowness = 1.0
 
     async def _cut(self, pairs: list[tuple[NodeId, NodeId]]) -> None:
-        links = [self.cluster.world.network.link(*pair) for pair in pairs]
+        links = [self.world.network.link(*pair) for pair in pairs]
         for link in links:
             link.blocked = True
         await self._rest()
@@ -227,7 +226,10 @@ class Nemesis:
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _machines(self) -> list[Machine]:
-        return list(self.cluster.machines.values())
+        return list(self.machines.values())
+
+    def _nodes(self) -> list[NodeId]:
+        return list(self.machines)
 
     def _shuffled(self) -> list[Machine]:
         machines = self._machines()
@@ -238,7 +240,7 @@ class Nemesis:
         return self._random.choice(self._machines())
 
     def _pair(self) -> tuple[NodeId, NodeId]:
-        one, other = self._random.sample(self.cluster.nodes, 2)
+        one, other = self._random.sample(self._nodes(), 2)
         return one, other
 
     def _may_lose(self, machine: Machine) -> bool:
@@ -257,7 +259,7 @@ class Nemesis:
 
     def _note(self, kind: str, detail: object) -> None:
         shown = detail.node if isinstance(detail, Machine) else detail
-        self.cluster.world.fault(kind, str(shown))
+        self.world.fault(kind, str(shown))
 
     async def _rest(self) -> None:
         await trio.sleep(min(10.0, self._random.expovariate(1.0 / self._random.choice((0.1, 1.0, 3.0)))))
@@ -276,4 +278,5 @@ _CLASSES: Final[dict[str, Callable[[Nemesis], Awaitable[None]]]] = {
     "slow": Nemesis.slow,
     "wall clock jump": Nemesis.jump,
 }
-_RARE: Final = ("wipe", "failing disk")
+LOSING: Final = ("wipe", "failing disk")
+"""Classes that lose durable data."""

@@ -24,7 +24,6 @@ from virtuallog.errors import (
     TrimmedError,
     VirtualLogError,
 )
-from virtuallog.types import Record, Tail
 
 ActionT = TypeVar("ActionT")
 
@@ -88,13 +87,19 @@ class LogletSeal:
 
 
 @attrs.frozen
-class Learn:
-    """A client read the register, or won a put. Result: (version, value)."""
+class Get:
+    """A client read the register. Result: (version, value)."""
 
 
-Action: TypeAlias = (
-    Append | CheckTail | Read | Trim | Reconfigure | LogletAppend | LogletTail | LogletSeal | Learn
-)  # fmt: skip
+@attrs.frozen
+class Put:
+    """A client put a value of its own, as this version. Result: the version."""
+
+    version: int
+    value: bytes = attrs.field(repr=False)
+
+
+Action: TypeAlias = Append | CheckTail | Read | Trim | Reconfigure | LogletAppend | LogletTail | LogletSeal | Get | Put
 
 
 @attrs.frozen
@@ -234,9 +239,3 @@ class Recorder:
     def __call__(self, result: Any) -> None:
         history = self._history
         history.events.append(Returned(history.now(), self._number, result))
-
-
-__all__ = [
-    "Action", "Append", "CheckTail", "Event", "Failed", "Fault", "History", "Invoked", "Learn", "LogletAppend",
-    "LogletSeal", "LogletTail", "Operation", "Read", "Reconfigure", "Record", "Returned", "Tail", "Trim", "Unknown",
-]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from simulation.history import History, Learn, LogletAppend, LogletSeal, LogletTail
+from simulation.history import Get, History, LogletAppend, LogletSeal, LogletTail, Put
 from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider, Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
@@ -100,7 +100,7 @@ class ObservedMetaStore:
     _who: str
 
     async def get(self) -> tuple[int, bytes]:
-        with self._history.record(self._who, Learn()) as returned:
+        with self._history.record(self._who, Get()) as returned:
             found = await self._metastore.get()
             returned(found)
             return found
@@ -108,9 +108,10 @@ class ObservedMetaStore:
     async def put(
         self, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None
     ) -> int:
-        version = await self._metastore.put(value, expected_version, attempt, members)
-        self._history.observed(self._who, Learn(), (version, value))
-        return version
+        with self._history.record(self._who, Put(expected_version + 1, value)) as returned:
+            version = await self._metastore.put(value, expected_version, attempt, members)
+            returned(version)
+            return version
 
 
 @attrs.frozen

@@ -6,7 +6,8 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import attrs
 import structlog
@@ -19,6 +20,9 @@ from simulation.patches import planted
 from simulation.violation import Violation
 from simulation.world import World, open_world
 from virtuallog.types import NodeId
+
+_FRAMES_TOLD: Final = 4
+"""Innermost frames of an unexpected error: enough to find the place."""
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +78,8 @@ async def _tell(scenario: scenarios.Scenario, seed: int, logs: _Logs, *, message
             if limit.cancelled_caught:
                 violations.append(Violation("comes to an end", f"still busy after {scenario.limit_seconds:g} s"))
     except Exception as error:
-        violations.append(Violation("no unexpected error", "".join(traceback.format_exception(error))))
+        last = (len(worlds[0].history.events) - 1,)
+        violations += [Violation("no unexpected error", message, last) for message in _explain(error)]
     world = worlds[0]
     return Report(
         scenario=scenario.name,
@@ -84,6 +89,17 @@ async def _tell(scenario: scenarios.Scenario, seed: int, logs: _Logs, *, message
         counts=world.counts + world.network.counts,
         simulated_seconds=world.now(),
     )
+
+
+def _explain(error: BaseException) -> Iterator[str]:
+    """Each error in a group of errors, with where it was raised."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _explain(inner)
+        return
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_TOLD:]
+    places = "".join(f"\n    {Path(frame.filename).name}:{frame.lineno} {frame.name}: {frame.line}" for frame in frames)
+    yield f"{type(error).__name__}: {error}{places}"
 
 
 @attrs.define(eq=False)

@@ -40,6 +40,7 @@ DEFAULT: Final = "cluster"
 def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
     from simulation.cluster_story import CLUSTER
+    from simulation.register_story import REGISTER
     from simulation.weak_seal_story import WEAK_SEAL
 
-    return (CLUSTER, WEAK_SEAL)
+    return (CLUSTER, REGISTER, WEAK_SEAL)

@@ -1,0 +1,149 @@
+"""The MetaStore alone: acceptors on machines that crash, clients that race to put the next version, changing members."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import attrs
+import trio
+
+from metastore import PaxosProvider
+from simulation.chain_checkers import REGISTER_CHECKS
+from simulation.faults import LOSING, FaultPlan, Nemesis
+from simulation.machine import Machine, MachinePorts
+from simulation.observed import ObservedMetaStore
+from simulation.scenario import Scenario
+from simulation.violation import Violation
+from simulation.world import World
+from virtuallog.api import MetaStore
+from virtuallog.errors import ChainConflictError, RetryableError, UnavailableError
+from virtuallog.ports import NodeEnvironment
+from virtuallog.types import NodeId
+
+CALM_SECONDS: Final = 60.0
+_NODES: Final = tuple(NodeId(number) for number in range(1, 6))
+
+
+@attrs.frozen(kw_only=True)
+class _Plan:
+    members: tuple[NodeId, ...]
+    clients: int
+    puts: int
+    pause_seconds: float
+    moves: float
+    """Share of the puts that change the members."""
+
+    @classmethod
+    def draw(cls, source: random.Random) -> _Plan:
+        return cls(
+            members=_NODES[: source.choice((1, 3, 5))],
+            clients=source.randint(2, 5),
+            puts=source.randint(3, 12),
+            pause_seconds=source.choice((0.0, 0.05, 0.5)),
+            moves=source.choice((0.0, 0.3)),
+        )
+
+
+async def _story(world: World) -> None:
+    source = world.random("plan")
+    plan = _Plan.draw(source)
+    machines = {node: Machine(world, node, _acceptor(world, plan)) for node in _NODES}
+    nemesis = Nemesis(world, machines, FaultPlan.draw(source, without=LOSING))
+    for machine in machines.values():
+        machine.start()
+    nemesis.prepare()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.run)
+        async with trio.open_nursery() as clients:
+            for number in range(plan.clients):
+                clients.start_soon(_client, world, plan, NodeId(1001 + number))
+        nursery.cancel_scope.cancel()
+    nemesis.stop(dead_max=0)  # a register may be down to one member
+    await _demand_progress(world, plan)
+    world.check(*REGISTER_CHECKS)
+
+
+def _acceptor(world: World, plan: _Plan) -> Callable[[MachinePorts], Awaitable[None]]:
+    async def program(ports: MachinePorts) -> None:
+        process = ports.process
+        async with trio.open_nursery() as nursery:
+            environment = NodeEnvironment(
+                services=ports.services,
+                clock=ports.clock,
+                random=world.random(f"acceptor {process.node}.{process.boot}"),
+                nursery=nursery,
+                node=process.node,
+                boot=process.boot,
+                storage=ports.storage,
+                key_values=ports.key_values,
+                segment_config=_no_segments,
+                fail=_never_fails,
+            )
+            ports.listen(await PaxosProvider().serve(plan.members, environment))
+            await trio.sleep_forever()
+
+    return program
+
+
+async def _client(world: World, plan: _Plan, node: NodeId) -> None:
+    """Read the register, put the next version; an unknown outcome is settled by putting the same attempt again."""
+    async with world.client(node) as environment:
+        metastore = ObservedMetaStore(PaxosProvider().open(plan.members, environment), world.history, f"client {node}")
+        source = environment.random
+        for number in range(plan.puts):
+            await trio.sleep(source.random() * plan.pause_seconds)
+            try:
+                version, _ = await metastore.get()
+            except UnavailableError:
+                continue
+            members = source.sample(_NODES, source.choice((1, 3, 5))) if source.random() < plan.moves else None
+            await _put(metastore, b"%d %d" % (node, number), version, members, source)
+
+
+async def _put(
+    metastore: MetaStore, value: bytes, version: int, members: list[NodeId] | None, source: random.Random
+) -> bool:
+    attempt = source.getrandbits(63)
+    for _ in range(5):
+        try:
+            await metastore.put(value, version, attempt, members)
+        except ChainConflictError:
+            return False
+        except RetryableError:
+            continue
+        return True
+    return False
+
+
+async def _demand_progress(world: World, plan: _Plan) -> None:
+    """With all faults gone a client must get a put decided."""
+    with trio.move_on_after(CALM_SECONDS):
+        async with world.client(NodeId(2000)) as environment:
+            metastore = ObservedMetaStore(PaxosProvider().open(plan.members, environment), world.history, "judge")
+            for number in range(1000):
+                try:
+                    version, _ = await metastore.get()
+                except UnavailableError:
+                    continue
+                if await _put(metastore, b"judge %d" % number, version, None, environment.random):
+                    return
+    message = f"no put was decided within {CALM_SECONDS:g} s after the faults stopped"
+    world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
+
+
+async def _no_segments(_: Any) -> tuple[str, bytes]:
+    raise UnavailableError("there are no segments in this scenario")
+
+
+def _never_fails(error: BaseException) -> None:
+    raise AssertionError("no disk fails in this scenario") from error
+
+
+REGISTER: Final = Scenario(
+    name="register",
+    about="the MetaStore alone: clients race for the next version, members change, acceptors crash",
+    story=_story,
+    limit_seconds=600.0,
+)

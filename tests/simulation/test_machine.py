@@ -1,0 +1,140 @@
+"""Machines: what a crash, a kill, a pause and a wipe do to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from simulation import scheduler
+from simulation.machine import Machine, MachinePorts, Program
+from simulation.world import World, open_world
+from virtuallog.errors import CorruptionError
+from virtuallog.types import NodeId
+
+NODE = NodeId(1)
+
+
+def in_world(program: Program, story: Callable[[World, Machine], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with open_world(1) as world:
+            machine = Machine(world, NODE, program)
+            machine.start()
+            await story(world, machine)
+
+    scheduler.run(1, main)
+
+
+def test_what_was_synced_survives_a_crash_and_what_was_not_may_not() -> None:
+    """The next life finds the first write whole, and has a higher boot number."""
+    found: list[tuple[int, bytes | None]] = []
+
+    async def program(ports: MachinePorts) -> None:
+        store = await ports.key_values("role")
+        found.append((ports.process.boot, await store.get(b"key")))
+        await store.write({b"key": b"%d" % ports.process.boot})
+        await trio.sleep_forever()
+
+    async def story(world: World, machine: Machine) -> None:
+        for _ in range(2):
+            await trio.sleep(1)
+            machine.crash()
+            machine.start()
+        await trio.sleep(1)
+
+    in_world(program, story)
+    assert found == [(1, None), (2, b"1"), (3, b"2")]
+
+
+def test_no_shield_survives_a_crash() -> None:
+    """Ports die first: a shielded section goes on, but the world does not see it."""
+    reached: list[str] = []
+
+    async def program(ports: MachinePorts) -> None:
+        store = await ports.key_values("role")
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                reached.append("the shield")
+                await store.write({b"late": b"write"})
+                reached.append("the disk")
+
+    async def story(world: World, machine: Machine) -> None:
+        await trio.sleep(1)
+        machine.crash()
+        await trio.sleep(1)
+        assert machine._key_values["role"].pairs == {}
+
+    in_world(program, story)
+    assert reached == ["the shield"]
+
+
+def test_a_wiped_machine_starts_from_nothing() -> None:
+    """Its disks are empty."""
+    found: list[bytes | None] = []
+
+    async def program(ports: MachinePorts) -> None:
+        store = await ports.key_values("role")
+        found.append(await store.get(b"key"))
+        await store.write({b"key": b"value"})
+        await trio.sleep_forever()
+
+    async def story(world: World, machine: Machine) -> None:
+        await trio.sleep(1)
+        machine.crash()
+        machine.wipe()
+        machine.start()
+        await trio.sleep(1)
+
+    in_world(program, story)
+    assert found == [None, None]
+
+
+def test_a_paused_program_stands_still() -> None:
+    """Its sleep ends when it is resumed."""
+    woken: list[float] = []
+
+    async def program(ports: MachinePorts) -> None:
+        await ports.clock.sleep(1)
+        woken.append(trio.current_time())
+        await trio.sleep_forever()
+
+    async def story(world: World, machine: Machine) -> None:
+        machine.pause()
+        await trio.sleep(10)
+        machine.resume()
+        await trio.sleep(1)
+
+    in_world(program, story)
+    assert woken == [pytest.approx(10)]
+
+
+def test_a_program_may_stop_on_purpose() -> None:
+    """It says why; the machine is down, the run goes on."""
+
+    async def program(ports: MachinePorts) -> None:
+        raise CorruptionError("bits have rotted")
+
+    async def story(world: World, machine: Machine) -> None:
+        await trio.sleep(1)
+        assert not machine.running
+        assert "bits have rotted" in machine.failure
+        assert world.counts["program stopped"] == 1
+
+    in_world(program, story)
+
+
+def test_a_bug_in_a_program_ends_the_run() -> None:
+    """Anything but an error of ours is a finding."""
+
+    async def program(ports: MachinePorts) -> None:
+        raise ZeroDivisionError
+
+    async def story(world: World, machine: Machine) -> None:
+        await trio.sleep(1)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        in_world(program, story)
+    assert raised.group_contains(ZeroDivisionError)
