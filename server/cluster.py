@@ -57,7 +57,7 @@ class LocalNode:
         """The last line that the child has logged."""
         with suppress(OSError):
             lines = (self.config.data / "log").read_text(errors="replace").splitlines()
-            return lines[-1] if lines else ""
+            return next((words for line in reversed(lines) if (words := line.strip(" |+-"))), "")
         return ""
 
 
@@ -177,15 +177,10 @@ class LocalCluster:
                 for process in running:
                     await process.wait()
             for process in running:
-                if process.poll() is None:
-                    process.kill()
-                    await process.wait()
-        for node in nodes:
-            if node.process is not None:
-                await _close_stdin(node.process)
-            node.process = None
-            with suppress(OSError):
-                (node.config.data / "pid").unlink()
+                process.kill()
+                await process.wait()
+            for node in nodes:
+                await _forget(node)
 
 
 @asynccontextmanager
@@ -210,6 +205,9 @@ async def open_local_cluster(
         await cluster.stop()
 
 
-async def _close_stdin(process: trio.Process) -> None:
-    if process.stdin is not None:
-        await process.stdin.aclose()
+async def _forget(node: LocalNode) -> None:
+    if node.process is not None and node.process.stdin is not None:
+        await node.process.stdin.aclose()
+    node.process = None
+    with suppress(OSError):
+        (node.config.data / "pid").unlink()

@@ -11,7 +11,7 @@ from server.cli.bench import COMMANDS as BENCH
 from server.cli.chain import COMMANDS as CHAIN
 from server.cli.demo import COMMANDS as DEMO
 from server.cli.entries import COMMANDS as ENTRIES
-from server.cli.failures import translate
+from server.cli.failures import Failure, translate
 from server.cli.nodes import COMMANDS as NODES
 
 ENTRY_POINTS = "virtuallog.commands"
@@ -27,9 +27,7 @@ class Program(click.Group):
         own = super().get_command(context, name)
         if own is not None or name not in _plugged_in():
             return own
-        command = _plugged_in()[name].load()
-        assert isinstance(command, click.Command)
-        return command
+        return _load(_plugged_in()[name])
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -39,6 +37,21 @@ class Program(click.Group):
             if better is error:
                 raise
             raise better from None
+
+
+def _load(found: EntryPoint) -> click.Command:
+    """The command; one that cannot be loaded says so when it is run, and spoils no other."""
+    try:
+        command = found.load()
+    except (ImportError, AttributeError) as error:
+        reason = f"{found.value} cannot be loaded: {error}"
+
+        def refuse() -> None:
+            raise Failure(reason)
+
+        return click.Command(found.name, callback=refuse, short_help=reason)
+    assert isinstance(command, click.Command)
+    return command
 
 
 def _plugged_in() -> dict[str, EntryPoint]:
