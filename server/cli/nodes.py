@@ -11,7 +11,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from server import logging, process
+from server import process
 from server.cli.options import cluster_option, echo_json, json_option
 from server.client import open_services_to
 from server.cluster import LocalCluster, open_local_cluster
@@ -41,7 +41,6 @@ def up(nodes: int, log_nodes: int, data: Path, base_port: int | None) -> None:
     Example:
         virtuallog up --nodes 3 --data /tmp/log
     """
-    logging.configure("warning")
     trio.run(_up, data, nodes, log_nodes, base_port)
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
+from server import logging
+from server.cli.append import append
 from server.cli.bench import COMMANDS as BENCH
 from server.cli.chain import COMMANDS as CHAIN
 from server.cli.demo import COMMANDS as DEMO
-from server.cli.entries import COMMANDS as ENTRIES
 from server.cli.failures import Failure, translate
 from server.cli.nodes import COMMANDS as NODES
+from server.cli.read import COMMANDS as READ
 
 ENTRY_POINTS = "virtuallog.commands"
 
@@ -78,7 +80,8 @@ def main() -> None:
         2  wrong usage
         3  unavailable: not enough nodes answered; what was asked for may have happened
     """
+    logging.configure("warning")  # `serve` has levels of its own
 
 
-for command in (*NODES, *ENTRIES, *CHAIN, *BENCH, *DEMO):
+for command in (*NODES, append, *READ, *CHAIN, *BENCH, *DEMO):
     main.add_command(command)

@@ -1,0 +1,139 @@
+"""`virtuallog append`: one entry, or the lines of a file in order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from typing import Any, BinaryIO, Final
+
+import attrs
+import click
+import trio
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from server.cli.failures import Failure, Unavailable
+from server.cli.lines import LineCutter
+from server.cli.options import cluster_option, echo_json, json_option
+from server.client import open_log
+from server.config import ClusterFile
+from virtuallog.appender import Appender
+from virtuallog.errors import RetryableError, VirtualLogError
+
+CHUNK_BYTES: Final = 1 << 20
+GROUPS_IN_FLIGHT: Final = 4
+"""Calls of `append_many` under way. Together they stay below what an appender queues, so none of them ever waits for
+room, and their order is the order in which they were started."""
+
+
+@click.command()
+@click.argument("payload", required=False)
+@click.option("--lines", type=click.File("rb"), metavar="FILE", help="One entry per line of FILE; - is stdin.")
+@cluster_option
+@json_option
+def append(cluster: ClusterFile, payload: str | None, lines: BinaryIO | None, as_json: bool) -> None:
+    r"""Append PAYLOAD as one entry, or each line of a file as one, and print where they are in the log.
+
+    Once the command has ended without an error, all of them are durable. Lines are split on \n only, which is not
+    part of the entry; empty lines are entries. They are in the log in their order, each once.
+
+    If it fails with exit code 3, what had been acknowledged is in the log, what follows may be.
+
+    \b
+    Examples:
+        virtuallog append "hello"
+        seq 100000 | virtuallog append --lines -
+    """
+    if (payload is None) == (lines is None):
+        raise click.UsageError("give either a PAYLOAD or --lines FILE")
+    if lines is not None:
+        trio.run(_append_lines, cluster, lines, as_json)
+    else:
+        assert payload is not None
+        trio.run(_append_one, cluster, payload.encode("utf-8", "surrogateescape"), as_json)
+
+
+async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> None:
+    async with open_log(cluster) as log:
+        position = await log.append(payload)
+    if as_json:
+        echo_json({"position": position})
+    else:
+        click.echo(position)
+
+
+async def _append_lines(cluster: ClusterFile, lines: BinaryIO, as_json: bool) -> None:
+    async with open_log(cluster) as log:
+        with log.appender() as appender, _progress(lines) as progress:
+            run = _Run(appender, progress)
+            await run.append(lines)
+    if as_json:
+        echo_json({"count": run.count, "first": run.first, "last": run.last})
+    elif run.count:
+        click.echo(f"{run.count} entries at positions {run.first} to {run.last}")
+    else:
+        click.echo("nothing to append")
+
+
+@attrs.define(eq=False)
+class _Run:
+    """One `append --lines`: reads on while groups are in flight."""
+
+    _appender: Appender
+    _progress: Progress | None
+    count: int = attrs.field(default=0, init=False)
+    """Entries acknowledged, from the first on without a hole."""
+    first: int | None = attrs.field(default=None, init=False)
+    last: int | None = attrs.field(default=None, init=False)
+    _task: TaskID | None = attrs.field(default=None, init=False)
+
+    async def append(self, lines: BinaryIO) -> None:
+        if self._progress is not None:
+            self._task = self._progress.add_task("appended", total=None)
+        in_flight = trio.Semaphore(GROUPS_IN_FLIGHT)
+        try:
+            async with trio.open_nursery() as nursery:
+                async for group in _groups(lines):
+                    await in_flight.acquire()
+                    nursery.start_soon(self._append_group, group, in_flight)
+                    # Its task must offer the group before the next one starts: trio may start the tasks of one
+                    # scheduler turn in any order.
+                    await trio.lowlevel.checkpoint()
+        except* VirtualLogError as group:
+            raise self._explained(group) from None
+
+    async def _append_group(self, payloads: list[bytes], in_flight: trio.Semaphore) -> None:
+        places = await self._appender.append(payloads)
+        in_flight.release()
+        self.first = places[0] if self.first is None else min(self.first, places[0])
+        self.last = places[-1] if self.last is None else max(self.last, places[-1])
+        self.count += len(payloads)
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=self.count)
+
+    def _explained(self, group: BaseExceptionGroup[VirtualLogError]) -> Failure:
+        error: Any = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        message = f"{error}; the first {self.count} entries are in the log" if self.count else str(error)
+        return Unavailable(message) if isinstance(error, RetryableError) else Failure(message)
+
+
+async def _groups(lines: BinaryIO) -> AsyncIterator[list[bytes]]:
+    """Groups of lines, as they come: a pipe that pauses does not hold back what it has already said."""
+    cutter = LineCutter()
+    read: Any = getattr(lines, "read1", lines.read)
+    while chunk := await trio.to_thread.run_sync(read, CHUNK_BYTES, abandon_on_cancel=True):
+        for group in cutter.feed(chunk):
+            yield group
+    for group in cutter.finish():
+        yield group
+
+
+def _progress(lines: BinaryIO) -> Any:
+    """A progress bar on stderr; nothing if that is no terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        return nullcontext()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True)

@@ -1,3 +1,0 @@
-import click
-
-COMMANDS: tuple[click.Command, ...] = ()

@@ -1,0 +1,165 @@
+"""`virtuallog read`, `tail` and `trim`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import click
+import trio
+
+from server.cli.failures import Failure
+from server.cli.options import cluster_option, echo_json, json_option
+from server.client import ask_living, open_log, open_services_to
+from server.config import ClusterFile
+from virtuallog.api import Placed
+from virtuallog.control import PrefixTrim
+from virtuallog.errors import BeyondTailError
+from virtuallog.types import Data, Gap, GapKind, LogPosition, PlacedBatch, Sealed
+from virtuallog.virtual_log import VirtualLog
+
+TRIM_SECONDS = 30.0
+Print: TypeAlias = Callable[[Placed], bytes]
+
+
+@click.command()
+@click.option("--from", "start", default=0, show_default=True, type=click.IntRange(0), help="First position.")
+@click.option("--to", "stop", type=click.IntRange(0), help="One past the last position.  [default: the tail]")
+@click.option("--raw", is_flag=True, help=r"Print each payload and \n, nothing else.")
+@click.option("--follow", is_flag=True, help="At the tail, wait for more; without --to until Ctrl-C.")
+@cluster_option
+@json_option
+def read(cluster: ClusterFile, start: int, stop: int | None, raw: bool, follow: bool, as_json: bool) -> None:
+    r"""Print entries.
+
+    Each with its position; positions that hold no entry (trimmed, filled in by the log) come as ranges. With --json,
+    one object per line: payloads that are not UTF-8 are given as payload_base64. With --raw, the payloads alone; what
+    was appended with --lines comes out as it went in. Lost entries are reported on stderr, with exit code 1.
+
+    \b
+    Examples:
+        virtuallog read --from 100 --to 110
+        virtuallog read --follow
+        virtuallog read --raw > copy
+    """
+    if raw and as_json:
+        raise click.UsageError("--raw and --json exclude each other")
+    printer = _print_raw if raw else _print_json if as_json else _print_text
+    trio.run(_read, cluster, start, stop, follow, printer)
+
+
+@click.command()
+@cluster_option
+@json_option
+def tail(cluster: ClusterFile, as_json: bool) -> None:
+    """Print the first unwritten position: everything below it is durable and readable.
+
+    \b
+    Example:
+        virtuallog tail
+    """
+    trio.run(_tail, cluster, as_json)
+
+
+@click.command()
+@click.argument("position", type=click.IntRange(0))
+@cluster_option
+@json_option
+def trim(cluster: ClusterFile, position: int, as_json: bool) -> None:
+    """Drop everything below POSITION, for good, and print the effective trim point.
+
+    Segments that this empties leave the chain. Space comes back in the background.
+
+    \b
+    Example:
+        virtuallog trim $(virtuallog tail)
+    """
+    trio.run(_trim, cluster, position, as_json)
+
+
+async def _read(cluster: ClusterFile, start: int, stop: int | None, follow: bool, printer: Print) -> None:
+    lost = 0
+    async with open_log(cluster) as log:
+        end = stop if follow else await _end(log, stop)
+        reader = log.reader(LogPosition(start), None if end is None else LogPosition(end))
+        out = sys.stdout.buffer
+        async for placed in reader.batches():
+            out.write(printer(placed))
+            if follow:
+                out.flush()
+            if isinstance(placed, Gap) and placed.kind is GapKind.LOST:
+                lost += placed.stop - placed.start
+        out.flush()
+    if lost:
+        raise Failure(f"{lost} positions are lost: every copy is gone")
+
+
+async def _end(log: VirtualLog, stop: int | None) -> int:
+    tail = (await log.check_tail()).tail
+    if stop is not None and stop > tail:
+        raise BeyondTailError(stop, tail)
+    return tail if stop is None else stop
+
+
+async def _tail(cluster: ClusterFile, as_json: bool) -> None:
+    async with open_log(cluster) as log:
+        found = await log.check_tail()
+    sealed = isinstance(found, Sealed)
+    if as_json:
+        echo_json({"tail": found.tail, "sealed": sealed})
+    else:
+        click.echo(f"{found.tail} (closed)" if sealed else found.tail)
+
+
+async def _trim(cluster: ClusterFile, position: int, as_json: bool) -> None:
+    async with open_services_to(cluster) as services:
+        trimmed = await ask_living(services, cluster, PrefixTrim(position=position), TRIM_SECONDS)
+    if as_json:
+        echo_json({"trim_point": trimmed.position})
+    else:
+        click.echo(trimmed.position)
+
+
+def _print_raw(placed: Placed) -> bytes:
+    if isinstance(placed, Gap):
+        return b""
+    return b"\n".join([*_payloads(placed), b""])
+
+
+def _print_text(placed: Placed) -> bytes:
+    if isinstance(placed, Gap):
+        return f"{placed.start}..{placed.stop - 1}  ({placed.kind.value})\n".encode()
+    places = zip(placed.places, _payloads(placed), strict=True)
+    return "".join(f"{place}  {payload.decode(errors='backslashreplace')}\n" for place, payload in places).encode()
+
+
+def _print_json(placed: Placed) -> bytes:
+    if isinstance(placed, Gap):
+        rows: list[dict[str, Any]] = [{"gap": placed.kind.value, "start": placed.start, "stop": placed.stop}]
+    else:
+        rows = [_plain(record) for record in placed.records()]
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _plain(record: Data) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "position": record.position,
+        "time_ms": record.time_ms,
+        "session": record.session.hex(),
+        "sequence": record.sequence,
+    }
+    try:
+        row["payload"] = record.payload.decode()
+    except UnicodeDecodeError:
+        row["payload_base64"] = base64.b64encode(record.payload).decode()
+    return row
+
+
+def _payloads(placed: PlacedBatch) -> list[bytes]:
+    return placed.batch.payloads[placed.first : placed.first + len(placed.places)]
+
+
+COMMANDS = (read, tail, trim)
