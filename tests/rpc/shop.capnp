@@ -29,7 +29,7 @@ struct Everything {
   numbers @8 :List(UInt32);
   names @9 :List(Text);
   blobs @10 :List(Data);
-  kinds @11 :List(Kind);
+  obsoleteKinds @11 :List(Kind);
   boxes @12 :List(Box);
   roles @13 :List(Text);
   maybeName @14 :Text;
@@ -44,6 +44,8 @@ struct Everything {
   maybeItem @21 :Item;
   obsoleteThing @22 :Text;
 }
+
+struct KindList { obsoleteKinds @0 :List(Kind); }
 
 struct Stored { tail @0 :UInt64; }
 

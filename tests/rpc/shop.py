@@ -51,18 +51,17 @@ class Everything(Request["Everything"]):
     raw_bytes: bytes = b""
     name: str = ""
     kind: Kind = Kind.PLAIN
-    segment: SegmentId = SegmentId(0, 0)
+    segment: SegmentId = attrs.field(factory=lambda: SegmentId(0, 0))
     numbers: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     blobs: tuple[bytes, ...] = ()
-    kinds: tuple[Kind, ...] = ()
     boxes: tuple[Box, ...] = ()
     roles: frozenset[str] = frozenset()
     maybe_name: str | None = None
     maybe_bytes: bytes | None = None
     maybe_box: Box | None = None
     maybe_numbers: tuple[int, ...] | None = None
-    item: Box | Bag = Bag()
+    item: Box | Bag = attrs.field(factory=Bag)
     items: tuple[Box | Bag, ...] = ()
     maybe_item: Box | Bag | None = None
 

@@ -4,7 +4,7 @@ Fields pair by name: `store_id` in the class is `storeId` in the schema. Types p
 
     int, bool, float, bytes, str     integers, Bool, Float, Data, Text (a NewType is what it wraps)
     enum.Enum                        enum; NOT_DATA is notData
-    tuple[X, ...]                    List(X)
+    tuple[X, ...]                    List(X), but not of enums
     frozenset[str]                   List(Text), written in sorted order
     an attrs class                   a struct or a group
     A | B, both attrs classes        a struct or group that is one union; its members are named after the classes: a, b

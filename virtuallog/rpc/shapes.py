@@ -65,7 +65,7 @@ def shape_of(form: Any, schema: Any) -> Shape:
 def _class_shape(message_class: Any, schema: Any) -> Shape:
     attributes = {_camel(field.alias): field for field in attrs.fields(message_class) if field.init}
     fields = _fields(schema)
-    if odd := attributes.keys() ^ {name for name in fields if not name.startswith("obsolete")}:
+    if odd := attributes.keys() ^ {name for name in fields if name in attributes or not name.startswith("obsolete")}:
         raise TypeError(f"{message_class.__qualname__} and {schema!r} differ in {sorted(odd)}")
     hints = typing.get_type_hints(message_class)
     bound: dict[str, Any] = {"message_class": message_class}
@@ -124,6 +124,8 @@ def _list(item: Any, field: Any, value: str, index: int, bound: dict[str, Any]) 
         bound["fill_list"] = _fill_list
         put = f"fill_list(fill_{index}, builder._init_by_field({place}, len({value})), {value})"
         return _Line(put, f"tuple(map(read_{index}, {get}))")
+    if _element_type(field) == "enum":
+        raise TypeError("pycapnp cannot write lists of enums; wrap each in a struct")
     wire, python = _value(item, _element_type(field), field, index, bound)
     return _Line(
         f"builder._set_by_field({place}, [{wire.format('item')} for item in {value}])",
@@ -141,7 +143,7 @@ def _value(form: Any, kind: str | None, field: Any, index: int, bound: dict[str,
     while hasattr(form, "__supertype__"):
         form = form.__supertype__
     if isinstance(form, type) and issubclass(form, enum.Enum):
-        ordinals = _enumerants(field) if kind == "enum" else {}
+        ordinals: dict[str, int] = field.schema.enumerants if kind == "enum" else {}
         if {_camel(member.name.lower()) for member in form} != ordinals.keys():
             raise TypeError(f"{form.__qualname__} has other members than the schema: {sorted(ordinals)}")
         bound[f"ordinals_{index}"] = {member: ordinals[_camel(member.name.lower())] for member in form}
@@ -203,12 +205,6 @@ def _type_of(field: Any) -> str:
 
 def _element_type(field: Any) -> str | None:
     return str(field.proto.slot.type.list.elementType.which()) if _type_of(field) == "list" else None
-
-
-def _enumerants(field: Any) -> dict[str, int]:
-    schema = field.schema if _type_of(field) == "enum" else field.schema.elementType
-    enumerants: dict[str, int] = schema.enumerants
-    return enumerants
 
 
 def _is_pointer(field: Any) -> bool:
