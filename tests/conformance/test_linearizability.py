@@ -1,0 +1,156 @@
+"""The judge of histories: each test is one history, told call by call."""
+
+from __future__ import annotations
+
+import pytest
+
+from virtuallog.batch import Batch, SessionId
+from virtuallog.testing.history import Append, CheckTail, History, Operation, Read, Seal, Trim
+from virtuallog.testing.linearizability import check_log
+from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed, Tail
+
+A, B = SessionId(b"a" * 16), SessionId(b"b" * 16)
+
+
+def batch(session: SessionId, first: int, count: int = 1) -> Batch:
+    return Batch.build(session, first, [b"%d" % (first + index) for index in range(count)])
+
+
+def append(times: tuple[int, float], offered: Batch, places: range | None = None, *, refused: bool = False) -> Append:
+    return Append(started=times[0], ended=times[1], batch=offered, places=places, refused=refused)
+
+
+def tail(times: tuple[int, int], answer: Tail, *, lagging: bool = False) -> CheckTail:
+    return CheckTail(started=times[0], ended=times[1], tail=answer, lagging=lagging)
+
+
+def seal(times: tuple[int, float]) -> Seal:
+    return Seal(started=times[0], ended=times[1])
+
+
+def read(times: tuple[int, int], start: int, stop: int, *items: PlacedBatch | Gap) -> Read:
+    return Read(started=times[0], ended=times[1], start=start, stop=stop, items=items)
+
+
+def trim(times: tuple[int, float], requested: int, trim_point: int) -> Trim:
+    return Trim(started=times[0], ended=times[1], requested=requested, trim_point=trim_point)
+
+
+def placed(at: int, which: Batch) -> PlacedBatch:
+    return PlacedBatch(range(at, at + which.count), which, time_ms=0)
+
+
+UNKNOWN = float("inf")
+A0, A1, B0 = batch(A, 0), batch(A, 1), batch(B, 0)
+
+LOGS: dict[str, list[Operation]] = {
+    "nothing happened": [],
+    "one after the other": [append((1, 2), A0, range(1)), tail((3, 4), Open(1)), append((5, 6), A1, range(1, 2))],
+    "overlapping appends in either order": [append((1, 4), A0, range(1, 2)), append((2, 3), B0, range(1))],
+    "a tail that overlaps an append may miss it": [append((1, 4), A0, range(1)), tail((2, 3), Open(0))],
+    "or see it": [append((1, 4), A0, range(1)), tail((2, 3), Open(1))],
+    "a maybe that landed": [append((1, UNKNOWN), A0), read((2, 3), 0, 1, placed(0, A0))],
+    "a maybe that did not": [append((1, UNKNOWN), A0), tail((2, 3), Open(0)), seal((4, 5)), tail((6, 7), Sealed(0))],
+    "a maybe that landed long after": [
+        append((1, UNKNOWN), A0), tail((2, 3), Open(0)), append((4, 5), B0, range(1)), read((6, 7), 1, 2, placed(1, A0)),
+    ],
+    "offered twice, placed once": [append((1, UNKNOWN), A0), append((3, 4), A0, range(1)), tail((5, 6), Open(1))],
+    "acknowledged during the seal, below its tail": [
+        seal((1, 4)), append((2, 5), A0, range(1)), tail((6, 7), Sealed(1)),
+    ],
+    "a sealed tail that grows with a zombie": [
+        append((1, UNKNOWN), A0), seal((2, 3)), tail((4, 5), Sealed(0)), tail((6, 7), Sealed(1)),
+        read((8, 9), 0, 1, placed(0, A0)),
+    ],
+    "a wait that lags": [append((1, 2), A0, range(1)), seal((3, 4)), tail((5, 6), Open(0), lagging=True)],
+    "a striped log": [
+        append((1, 9), batch(A, 0, 2), range(0, 4, 2)), append((2, 8), batch(B, 0, 2), range(1, 5, 2)),
+    ],
+    "trimmed where somebody asked": [
+        append((1, 2), A0, range(1)), trim((3, 4), 9, 1), read((5, 6), 0, 1, Gap(0, 1, GapKind.TRIMMED)),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operations", LOGS.values(), ids=LOGS)
+def test_what_a_log_may_do(operations: list[Operation]) -> None:
+    """Strange perhaps, but one log can have answered so."""
+    check_log(History(operations))
+
+
+NO_LOGS: dict[str, tuple[str, list[Operation]]] = {
+    "two entries at one place": ("at place 0, where", [append((1, 2), A0, range(1)), append((3, 4), B0, range(1))]),
+    "one entry at two places": (
+        "it is at 0 as well",
+        [append((1, 2), A0, range(1)), read((3, 4), 1, 2, placed(1, A0))],
+    ),
+    "an acknowledgement and a read that disagree": (
+        "a read puts",
+        [append((1, 2), A0, range(1)), append((3, UNKNOWN), B0), read((5, 6), 0, 1, placed(0, B0))],
+    ),
+    "an entry from nowhere": ("nobody had offered", [read((1, 2), 0, 1, placed(0, A0))]),
+    "an entry from the future": ("nobody had offered", [read((1, 2), 0, 1, placed(0, A0)), append((3, 4), A0)]),
+    "an entry that was refused": (
+        "had been refused",
+        [append((1, UNKNOWN), A0, refused=True), read((2, 3), 0, 1, placed(0, A0))],
+    ),
+    "a later append at an earlier place": (
+        "stands before",
+        [append((1, 2), A0, range(1, 2)), append((3, 4), B0, range(1))],
+    ),
+    "a session out of order": (
+        "comes after a later one",
+        [append((1, 9), A1, range(1)), append((2, 8), A0, range(1, 2))],
+    ),
+    "a tail that misses an acknowledged entry": (
+        "stands before",
+        [append((1, 2), A0, range(1)), tail((3, 4), Open(0))],
+    ),
+    "a tail that goes back": (
+        "stands before",
+        [append((1, UNKNOWN), A0), tail((2, 3), Open(1)), tail((4, 5), Open(0))],
+    ),
+    "an append below a tail that was seen": ("stands before", [tail((1, 2), Open(1)), append((3, 4), A0, range(1))]),
+    "an append that began after the seal": (
+        "stands before the seal",
+        [seal((1, 2)), append((3, 4), A0, range(1))],
+    ),
+    "open after the seal": ("stands before the seal", [seal((1, 2)), tail((3, 4), Open(0))]),
+    "sealed, though nobody sealed": ("before any seal", [tail((1, 2), Sealed(0))]),
+    "sealed before anybody sealed": ("stands before", [tail((1, 2), Sealed(0)), seal((3, 4))]),
+    "acknowledged past a sealed tail": (
+        "before the seal (behind entry 0",
+        [append((1, 9), A0, range(1)), seal((2, 3)), tail((4, 5), Sealed(0))],
+    ),
+    "a sealed tail that shrinks": (
+        "stands before",
+        [append((1, UNKNOWN), A0), seal((2, 3)), tail((4, 5), Sealed(1)), tail((6, 7), Sealed(0))],
+    ),
+    "the seal bit read before the tail": (
+        "before the seal (behind Open(tail=1))",
+        [
+            append((1, UNKNOWN), A0), tail((2, 8), Open(1)), seal((3, 4)), tail((5, 6), Sealed(0)),
+            read((9, 10), 0, 1, placed(0, A0)),
+        ],
+    ),
+    "a hole in a read": ("has a hole", [append((1, 2), batch(A, 0, 2), range(2)), read((3, 4), 0, 2, placed(1, A1))]),
+    "filler over an entry": (
+        "was read where entry 0",
+        [append((1, 2), A0, range(1)), read((3, 4), 0, 1, Gap(0, 1, GapKind.FILLER))],
+    ),
+    "trimmed, though nobody asked": (
+        "nobody had asked",
+        [append((1, 2), A0, range(1)), read((3, 4), 0, 1, Gap(0, 1, GapKind.TRIMMED)), trim((5, 6), 1, 1)],
+    ),
+    "a trim point that goes back": ("went back from 1 to 0", [trim((1, 2), 1, 1), trim((3, 4), 0, 0)]),
+    "too few places": ("was given places", [append((1, 2), batch(A, 0, 2), range(1))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "operations"), NO_LOGS.values(), ids=NO_LOGS)
+def test_what_no_log_can_do(message: str, operations: list[Operation]) -> None:
+    """The contradiction is found, and named."""
+    with pytest.raises(AssertionError) as caught:
+        check_log(History(operations))
+
+    assert message in str(caught.value)
