@@ -158,8 +158,8 @@ def parse_peers(text: str) -> tuple[NodeAddress, ...]:
     """
     peers = []
     for part in text.split(","):
-        number, _, address = part.strip().partition("@")
-        if not number.isdecimal():
+        number, at, address = part.strip().partition("@")
+        if not at or not number.isdecimal():
             raise FieldError(f"'{part}' is not id@host:port", "peer")
         peers.append(NodeAddress(id=int(number), address=address))
     return tuple(peers)

@@ -53,6 +53,7 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False) -> None:
         CorruptionError, MalformedError, StorageError: the data directory cannot be used.
     """
     refuse_optimised_python()
+    refuse_open_address(config.listen)
     logging.configure(config.log_level, as_json=config.log_json)
     structlog.contextvars.bind_contextvars(node=config.id)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -67,6 +68,22 @@ def refuse_optimised_python() -> None:
     """
     if sys.flags.optimize:
         raise UnsupportedError("a node does not run under python -O: its assertions are part of its safety")
+
+
+def refuse_open_address(address: str) -> None:
+    """Serving others than this machine needs encryption and authentication, which there is none of yet.
+
+    Raises:
+        InvalidSettingError: the address is not a loopback one.
+    """
+    host, _ = split_address(address)
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        reason = "only loopback addresses are served: connections are neither encrypted nor authenticated"
+        raise InvalidSettingError(f"listen {address}", reason)
 
 
 async def _run_until_signalled(config: NodeConfig, end_with_parent: bool) -> None:
@@ -101,23 +118,10 @@ async def _run(config: NodeConfig) -> None:
 
 
 async def _listen(address: str) -> Sequence[Listener[Any]]:
-    host, _ = split_address(address)
-    if not _is_loopback(host):
-        raise InvalidSettingError(
-            f"listen {address}",
-            "only loopback addresses are served: connections are neither encrypted nor authenticated",
-        )
     try:
         return await tcp_listen(address)
     except OSError as error:
         raise InvalidSettingError(f"listen {address}", f"{error.strerror or error}") from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _rpc_identity(node: Node) -> RpcIdentity:

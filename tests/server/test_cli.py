@@ -1,0 +1,150 @@
+"""The command line without a cluster: usage, help, exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from server.cli import main
+from server.cli.failures import translate
+from server.cli.options import parse_settings
+from virtuallog.errors import InvalidSettingError, UnavailableError
+
+
+def run(*arguments: str, cluster: Path | None = None) -> Result:
+    environment = {"VIRTUALLOG_CLUSTER": str(cluster) if cluster else None}
+    return CliRunner().invoke(main, arguments, env=environment)
+
+
+@pytest.fixture
+def dead_cluster(tmp_path: Path) -> Path:
+    """A cluster file that leads to a port on which nobody listens (discard, a privileged one)."""
+    path = tmp_path / "cluster.toml"
+    path.write_text('[[node]]\nid = 1\naddress = "127.0.0.1:9"\n')
+    return path
+
+
+EVERY_COMMAND = ["up", "serve", "append", "read", "tail", "trim", "seal", "chain", "status", "reconfigure", "truncate"]
+
+
+@pytest.mark.parametrize("name", [*EVERY_COMMAND, "bench append", "demo"])
+def test_every_command_teaches_by_example(name: str) -> None:
+    """--help of each command shows how it is called."""
+    result = run(*name.split(), "--help")
+
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert f"virtuallog {name}" in result.output
+
+
+def test_the_exit_codes_are_documented() -> None:
+    """The first thing that --help explains after how to start."""
+    output = run("--help").output
+
+    for line in ("0  done", "1  failed", "2  wrong usage", "3  unavailable"):
+        assert line in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["append"], "name the cluster: --cluster FILE, or VIRTUALLOG_CLUSTER"),
+        (["up"], "Missing option '--data'"),
+        (["up", "--data", "x", "--nodes", "0"], "0 is not in the range"),
+        (["serve"], "needs --config FILE, or --id and --data"),
+        (["serve", "--config", "a", "--id", "1"], "leave out --id"),
+        (["serve", "--id", "1", "--data", "d", "--peers", "7001"], "peer: '7001' is not id@host:port"),
+        (["serve", "--id", "1", "--data", "d", "--peers", "2@127.0.0.1:7002"], "lacks this node, 1"),
+        (["bench", "append", "--outstanding", "1,x"], "must be whole numbers above 0"),
+        (["fly"], "No such command 'fly'"),
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments: list[str], words: str) -> None:
+    """Nothing is started; the message says what is wrong."""
+    result = run(*arguments)
+
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["append"], "give either a PAYLOAD or --lines"),
+        (["append", "x", "--lines", "-"], "give either a PAYLOAD or --lines"),
+        (["append", "--lines", "/no/such/file"], "No such file"),
+        (["read", "--raw", "--json"], "exclude each other"),
+        (["read", "--from", "-1"], "is not in the range"),
+        (["trim", "soon"], "is not a valid integer range"),
+        (["reconfigure"], "Missing option '--to'"),
+        (["reconfigure", "--to", "native", "--set", "sequencer"], "must be name=value"),
+    ],
+)
+def test_wrong_usage_with_a_cluster_ends_with_2(dead_cluster: Path, arguments: list[str], words: str) -> None:
+    """The same, before anybody is asked."""
+    result = run(*arguments, cluster=dead_cluster)
+
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+@pytest.mark.parametrize("arguments", [["append", "x"], ["read"], ["tail"], ["seal"], ["chain"], ["trim", "3"]])
+def test_nobody_there_ends_with_3_and_one_line(dead_cluster: Path, arguments: list[str]) -> None:
+    """Unavailable is told from failed, without a traceback."""
+    result = run(*arguments, cluster=dead_cluster)
+
+    assert result.exit_code == 3
+    assert result.stderr.startswith("virtuallog: no node of the cluster can be used (node 1:")
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_status_of_a_dead_cluster_is_still_an_answer(dead_cluster: Path) -> None:
+    """Silence is what `status` is asked about."""
+    result = run("status", "--json", cluster=dead_cluster)
+
+    assert result.exit_code == 0
+    assert '"state": "silent"' in result.stdout
+
+
+def test_a_bad_cluster_file_ends_with_1(tmp_path: Path) -> None:
+    """File, line and key, as everywhere."""
+    path = tmp_path / "cluster.toml"
+    path.write_text("[[node]]\nid = 1\n")
+    result = run("tail", cluster=path)
+
+    assert result.exit_code == 1
+    assert result.stderr == f"virtuallog: {path}:1: node.address: is missing\n"
+
+
+def test_only_loopback_is_served(tmp_path: Path) -> None:
+    """An open port without encryption is refused with the reason."""
+    result = run("serve", "--id", "1", "--data", str(tmp_path), "--peers", "1@0.0.0.0:7001")
+
+    assert result.exit_code == 1
+    assert "virtuallog: listen 0.0.0.0:7001: only loopback addresses are served" in result.stderr
+
+
+def test_errors_of_tasks_are_found_in_their_groups() -> None:
+    """One known error explains the command's end; a bug among them is shown as a bug; Ctrl-C is neither."""
+    known = ExceptionGroup("", [ExceptionGroup("", [UnavailableError("nobody")])])
+    failure = translate(known)
+    assert isinstance(failure, click.ClickException)
+    assert (failure.message, failure.exit_code) == ("nobody", 3)
+
+    bug = ExceptionGroup("", [UnavailableError("nobody"), ZeroDivisionError()])
+    assert translate(bug) is bug
+
+    stopped = translate(BaseExceptionGroup("", [KeyboardInterrupt(), InvalidSettingError("a", "b")]))
+    assert isinstance(stopped, click.exceptions.Exit)
+    assert stopped.exit_code == 130
+
+
+def test_settings_are_parsed_strictly() -> None:
+    """A value may hold equals signs; a name stands once."""
+    assert parse_settings(("a=1", "b=x=y", "c=")) == {"a": "1", "b": "x=y", "c": ""}
+    with pytest.raises(click.UsageError, match="given twice"):
+        parse_settings(("a=1", "a=2"))
