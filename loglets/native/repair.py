@@ -87,7 +87,7 @@ class Repair:
         return [Complete(target, tuple(usable), self.start) for target in targets] or self._next()
 
     def completed(self, target: NodeId, reply: Stored | None) -> list[Effect]:
-        """What `target` said; None: no answer. Without it there may still be a majority."""
+        """What `target` said; None: no answer. All are heard before anything else happens."""
         self._completing.discard(target)
         if reply is not None and reply.accepted:
             self._tails[target] = max(self._tails[target], reply.local_tail)
@@ -99,7 +99,7 @@ class Repair:
         if sum(tail >= self.stop for tail in self._tails.values()) >= self.majority:
             return [Repaired()]
         holders = [node for node, tail in self._tails.items() if tail > self._at and node not in self._failed]
-        if self._at >= self.stop or not holders:
+        if self._at >= self.stop or not holders or len(self._tails) < self.majority:
             return [Baffled()]
         return [Fetch(min(holders), self._at, self.stop)]
 

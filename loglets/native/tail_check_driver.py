@@ -76,6 +76,8 @@ class TailCheckDriver:
         core, failed = self._core, isinstance(answer.outcome, VirtualLogError)
         match answer.tag:
             case Ask(number):
+                if failed:  # an error is answered only once its round is over: nobody wants it any more
+                    return []
                 assert isinstance(answer.outcome, State)
                 return core.answer(number, answer.server, answer.outcome)
             case Fetch():

@@ -1,0 +1,388 @@
+"""The sequencer core: ordering, replication, acknowledgement, the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from loglets.native import sequencer as module
+from loglets.native.messages import NO_EXPECTATION, Appended
+from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
+from tests.native.parts import SEGMENT, batch_of, config_of, state_of, stored_of
+from virtuallog.batch import Batch
+from virtuallog.errors import (
+    OutOfOrderError,
+    OverloadedError,
+    ReconfigurationNeededError,
+    SealedError,
+    TailMismatchError,
+    encode,
+)
+from virtuallog.types import NodeId
+
+S1, S2, S3 = NodeId(1), NodeId(2), NodeId(3)
+
+
+@attrs.define
+class Bench:
+    """A sequencer of three servers, and what it has asked for so far."""
+
+    core: Sequencer = attrs.field(factory=lambda: Sequencer(SEGMENT, config_of(3)))
+    sends: dict[NodeId, list[tuple[int, int]]] = attrs.field(factory=dict)
+    """(first, known tail) of each wave sent to a server."""
+    runs: dict[NodeId, int] = attrs.field(factory=dict)
+    outcomes: dict[object, Any] = attrs.field(factory=dict)
+    others: list[Effect] = attrs.field(factory=list)
+    now: int = 0
+
+    def offer(self, ticket: object, batch: Batch, *, opens: bool = False, expected: int = NO_EXPECTATION) -> None:
+        self.run(self.core.offer(batch, ticket, self.now, opens=opens, expected_tail=expected))
+
+    def append(self, count: int, first_sequence: int = 0, session: bytes = b"session.........") -> None:
+        """Offer a batch under its sequence number as a ticket, and make a wave of it."""
+        self.offer((session, first_sequence), batch_of(count, first_sequence, session), opens=first_sequence == 0)
+        self.turn()
+
+    def has_work(self) -> bool:
+        return self.core.has_work
+
+    def turn(self) -> None:
+        self.run(self.core.turn(self.now))
+
+    def ack(self, server: NodeId, tail: int) -> None:
+        self.run(self.core.stored(server, self.runs.get(server, 0), stored_of(tail)))
+
+    def run(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(server, wave, known_tail, run):
+                    self.sends.setdefault(server, []).append((wave.first, known_tail))
+                    self.runs[server] = run
+                case Resolve(ticket, outcome):
+                    assert ticket not in self.outcomes
+                    self.outcomes[ticket] = outcome
+                case _:
+                    self.others.append(effect)
+
+
+def ticket(first_sequence: int, session: bytes = b"session.........") -> object:
+    return session, first_sequence
+
+
+def test_all_that_arrived_in_a_turn_becomes_one_wave_for_every_server() -> None:
+    """One blob per wave, built once: the number of calls does not depend on the number of clients."""
+    core = Sequencer(SEGMENT, config_of(3))
+    one, two = batch_of(2, 0, b"a" * 16), batch_of(1, 0, b"b" * 16)
+    assert core.offer(one, "one", 7, opens=True, expected_tail=NO_EXPECTATION) == []
+    assert core.offer(two, "two", 7, opens=True, expected_tail=NO_EXPECTATION) == []
+
+    effects = core.turn(7)
+
+    sends = [effect for effect in effects if isinstance(effect, Send)]
+    assert sends == effects
+    assert [send.server for send in sends] == [S1, S2, S3]
+    assert len({id(send.wave) for send in sends}) == 1
+    (wave,) = {send.wave for send in sends}
+    assert [(placed.places, placed.batch) for placed in wave.placed()] == [(range(2), one), (range(2, 3), two)]
+    assert (wave.first, wave.stop, wave.time_ms, wave.known_tail) == (0, 3, 7, 0)
+
+
+def test_committed_means_a_majority_of_all_servers_has_accepted() -> None:
+    """P1 4.2.1: success from a majority; one server is none."""
+    bench = Bench()
+    bench.append(2)
+
+    bench.ack(S2, 2)
+    assert bench.outcomes == {}
+    bench.ack(S2, 2)
+    assert bench.outcomes == {}, "the same server twice is still one server"
+    bench.ack(S1, 2)
+    assert bench.outcomes == {ticket(0): Appended(first=0, known_tail=2)}
+
+
+def test_acks_are_cumulative_and_callers_are_resolved_in_order() -> None:
+    """P1 4.2.1: all appends below a committed one are committed."""
+    bench = Bench()
+    for n in range(3):
+        bench.append(1, n)
+
+    bench.ack(S1, 3)
+    bench.ack(S3, 2)
+
+    assert list(bench.outcomes.items()) == [(ticket(n), Appended(first=n, known_tail=2)) for n in range(2)]
+    bench.ack(S2, 3)
+    assert bench.outcomes[ticket(2)] == Appended(first=2, known_tail=3)
+
+
+def test_a_known_tail_from_others_commits_nothing() -> None:
+    """It may come from a repair after a seal whose tail lies below: to acknowledge on it would lose the append."""
+    bench = Bench()
+    bench.append(1)
+
+    bench.run(bench.core.stored(S1, 0, stored_of(1, known_tail=1)))
+    bench.run(bench.core.stored(S2, 0, stored_of(0, accepted=False, known_tail=1)))
+
+    assert bench.outcomes == {}
+    assert bench.core.committed == 0
+
+
+def test_what_is_queued_waits_while_enough_waves_are_in_flight() -> None:
+    """Then it shares one wave: load makes waves larger."""
+    bench = Bench()
+    for n in range(module.WAVES_MAX + 3):
+        bench.append(1, n)
+    assert len(bench.sends[S1]) == module.WAVES_MAX
+    assert not bench.has_work()
+
+    bench.ack(S1, 1)
+    bench.ack(S2, 1)
+    assert bench.has_work()
+    bench.turn()
+
+    assert bench.sends[S1][-1] == (module.WAVES_MAX, 1)
+    for server in (S1, S2):
+        bench.ack(server, module.WAVES_MAX + 3)
+    assert len(bench.outcomes) == module.WAVES_MAX + 3
+
+
+def test_a_slow_server_catches_up_by_omission() -> None:
+    """P1 4.2.1: it is not sent what is committed; the known tail tells it that it may leave a gap."""
+    bench = Bench()
+    bench.append(1, 0)
+    bench.run(bench.core.unreachable(S3, 0))
+    assert bench.others == [Resume(S3)]
+    for n in range(1, 4):
+        bench.append(1, n)
+        bench.ack(S1, n)
+        bench.ack(S2, n)
+
+    bench.run(bench.core.resume(S3))
+
+    assert bench.sends[S3] == [(0, 0), (3, 3)]
+
+
+def test_a_wave_without_answer_is_sent_again_at_the_same_place() -> None:
+    """For ever: a hole would block all that follows."""
+    bench = Bench()
+    bench.append(1)
+    for run in range(5):
+        bench.run(bench.core.unreachable(S1, run))
+        bench.run(bench.core.resume(S1))
+
+    assert bench.sends[S1] == [(0, 0)] * 6
+
+
+def test_failures_of_an_earlier_run_do_not_pause_a_server_again() -> None:
+    """Four waves in flight to a server that went away fail together; that is one failure."""
+    bench = Bench()
+    for n in range(4):
+        bench.append(1, n)
+    for _ in range(4):
+        bench.run(bench.core.unreachable(S1, 0))
+    assert bench.others == [Resume(S1)]
+    bench.run(bench.core.resume(S1))
+
+    bench.run(bench.core.unreachable(S1, 0))
+
+    assert bench.others == [Resume(S1)]
+    assert bench.sends[S1] == [(n, 0) for n in (0, 1, 2, 3)] * 2
+
+
+def test_acceptances_of_an_earlier_run_count() -> None:
+    """What a server has accepted it has, however late the news."""
+    bench = Bench()
+    bench.append(1)
+    bench.run(bench.core.unreachable(S1, 0))
+    bench.run(bench.core.resume(S1))
+
+    bench.run(bench.core.stored(S1, 0, stored_of(1)))
+    bench.ack(S2, 1)
+
+    assert ticket(0) in bench.outcomes
+
+
+def test_a_wave_that_came_too_early_is_sent_again_from_what_was_accepted() -> None:
+    """The network lost or swapped an earlier one."""
+    bench = Bench()
+    for n in range(3):
+        bench.append(1, n)
+    bench.ack(S1, 1)
+    bench.run(bench.core.stored(S1, 0, stored_of(1, accepted=False)))
+    bench.run(bench.core.resume(S1))
+
+    assert bench.sends[S1] == [(0, 0), (1, 0), (2, 0), (1, 0), (2, 0)]
+
+
+def test_item_42_one_sealed_reply_makes_the_sequencer_ask_the_others_at_once() -> None:
+    """A majority sealed: stop, and fail what is pending with an unknown outcome."""
+    bench = Bench()
+    bench.append(1)
+    bench.offer("queued", batch_of(1, 1))
+
+    bench.run(bench.core.stored(S1, 0, stored_of(0, accepted=False, sealed=True)))
+    assert bench.others == [AskState(S2), AskState(S3)]
+    assert bench.outcomes == {}, "one sealed server is no majority"
+    bench.run(bench.core.heard(S2, state_of(0, sealed=True)))
+
+    assert isinstance(bench.outcomes[ticket(0)], SealedError)
+    assert isinstance(bench.outcomes["queued"], SealedError)
+    bench.offer("late", batch_of(1, 2))
+    assert isinstance(bench.outcomes["late"], SealedError)
+
+
+def test_a_seal_of_a_minority_does_not_stop_the_sequencer() -> None:
+    """Its sealer may have died; a majority of all servers still accepts."""
+    bench = Bench()
+    bench.append(1)
+    bench.run(bench.core.stored(S1, 0, stored_of(0, accepted=False, sealed=True)))
+    bench.run(bench.core.heard(S2, state_of(0)))
+    bench.ack(S2, 1)
+    bench.ack(S3, 1)
+
+    assert bench.outcomes == {ticket(0): Appended(first=0, known_tail=1)}
+    bench.append(1, 1)
+    assert bench.sends[S1] == [(0, 0)], "a sealed server is left alone"
+
+
+def test_an_acceptance_before_the_seal_counts_and_the_rest_of_the_unsealed_does_not() -> None:
+    """Never a majority of whatever is left unsealed: with one acceptance and two seals nothing is acknowledged."""
+    bench = Bench()
+    bench.append(1)
+    bench.ack(S3, 1)
+    for server in (S1, S2):
+        bench.run(bench.core.stored(server, 0, stored_of(0, accepted=False, sealed=True)))
+
+    assert isinstance(bench.outcomes[ticket(0)], SealedError)
+
+
+def test_entries_of_another_sequencer_stop_this_one() -> None:
+    """A server that has more than was ever ordered here was written by somebody else."""
+    bench = Bench()
+    bench.append(1)
+    bench.ack(S1, 2)
+
+    assert isinstance(bench.outcomes[ticket(0)], ReconfigurationNeededError)
+
+
+def test_item_33_a_batch_offered_again_gets_the_place_it_has() -> None:
+    """Committed: at once. Pending: with the first caller."""
+    bench = Bench()
+    bench.append(2)
+    bench.offer("pending", batch_of(2, 0))
+    bench.turn()
+    assert bench.sends[S1] == [(0, 0)], "ordered once"
+    for server in (S1, S2):
+        bench.ack(server, 2)
+    bench.offer("committed", batch_of(2, 0))
+
+    assert bench.outcomes["pending"] == bench.outcomes["committed"] == Appended(first=0, known_tail=2)
+
+
+def test_callers_of_one_batch_are_bounded() -> None:
+    """The earliest has given up long ago."""
+    bench = Bench()
+    bench.append(1)
+    for n in range(module.TICKETS_MAX):
+        bench.offer(n, batch_of(1, 0))
+
+    assert list(bench.outcomes) == [ticket(0)]
+    assert isinstance(bench.outcomes[ticket(0)], OverloadedError)
+
+
+def test_a_gap_in_a_session_is_refused_unless_the_session_is_new_and_opens() -> None:
+    """A sequencer cannot tell a gap from a beginning otherwise."""
+    bench = Bench()
+    bench.offer("unknown", batch_of(1, 5))
+    bench.offer("opens", batch_of(1, 5), opens=True)
+    bench.offer("gap", batch_of(1, 8))
+
+    assert encode(bench.outcomes["unknown"]) == encode(OutOfOrderError(0))
+    assert encode(bench.outcomes["gap"]) == encode(OutOfOrderError(6))
+    assert "opens" not in bench.outcomes
+    bench.offer("gap opens", batch_of(1, 8), opens=True)
+    assert encode(bench.outcomes["gap opens"]) == encode(OutOfOrderError(6))
+
+
+def test_a_conditional_append_is_placed_exactly_there_or_not_at_all() -> None:
+    """Evaluated by whoever orders, against what is ordered before it."""
+    bench = Bench()
+    bench.offer("a", batch_of(2, 0), opens=True, expected=0)
+    bench.offer("b", batch_of(1, 2), expected=2)
+    bench.turn()
+    for server in (S1, S2):
+        bench.ack(server, 3)
+
+    assert bench.outcomes == {"a": Appended(first=0, known_tail=3), "b": Appended(first=2, known_tail=3)}
+    bench.offer("c", batch_of(1, 3), expected=9)
+    assert encode(bench.outcomes["c"]) == encode(TailMismatchError(9, 3))
+
+
+def test_a_conditional_append_is_refused_only_once_what_it_lost_to_is_committed() -> None:
+    """Until then that may never become part of the log, and the expectation may have been right."""
+    bench = Bench()
+    bench.append(2)
+    bench.offer("conditional", batch_of(1, 0, b"c" * 16), opens=True, expected=0)
+    assert bench.outcomes == {}
+    for server in (S1, S2):
+        bench.ack(server, 2)
+
+    assert encode(bench.outcomes["conditional"]) == encode(TailMismatchError(0, 2))
+
+
+def test_a_conditional_append_that_lost_to_what_never_committed_ends_with_the_seal() -> None:
+    """Unknown, like everything that was pending."""
+    bench = Bench()
+    bench.append(2)
+    bench.offer("conditional", batch_of(1, 0, b"c" * 16), opens=True, expected=0)
+    for server in (S1, S2):
+        bench.run(bench.core.stored(server, 0, stored_of(0, accepted=False, sealed=True)))
+
+    assert isinstance(bench.outcomes["conditional"], SealedError)
+
+
+def test_the_queue_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused when offered, before it has a place: nothing was done, and the session can go on."""
+    monkeypatch.setattr(module, "QUEUE_BYTES_MAX", 150)
+    bench = Bench()
+    bench.offer("a", batch_of(1, 0), opens=True)
+    bench.offer("b", batch_of(20, 1))
+    bench.turn()
+    bench.offer("c", batch_of(1, 1))
+
+    assert [type(outcome) for outcome in bench.outcomes.values()] == [OverloadedError]
+    assert bench.core.tail == 2
+
+
+def test_a_wave_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One larger batch is a wave of its own."""
+    monkeypatch.setattr(module, "WAVE_BYTES", 150)
+    bench = Bench()
+    for n, count in ((0, 1), (1, 1), (2, 200), (202, 1)):
+        bench.offer(n, batch_of(count, n), opens=n == 0)
+    bench.turn()
+
+    assert [first for first, _ in bench.sends[S1]] == [0, 2, 202]
+
+
+def test_time_never_goes_back() -> None:
+    """The wall clock may jump; readers are promised ascending times per sequencer."""
+    core = Sequencer(SEGMENT, config_of(1))
+    times = []
+    for n, now in enumerate((50, 20, 60)):
+        core.offer(batch_of(1, n), n, now, opens=n == 0, expected_tail=NO_EXPECTATION)
+        times += [effect.wave.time_ms for effect in core.turn(now) if isinstance(effect, Send)]
+
+    assert times == [50, 50, 60]
+
+
+def test_item_36_pending_waves_survive_their_callers() -> None:
+    """Replication goes on until the commit, whoever still listens: nothing in the core can take an offset back."""
+    bench = Bench()
+    bench.append(1)
+    bench.append(1, 1)
+    bench.ack(S1, 2)
+    bench.ack(S2, 2)
+
+    assert bench.core.committed == bench.core.tail == 2
