@@ -30,7 +30,7 @@ from metastore.messages import (
     Standing,
     Vote,
 )
-from virtuallog.errors import CorruptionError, VirtualLogError
+from virtuallog.errors import CorruptionError, VirtualLogError, WrongRecipientError
 
 Message: TypeAlias = Ask | Prepare | Accept | Learn
 
@@ -75,6 +75,10 @@ class Acceptor:
 
     def step(self, message: Message) -> list[Effect]:
         """Messages come checked (validation.py)."""
+        if isinstance(message, Learn):
+            return self._learn(message.decision)
+        if self._contradicts(message):
+            return [Reply(WrongRecipientError("history of the register", f"attempt {message.after:x}", str(self)))]
         match message:
             case Ask():
                 return [Reply(self._standing(message.slot))]
@@ -82,9 +86,16 @@ class Acceptor:
                 return [*self._promise(message), Reply(self._standing(message.slot))]
             case Accept():
                 return [*self._accept(message), Reply(self._receipt(message.slot))]
-            case Learn():
-                return self._learn(message.decision)
         assert_never(message)
+
+    def __str__(self) -> str:
+        return "nothing" if self.decision is None else f"attempt {self.decision.proposal.attempt:x}"
+
+    def _contradicts(self, message: Ask | Prepare | Accept) -> bool:
+        """Whether the client builds on another decision of the version before. One register has only one: then disks
+        were lost, or first members were configured differently, and a vote could do harm."""
+        decision = self.decision
+        return decision is not None and self._votes_in(message.slot) and message.after != decision.proposal.attempt
 
     def _promise(self, message: Prepare) -> list[Effect]:
         if not self._votes_in(message.slot) or message.ballot <= self.promised:

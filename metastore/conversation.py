@@ -6,6 +6,7 @@ There is no timeout here: every request posted ends by an answer or by its own t
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 import attrs
@@ -29,7 +30,8 @@ class Conversation:
     _under_way: int = attrs.field(default=0, init=False)
     _outcome: Outcome | None = attrs.field(default=None, init=False)
     _finished: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _last_error: str = attrs.field(default="nobody to ask", init=False)
+    _errors: dict[NodeId, VirtualLogError] = attrs.field(factory=dict, init=False)
+    """The last one of each node that failed."""
 
     async def run(self) -> Outcome:
         """The outcome; why, if it is Unreachable. Cancelled, nothing more is sent; what was sent may still be executed."""
@@ -39,7 +41,7 @@ class Conversation:
         finally:
             self._finished.set()
         assert self._outcome is not None
-        return Unreachable(self._last_error) if isinstance(self._outcome, Unreachable) else self._outcome
+        return Unreachable(self._reason()) if isinstance(self._outcome, Unreachable) else self._outcome
 
     def _perform(self, effects: list[Effect]) -> None:
         self._under_way += 1  # so that answers given at once do not exhaust the round half-way through
@@ -55,7 +57,7 @@ class Conversation:
     def _take(self, node: NodeId, answer: Any) -> None:
         if not self._finished.is_set():
             if isinstance(answer, VirtualLogError):
-                self._last_error = f"node {node}: {answer}"
+                self._errors[node] = answer
             else:
                 self._perform(self._round.step(node, answer))
         self._ended()
@@ -64,6 +66,9 @@ class Conversation:
         self._under_way -= 1
         if self._under_way == 0 and not self._finished.is_set():
             self._finish(self._round.exhausted())
+
+    def _reason(self) -> str:
+        return "; ".join(f"node {node}: {error}" for node, error in sorted(self._errors.items(), key=itemgetter(0)))
 
     def _finish(self, outcome: Outcome) -> None:
         self._outcome = outcome

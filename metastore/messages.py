@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 import attrs
+import crc32c
 
 from virtuallog.ports import Request
 from virtuallog.types import NodeId
@@ -91,8 +92,10 @@ class Decision:
 
 
 def genesis(members: tuple[NodeId, ...]) -> Decision:
-    """Version 0: decided by configuration, not by votes."""
-    return Decision(version=0, proposal=Proposal(value=b"", members=members, attempt=0, earlier=()))
+    """Version 0: decided by configuration, not by votes. Its attempt is a checksum of the members, so that nodes whose
+    configurations differ take no part in each other's slot 1."""
+    attempt = crc32c.crc32c(",".join(map(str, members)).encode())
+    return Decision(version=0, proposal=Proposal(value=b"", members=members, attempt=attempt, earlier=()))
 
 
 @attrs.frozen(kw_only=True)
@@ -136,11 +139,14 @@ class Learned:
     """Newest version that this acceptor durably knows."""
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Ask(Request[Standing]):
     """Read-only: promises nothing and disturbs nobody. Slot 0 asks for whatever decision the acceptor knows."""
 
     slot: int
+    after: int
+    """The attempt that decided the version before the slot, as far as the client knows. An acceptor of the slot that
+    knows another one refuses: one of the two has a false history."""
 
 
 @attrs.frozen(kw_only=True)
@@ -148,6 +154,7 @@ class Prepare(Request[Standing]):
     """Phase 1: promise not to accept below `ballot`, and tell what was accepted."""
 
     slot: int
+    after: int
     ballot: Ballot
 
 
@@ -156,6 +163,7 @@ class Accept(Request[Receipt]):
     """Phase 2: accept `proposal`, unless a higher ballot was promised."""
 
     slot: int
+    after: int
     ballot: Ballot
     proposal: Proposal
 

@@ -44,17 +44,20 @@ struct Learned {
 
 struct Ask {
   slot @0 :UInt64;
+  after @1 :UInt64;
 }
 
 struct Prepare {
   slot @0 :UInt64;
-  ballot @1 :Ballot;
+  after @1 :UInt64;
+  ballot @2 :Ballot;
 }
 
 struct Accept {
   slot @0 :UInt64;
-  ballot @1 :Ballot;
-  proposal @2 :Proposal;
+  after @1 :UInt64;
+  ballot @2 :Ballot;
+  proposal @3 :Proposal;
 }
 
 struct Learn {

@@ -75,9 +75,10 @@ class Proposer:
         return Unreachable()
 
     def _request(self) -> Prepare | Accept:
+        slot, after = self.slot, self.basis.proposal.attempt
         if self._proposal is None:
-            return Prepare(slot=self.slot, ballot=self.ballot)
-        return Accept(slot=self.slot, ballot=self.ballot, proposal=self._proposal)
+            return Prepare(slot=slot, after=after, ballot=self.ballot)
+        return Accept(slot=slot, after=after, ballot=self.ballot, proposal=self._proposal)
 
     def _count_promise(self, node: NodeId, answer: Standing) -> list[Effect]:
         if self._proposal is not None:

@@ -44,11 +44,11 @@ class Survey:
         self._lessons = Lessons(self.basis)
 
     def start(self) -> list[Effect]:
-        return [Send(self.members, Ask(self.slot))]
+        return [Send(self.members, self._request())]
 
     def step(self, node: NodeId, answer: Answer) -> list[Effect]:
         if isinstance(answer, Learned):
-            return [Send((node,), Ask(self.slot))]
+            return [Send((node,), self._request())]
         assert isinstance(answer, Standing)
         if answer.decision is not None:
             # An answer that shows an older one is no answer; taking it would send the client round in circles.
@@ -61,6 +61,9 @@ class Survey:
 
     def exhausted(self) -> Outcome:
         return Unreachable()
+
+    def _request(self) -> Ask:
+        return Ask(slot=self.slot, after=0 if self.basis is None else self.basis.proposal.attempt)
 
     def _conclude(self) -> Outcome:
         if self._tally.highest is None:

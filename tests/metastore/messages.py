@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metastore.messages import Accept, Ballot, Decision, Prepare, Proposal, Vote, genesis
+from metastore.messages import Accept, Ask, Ballot, Decision, Prepare, Proposal, Vote, genesis
 from tests.metastore.world import THREE
 from virtuallog.types import NodeId
 
@@ -25,9 +25,18 @@ def vote(round_: int, value: bytes, node: int = 1) -> Vote:
     return Vote(ballot=ballot(round_, node), proposal=proposal(value))
 
 
+def ask(slot: int) -> Ask:
+    return Ask(slot=slot, after=after(slot))
+
+
+def after(slot: int) -> int:
+    """The attempt that decided the version before, in these tests."""
+    return GENESIS.proposal.attempt if slot == 1 else proposal(b"").attempt
+
+
 def prepare(slot: int, round_: int, node: int = 1) -> Prepare:
-    return Prepare(slot=slot, ballot=ballot(round_, node))
+    return Prepare(slot=slot, after=after(slot), ballot=ballot(round_, node))
 
 
 def accept(slot: int, round_: int, value: bytes, node: int = 1) -> Accept:
-    return Accept(slot=slot, ballot=ballot(round_, node), proposal=proposal(value))
+    return Accept(slot=slot, after=after(slot), ballot=ballot(round_, node), proposal=proposal(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from metastore.acceptor import Acceptor, Message, PersistBallots, PersistDecision, Reply
@@ -19,11 +20,12 @@ from metastore.messages import (
     Proposal,
     Receipt,
     Standing,
+    genesis,
 )
 from metastore.validation import check_untrusted
-from tests.metastore.messages import GENESIS, accept, ballot, decision, prepare, proposal, vote
+from tests.metastore.messages import GENESIS, accept, ask, ballot, decision, prepare, proposal, vote
 from tests.metastore.world import ids
-from virtuallog.errors import CorruptionError, MalformedError, TooLargeError
+from virtuallog.errors import CorruptionError, MalformedError, TooLargeError, WrongRecipientError
 from virtuallog.types import NodeId
 
 
@@ -122,7 +124,7 @@ def test_ask_promises_nothing() -> None:
     """A survey sees everything and changes nothing, so that polling cannot preempt a writer."""
     acceptor = at_genesis(prepare(1, 5), accept(1, 5, b"v"))
 
-    assert acceptor.step(Ask(1)) == [standing(promised=ballot(5), accepted=vote(5, b"v"))]
+    assert acceptor.step(ask(1)) == [standing(promised=ballot(5), accepted=vote(5, b"v"))]
     assert acceptor == at_genesis(prepare(1, 5), accept(1, 5, b"v"))
 
 
@@ -135,7 +137,7 @@ def test_decision_closes_its_slot_and_opens_the_next() -> None:
     assert acceptor.step(prepare(2, 1))[-1] == standing(known=1, promised=ballot(1))
 
 
-@pytest.mark.parametrize("late", [Ask(1), Ask(0), prepare(1, 9), Ask(3)])
+@pytest.mark.parametrize("late", [ask(1), ask(0), prepare(1, 9), ask(3)])
 def test_closed_slot_points_forward(late: Message) -> None:
     """Whoever is behind gets the newest decision, whatever it asks about a slot that is closed."""
     acceptor = at_genesis(Learn(decision(3)))
@@ -151,7 +153,7 @@ def test_accept_for_a_closed_slot_points_forward() -> None:
     assert acceptor == Acceptor(decision(3))
 
 
-@pytest.mark.parametrize("early", [Ask(3), prepare(3, 1)])
+@pytest.mark.parametrize("early", [ask(3), prepare(3, 1)])
 def test_acceptor_says_nothing_about_a_slot_it_has_not_reached(early: Message) -> None:
     """Not knowing the decision of slot 2, it may not be a member for slot 3 at all: it says how far it is."""
     acceptor = at_genesis(Learn(decision(1)), prepare(2, 7), accept(2, 7, b"v"))
@@ -174,6 +176,28 @@ def test_node_that_was_told_nothing_votes_for_nothing() -> None:
     assert stranger.step(prepare(1, 1)) == [standing(known=-1)]
     assert stranger.step(accept(1, 1, b"v")) == [receipt(known=-1)]
     assert stranger == Acceptor()
+
+
+@pytest.mark.parametrize("foreign", [Ask(slot=2, after=99), attrs.evolve(prepare(2, 1), after=99)])
+def test_client_with_another_history_is_refused(foreign: Message) -> None:
+    """It builds slot 2 on another version 1 than ours: disks were lost, or configurations differ. No vote, no word."""
+    acceptor = at_genesis(Learn(decision(1)))
+
+    (reply,) = acceptor.step(foreign)
+
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.outcome, WrongRecipientError)
+    assert acceptor == Acceptor(decision(1))
+
+
+def test_first_members_that_were_configured_differently_do_not_vote_together() -> None:
+    """Version 0 is known by its members: a client that got it from a node with another list is refused in slot 1."""
+    other = genesis(ids(1, 2, 4))
+
+    (reply,) = at_genesis().step(Prepare(slot=1, after=other.proposal.attempt, ballot=ballot(1)))
+
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.outcome, WrongRecipientError)
 
 
 @pytest.mark.parametrize("old", [decision(2), decision(1), GENESIS])
@@ -199,12 +223,12 @@ def test_two_values_for_a_version_are_reported() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Prepare(slot=0, ballot=ballot(1)),
-        Prepare(slot=1, ballot=BALLOT_ZERO),
-        Prepare(slot=1 << 63, ballot=ballot(1)),
-        Prepare(slot=1, ballot=ballot(1 << 63)),
-        Accept(slot=0, ballot=ballot(1), proposal=proposal(b"v")),
-        Accept(slot=1, ballot=BALLOT_ZERO, proposal=proposal(b"v")),
+        Prepare(slot=0, after=1, ballot=ballot(1)),
+        Prepare(slot=1, after=1, ballot=BALLOT_ZERO),
+        Prepare(slot=1 << 63, after=1, ballot=ballot(1)),
+        Prepare(slot=1, after=1, ballot=ballot(1 << 63)),
+        Accept(slot=0, after=1, ballot=ballot(1), proposal=proposal(b"v")),
+        Accept(slot=1, after=1, ballot=BALLOT_ZERO, proposal=proposal(b"v")),
         accept(1, 1, b"v" * (VALUE_BYTES_MAX + 1)),
         Learn(decision(1, b"v" * (VALUE_BYTES_MAX + 1))),
         Learn(decision(1, members=())),
@@ -212,13 +236,16 @@ def test_two_values_for_a_version_are_reported() -> None:
         Learn(decision(1, members=ids(1, 1))),
         Learn(decision(1, members=tuple(NodeId(number) for number in range(MEMBERS_MAX + 1)))),
         Learn(decision(-1)),
-        Ask(-1),
+        ask(-1),
         Accept(
             slot=1,
+            after=1,
             ballot=ballot(1),
             proposal=Proposal(value=b"", members=ids(1), attempt=1, earlier=(1,) * (EARLIER_MAX + 1)),
         ),
-        Accept(slot=1, ballot=ballot(1), proposal=Proposal(value=b"", members=ids(1), attempt=1 << 63, earlier=())),
+        Accept(
+            slot=1, after=1, ballot=ballot(1), proposal=Proposal(value=b"", members=ids(1), attempt=1 << 63, earlier=())
+        ),
     ],
 )
 def test_nonsense_is_refused_before_it_reaches_the_acceptor(message: Message) -> None:
@@ -228,7 +255,7 @@ def test_nonsense_is_refused_before_it_reaches_the_acceptor(message: Message) ->
 
 
 @pytest.mark.parametrize(
-    "message", [Ask(0), prepare(1, 1), accept(1, 1, b"v" * VALUE_BYTES_MAX), Learn(GENESIS), Learn(decision(1))]
+    "message", [ask(0), prepare(1, 1), accept(1, 1, b"v" * VALUE_BYTES_MAX), Learn(GENESIS), Learn(decision(1))]
 )
 def test_sense_is_let_through(message: Message) -> None:
     """The largest value included."""

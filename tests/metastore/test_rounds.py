@@ -28,7 +28,9 @@ from tests.metastore.world import THREE, A, B, C, D, E, ids
 BASIS = decision(6)
 SLOT = 7
 OWN = proposal(b"own", attempt=77)
-PREPARE = Prepare(slot=SLOT, ballot=ballot(5))
+AFTER = BASIS.proposal.attempt
+ASK = Ask(slot=SLOT, after=AFTER)
+PREPARE = Prepare(slot=SLOT, after=AFTER, ballot=ballot(5))
 
 
 def proposer(own: Proposal | None = OWN) -> Proposer:
@@ -44,7 +46,7 @@ def receipt(promised: Ballot | None = None, known: int = 6) -> Receipt:
 
 
 def accept(what: Proposal) -> Accept:
-    return Accept(slot=SLOT, ballot=ballot(5), proposal=what)
+    return Accept(slot=SLOT, after=AFTER, ballot=ballot(5), proposal=what)
 
 
 def test_free_slot_takes_the_proposers_own_value() -> None:
@@ -153,7 +155,7 @@ def test_survey_of_a_free_slot() -> None:
     """A majority accepted nothing: no put for this slot has returned."""
     machine = Survey(BASIS, THREE)
 
-    assert machine.start() == [Send(THREE, Ask(SLOT))]
+    assert machine.start() == [Send(THREE, ASK)]
     assert machine.step(A, standing(promised=BALLOT_ZERO)) == []
     assert machine.step(B, standing(promised=ballot(3))) == [Finish(Vacant())]
 
@@ -183,7 +185,7 @@ def test_survey_does_not_count_who_is_behind() -> None:
     machine.step(A, standing())
 
     assert machine.step(B, standing(known=5)) == [Send((B,), Learn(BASIS))]
-    assert machine.step(B, Learned(known=6)) == [Send((B,), Ask(SLOT))]
+    assert machine.step(B, Learned(known=6)) == [Send((B,), ASK)]
     assert machine.step(B, standing()) == [Finish(Vacant())]
 
 
@@ -191,7 +193,7 @@ def test_first_survey_takes_any_decision() -> None:
     """A client that knows nothing asks about slot 0; even version 0 is news to it."""
     machine = Survey(None, THREE)
 
-    assert machine.start() == [Send(THREE, Ask(0))]
+    assert machine.start() == [Send(THREE, Ask(slot=0, after=0))]
     assert machine.step(A, standing(known=-1)) == []
     answer = Standing(known=0, decision=decision(0), promised=BALLOT_ZERO, accepted=None)
     assert machine.step(B, answer) == [Finish(Found(decision(0)))]

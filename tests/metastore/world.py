@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -14,9 +15,10 @@ from metastore import PaxosProvider
 from metastore.acceptor import Acceptor
 from metastore.client import PaxosMetaStore
 from metastore.records import restore
+from simulation import scheduler
 from virtuallog.ports import Done, Environment, Handlers, KeyValues, NodeEnvironment, Request
 from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.key_values import SimulatedKeyValuesDisk
+from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
 from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.timeline import Timeline
@@ -26,6 +28,7 @@ Interceptor = Callable[[NodeId, Request[Any]], bool]
 """Is asked for each request that arrives at a node; True: it is lost."""
 
 FIRST_CLIENT = 100
+SEED = 1
 
 
 def ids(*numbers: int) -> tuple[NodeId, ...]:
@@ -113,8 +116,13 @@ class World:
         self.lost = lambda node, request: isinstance(request, request_class) and node in nodes
 
     async def acceptor(self, node: NodeId) -> Acceptor:
-        """What the disk of a node holds."""
+        """What the disk of a dead node holds."""
         return await restore(self.disk(node).open(Process(node), SimulatedClock(Process(node))))
+
+    async def living_acceptor(self, node: NodeId) -> Acceptor:
+        """What a living node has on its disk, asked in its own name so as to disturb nothing."""
+        life = self.lives[node]
+        return await restore(SimulatedKeyValues(self.disk(node), life.process, SimulatedClock(life.process)))
 
     def count(self, request_class: type[Request[Any]]) -> int:
         return sum(isinstance(request, request_class) for _, request in self.requests)
@@ -174,6 +182,17 @@ class _Spawner:
                     assert not self.life.process.alive
 
         self.nursery.start_soon(run)
+
+
+def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Run an async test in simulated time, with a scheduler that does the same each time."""
+
+    def run(**arguments: Any) -> None:
+        scheduler.run(SEED, lambda: test(**arguments))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    run.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]  # what pytest reads parameters from
+    return run
 
 
 @asynccontextmanager

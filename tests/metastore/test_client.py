@@ -1,0 +1,511 @@
+"""The dangerous orderings of the register, each as a story. Numbers are those of specs/delos.md, section 11."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from metastore.messages import EARLIER_MAX, VALUE_BYTES_MAX, Accept, Ask, Ballot, Learn, Prepare
+from tests.metastore.world import FIVE, THREE, A, B, C, D, E, World, ids, simulated, world
+from virtuallog.errors import (
+    ChainConflictError,
+    MalformedError,
+    TooLargeError,
+    UnavailableError,
+    VirtualLogError,
+)
+from virtuallog.ports import Request
+from virtuallog.types import NodeId
+
+
+async def outcome(store: Any, value: bytes, expected: int, attempt: int) -> int | VirtualLogError:
+    try:
+        return await store.put(value, expected, attempt)  # type: ignore[no-any-return]
+    except VirtualLogError as error:
+        return error
+
+
+@simulated
+async def test_two_writers_of_identical_bytes_one_wins() -> None:
+    """19: the same version, the same bytes, at the same moment: exactly one is told that it won."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        results: list[int | VirtualLogError] = []
+
+        async def write(attempt: int) -> None:
+            results.append(await outcome(cluster.client(), b"same", 0, attempt))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write, 1)
+            nursery.start_soon(write, 2)
+
+        assert sorted(map(repr, results)) == ["1", "ChainConflictError(expected=0, found=1)"]
+
+
+@simulated
+async def test_read_finishes_what_a_dead_proposer_began() -> None:
+    """20: its proposal reached one acceptor only, which the read meets. The read completes it, so that no later read
+    can miss it."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        await die_half_way(cluster, b"half", attempt=5, reached=(A,))
+
+        cluster.isolate(C)
+        assert await cluster.client().get() == (1, b"half")
+
+        cluster.isolate(A)
+        assert await cluster.client().get() == (1, b"half")
+        assert await cluster.client().put(b"half", 0, attempt=5) == 1
+
+
+@simulated
+async def test_read_without_the_one_that_accepted_is_consistent() -> None:
+    """20, C#3875: nobody but A accepted, and A is away: the version is free, and the next writer takes it. When A is
+    back with its old vote it neither wedges the register nor changes it."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        await die_half_way(cluster, b"half", attempt=5, reached=(A,))
+
+        cluster.isolate(A)
+        assert await cluster.client().get() == (0, b"")
+        assert await cluster.client().put(b"other", 0, attempt=6) == 1
+
+        cluster.heal()
+        assert await cluster.client().get() == (1, b"other")
+        assert await cluster.client().put(b"more", 1, attempt=7) == 2
+        cluster.isolate(B)
+        assert await cluster.client().get() == (2, b"more")
+        with pytest.raises(ChainConflictError):
+            await cluster.client().put(b"half", 0, attempt=5)
+
+
+@simulated
+async def test_proposer_that_died_after_phase_1_blocks_nobody() -> None:
+    """20: promises alone are outbid; reads do not even notice them."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        await die_half_way(cluster, b"never", attempt=5, reached=())
+        assert (await cluster.living_acceptor(A)).promised.round == 1
+
+        assert await cluster.client().get() == (0, b"")
+        assert cluster.count(Prepare) == 3, "a read of a free slot needs no ballot"
+        assert await cluster.client().put(b"next", 0, attempt=6) == 1
+
+
+@pytest.mark.parametrize("lost", [Accept, Learn])
+@simulated
+async def test_put_in_doubt_is_settled_by_the_same_attempt(lost: type[Request[Any]]) -> None:
+    """21: unavailable means unknown. Put again, the attempt wins once, whether or not it had been decided."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        cluster.acceptors_lose(lost, B, C)
+        with pytest.raises(UnavailableError):
+            await client.put(b"v", 0, attempt=9)
+
+        cluster.heal()
+        assert await client.put(b"v", 0, attempt=9) == 1
+        assert await cluster.client().put(b"v", 0, attempt=9) == 1
+        assert await client.get() == (1, b"v")
+
+
+@simulated
+async def test_put_in_doubt_that_lost_says_so() -> None:
+    """21: meanwhile somebody else has decided the version."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        cluster.isolate(*THREE)
+        with pytest.raises(UnavailableError):
+            await client.put(b"mine", 0, attempt=9)
+        cluster.heal()
+        await cluster.client().put(b"theirs", 0, attempt=10)
+
+        with pytest.raises(ChainConflictError) as lost:
+            await client.put(b"mine", 0, attempt=9)
+        assert (lost.value.expected, lost.value.found) == (0, 1)
+
+
+@simulated
+async def test_put_in_doubt_is_settled_long_after_its_slot_was_closed() -> None:
+    """21: a won attempt is known by later decisions; one that is too far back counts as lost."""
+    async with world() as cluster:
+        await cluster.start(ids(1), members=ids(1))
+        client = cluster.client(A)
+        for version in range(EARLIER_MAX + 2):
+            await client.put(b"%d" % version, version, attempt=1000 + version)
+        late = cluster.client(A)
+
+        assert await late.put(b"1", 1, attempt=1001) == 2
+        with pytest.raises(ChainConflictError):
+            await late.put(b"0", 0, attempt=1000)
+
+
+@simulated
+async def test_decision_that_nobody_heard_of_is_counted_by_a_read() -> None:
+    """All accepted, the proposer died before it counted: a survey sees a chosen value and takes no ballot."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        await die_half_way(cluster, b"chosen", attempt=5, reached=THREE)
+        prepares = cluster.count(Prepare)
+
+        assert await cluster.client().get() == (1, b"chosen")
+        assert cluster.count(Prepare) == prepares
+
+
+@simulated
+async def test_members_change_with_every_version_and_the_old_ones_die() -> None:
+    """22: each set of members is killed as soon as the put that replaced it has returned."""
+    async with world() as cluster:
+        sets = [ids(10 * number, 10 * number + 1, 10 * number + 2) for number in range(1, 8)]
+        writer = cluster.client(*sets[0])
+        for nodes in sets:
+            await cluster.start(nodes, members=sets[0])
+        for version, (old, new) in enumerate(itertools.pairwise(sets)):
+            assert await writer.put(b"%d" % version, version, version, members=new) == version + 1
+            cluster.crash(*old)
+
+        assert await writer.get() == (6, b"5")
+        assert await cluster.client(*sets[-1]).get() == (6, b"5"), "the last members are enough to start from"
+        assert await writer.put(b"last", 6, attempt=99) == 7
+
+
+@simulated
+async def test_stale_client_walks_forward_over_retired_members() -> None:
+    """22: of each retired set one node still lives: it points forward."""
+    async with world() as cluster:
+        sets = [ids(10 * number, 10 * number + 1, 10 * number + 2) for number in range(1, 6)]
+        writer, stale = cluster.client(*sets[0]), cluster.client(*sets[0])
+        for nodes in sets:
+            await cluster.start(nodes, members=sets[0])
+        assert await stale.get() == (0, b"")
+        for version, new in enumerate(sets[1:]):
+            await writer.put(b"%d" % version, version, version, members=new)
+        for old in sets[:-1]:
+            cluster.crash(*old[1:])
+
+        assert await stale.get() == (4, b"3")
+        assert await cluster.client(*sets[0]).get() == (4, b"3")
+        with pytest.raises(ChainConflictError):
+            await cluster.client(*sets[0]).put(b"late", 0, attempt=50)
+
+
+@simulated
+async def test_new_members_do_not_decide_before_they_know_that_they_are_members() -> None:
+    """22: the decision that names D and E is not yet known to them when they are first asked; they are taught."""
+    async with world() as cluster:
+        await cluster.start(FIVE)
+        writer = cluster.client()
+        cluster.acceptors_lose(Learn, D, E)
+        with pytest.raises(UnavailableError):
+            await writer.put(b"v", 0, attempt=1, members=(D, E))
+        with pytest.raises(UnavailableError):
+            await writer.get()
+
+        cluster.heal()
+        assert await cluster.client().get() == (1, b"v")
+        assert (await cluster.living_acceptor(D)).known == (await cluster.living_acceptor(E)).known == 1
+
+
+@simulated
+async def test_nodes_that_were_told_nothing_make_no_register() -> None:
+    """A client that starts from nodes outside of the first members gets no answer, and no empty register."""
+    async with world() as cluster:
+        await cluster.start((D, E), members=THREE)
+
+        with pytest.raises(UnavailableError):
+            await cluster.client(D, E).get()
+        with pytest.raises(UnavailableError):
+            await cluster.client(D, E).put(b"v", 0, attempt=1)
+
+
+@simulated
+async def test_one_node_that_knows_is_enough_to_start_from() -> None:
+    """Seeds may be partly dead, unformatted, or not members at all."""
+    async with world() as cluster:
+        await cluster.start((A, B, C, D))
+        await cluster.client().put(b"v", 0, attempt=1)
+
+        assert await cluster.client(C, D, E).get() == (1, b"v")
+
+
+@simulated
+async def test_acceptor_restarts_keep_promises_and_votes() -> None:
+    """23: all acceptors restart between the vote and the read."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        await die_half_way(cluster, b"half", attempt=5, reached=(A, B))
+        before = [await cluster.living_acceptor(node) for node in THREE]
+        cluster.crash(*THREE)
+        assert [await cluster.acceptor(node) for node in THREE] == before
+
+        await cluster.start(THREE)
+        cluster.isolate(C)
+        assert await cluster.client().get() == (1, b"half")
+
+
+@simulated
+async def test_static_members_count_on_the_first_start_only() -> None:
+    """A changed configuration file does not rewrite version 0."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        await cluster.client().get()
+        cluster.crash(*THREE)
+        await cluster.start(THREE, members=FIVE)
+
+        assert (await cluster.living_acceptor(A)).decision.members == THREE  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("write", range(3))
+@simulated
+async def test_crash_within_a_write_leaves_a_state_from_before_or_after(write: int) -> None:
+    """23: power fails while A writes its promise, its vote or the decision. Whatever it kept, one value is decided."""
+    for seed in range(8):
+        async with world(seed) as cluster:
+            await cluster.start(THREE)
+            cluster.isolate(C)
+            cluster.disk(A).write_seconds = 0.1
+            begun = cluster.disk(A).writes + write
+
+            async def crash_within_the_write(cluster: World = cluster, begun: int = begun) -> None:
+                while cluster.disk(A).writes <= begun:
+                    await trio.sleep(0.01)  # noqa: TID251 - true time
+                cluster.crash(A)
+                cluster.heal()
+                await cluster.start((A,))
+
+            cluster.nursery.start_soon(crash_within_the_write)
+            first = await outcome(cluster.client(), b"one", 0, 1)
+            second = await outcome(cluster.client(), b"two", 0, 2)
+
+            assert {type(first), type(second)} <= {int, ChainConflictError, UnavailableError}
+            version, value = await cluster.client().get()
+            assert (version, value) in {(1, b"one"), (1, b"two")}
+            assert (first == 1) <= (value == b"one")
+            assert (second == 1) <= (value == b"two")
+
+
+@simulated
+async def test_failed_write_stops_the_acceptor_and_not_the_register() -> None:
+    """23: a node whose disk fails says so and answers nobody any more; the majority goes on."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        cluster.disk(B).fail_write()
+
+        assert await cluster.client().put(b"v", 0, attempt=1) == 1
+        await trio.sleep(1)  # noqa: TID251 - true time
+
+        assert [node for node, _ in cluster.failures] == [B]
+        cluster.isolate(C)
+        with pytest.raises(UnavailableError, match="node 2"):
+            await cluster.client().get()
+
+
+@simulated
+async def test_dueling_proposers_make_progress() -> None:
+    """24: eight writers want every version at once. Each version is decided, in bounded time."""
+    async with world() as cluster:
+        await cluster.start(FIVE, members=FIVE)
+        won: list[int] = []
+
+        async def write(number: int) -> None:
+            client = cluster.client(*FIVE)
+            version = 0
+            while version < 5:
+                result = await outcome(client, b"%d" % number, version, 100 * number + version)
+                won.extend([result] if isinstance(result, int) else [])
+                version, _ = await client.get()
+
+        with trio.fail_after(60):  # noqa: TID251 - true time
+            async with trio.open_nursery() as nursery:
+                for number in range(8):
+                    nursery.start_soon(write, number)
+
+        assert sorted(won)[:5] == [1, 2, 3, 4, 5]
+        assert len(won) == len(set(won))
+
+
+@simulated
+async def test_several_nodes_bootstrap_at_once() -> None:
+    """25: every node puts its own first version. One wins; the others adopt it."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        results: dict[int, int | VirtualLogError] = {}
+
+        async def bootstrap(number: int) -> None:
+            results[number] = await outcome(cluster.client(), b"cluster %d" % number, 0, number)
+
+        async with trio.open_nursery() as nursery:
+            for number in (1, 2, 3):
+                nursery.start_soon(bootstrap, number)
+
+        (winner,) = [number for number, result in results.items() if result == 1]
+        assert all(isinstance(result, ChainConflictError) for number, result in results.items() if number != winner)
+        assert await cluster.client().get() == (1, b"cluster %d" % winner)
+
+
+@simulated
+async def test_bootstrap_waits_for_a_majority_of_nodes() -> None:
+    """25: nodes start one by one; a lone one decides nothing."""
+    async with world() as cluster:
+        await cluster.start((A,))
+        with pytest.raises(UnavailableError):
+            await cluster.client().put(b"alone", 0, attempt=1)
+        await cluster.start((B,))
+
+        assert await cluster.client().put(b"together", 0, attempt=2) == 1
+
+
+@simulated
+async def test_polling_readers_do_not_starve_a_writer() -> None:
+    """Readers that ask all the time, also in the middle of its put, never take a ballot from it."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+
+        async def poll() -> None:
+            client = cluster.client()
+            while True:
+                await client.get()
+
+        for _ in range(5):
+            cluster.nursery.start_soon(poll)
+        writer = cluster.client()
+        for version in range(20):
+            assert await writer.put(b"%d" % version, version, version) == version + 1
+
+        assert cluster.count(Prepare) == 20 * 3
+        assert cluster.count(Accept) == 20 * 3
+
+
+@simulated
+async def test_get_is_one_round_trip() -> None:
+    """After a put every acceptor knows the decision: a read asks once."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        await client.put(b"v", 0, attempt=1)
+        cluster.requests.clear()
+
+        await client.get()
+
+        assert [type(request) for _, request in cluster.requests[:2]] == [Ask, Ask]
+        assert len(cluster.requests) <= 3
+
+
+@pytest.mark.parametrize("down", THREE)
+@simulated
+async def test_minority_down(down: NodeId) -> None:
+    """Any one of three may be dead, also when it comes back knowing nothing of what was decided meanwhile."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        await client.put(b"one", 0, attempt=1)
+        cluster.crash(down)
+        assert await client.put(b"two", 1, attempt=2) == 2
+        assert await cluster.client().get() == (2, b"two")
+
+        await cluster.start((down,))
+        other = next(node for node in THREE if node != down)
+        cluster.crash(other)
+        assert await cluster.client().get() == (2, b"two")
+        assert await client.put(b"three", 2, attempt=3) == 3
+
+
+@simulated
+async def test_majority_down_is_unavailable_and_passes() -> None:
+    """Nothing is decided or read meanwhile; afterwards everything goes on."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        await client.put(b"one", 0, attempt=1)
+        cluster.crash(B, C)
+        for call in (client.get(), client.put(b"two", 1, attempt=2)):
+            with pytest.raises(UnavailableError):
+                await call
+
+        await cluster.start((C,))
+        assert await client.put(b"two", 1, attempt=2) == 2
+
+
+@simulated
+async def test_version_that_nobody_decided_is_a_conflict() -> None:
+    """A put made from a version of the future (of another cluster, say) is refused with what there is."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+
+        with pytest.raises(ChainConflictError) as refused:
+            await cluster.client().put(b"v", 7, attempt=1)
+        assert (refused.value.expected, refused.value.found) == (7, 0)
+
+
+@simulated
+async def test_values_have_a_limit() -> None:
+    """The largest value passes; one byte more is refused before anything is sent."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        assert await client.put(b"v" * VALUE_BYTES_MAX, 0, attempt=1) == 1
+        cluster.requests.clear()
+
+        with pytest.raises(TooLargeError):
+            await client.put(b"v" * (VALUE_BYTES_MAX + 1), 1, attempt=2)
+        with pytest.raises(MalformedError):
+            await client.put(b"v", 1, attempt=2, members=())
+        assert cluster.requests == []
+
+
+@simulated
+async def test_amnesia_is_noticed() -> None:
+    """Two disks were wiped under a living identity, which server/ prevents. Whoever knows the first history is refused
+    by the second one and does not go on from it in silence."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        client = cluster.client()
+        await client.put(b"one", 0, attempt=1)
+        cluster.crash(*THREE)
+        for node in (B, C):
+            cluster.disk(node).wipe()
+        await cluster.start((B, C))
+        await cluster.client().put(b"other", 0, attempt=2)
+
+        with pytest.raises(UnavailableError, match="wrong history of the register"):
+            await client.put(b"two", 1, attempt=3)
+
+
+@simulated
+async def test_ballots_differ_between_lives_even_if_the_random_numbers_do_not() -> None:
+    """A node's ballots carry its durable boot counter; all others draw 63 random bits for every phase 1."""
+    first = Ballot(round=1, node=1, boot=1, nonce=5)
+
+    assert first != Ballot(round=1, node=1, boot=2, nonce=5)
+    async with world() as cluster:
+        await cluster.start(THREE)
+        for version in range(5):
+            await cluster.client().put(b"", version, attempt=version)
+        ballots = {request.ballot for _, request in cluster.requests if isinstance(request, Prepare)}
+
+        assert len(ballots) == 5
+
+
+async def die_half_way(cluster: World, value: bytes, attempt: int, reached: tuple[NodeId, ...]) -> None:
+    """A client puts `value` and dies when its phase 2 has reached these acceptors only."""
+    name, client = cluster.doomed_client()
+    crash: Callable[[], None] = lambda: cluster.crash(name)  # noqa: E731
+
+    def lost(node: NodeId, request: Request[Any]) -> bool:
+        if isinstance(request, Accept):
+            cluster.network.timeline.schedule(0.001, crash)
+            return node not in reached
+        return False
+
+    cluster.lost = lost
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outcome, client, value, 0, attempt)
+        await trio.sleep(1)  # noqa: TID251 - true time
+        nursery.cancel_scope.cancel()
+    cluster.heal()
+    assert not cluster.lives[name].process.alive

@@ -1,0 +1,164 @@
+"""Random clients, crashes, failing disks, membership changes and a bad network: is it still one register?"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import trio
+
+from metastore.acceptor import Acceptor
+from simulation import scheduler
+from tests.metastore.world import FIVE, THREE, World, world
+from virtuallog.api import MetaStore
+from virtuallog.errors import ChainConflictError, UnavailableError
+from virtuallog.testing.network import LinkQuality
+from virtuallog.testing.register_history import Get, Put, RegisterHistory, check_register
+
+BAD = LinkQuality(
+    delay_seconds=0.002, tail_probability=0.05, tail_seconds=0.3, loss=0.1, duplicate=0.1, reorder=0.2, refuse=0.5
+)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_register_survives_everything(seed: int) -> None:
+    """At most one value per version, versions and values agree, reads see what was put; afterwards all can go on."""
+    history = scheduler.run(seed, lambda: storm(seed))
+
+    check_register(history)
+    assert sum(put.won for put in history.puts) >= 3, "the storm let hardly anything through"
+
+
+def test_same_seed_same_history() -> None:
+    """A failure found here can be replayed."""
+    assert repr(scheduler.run(3, lambda: storm(3))) == repr(scheduler.run(3, lambda: storm(3)))
+
+
+async def storm(seed: int) -> RegisterHistory:
+    source, history = random.Random(seed), RegisterHistory()
+    async with world(seed) as cluster:
+        await cluster.start(FIVE)
+        cluster.network.set_quality(BAD)
+        for node in FIVE:
+            cluster.disk(node).write_seconds = 0.003
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(crash_and_restart, cluster, source, nursery.cancel_scope)
+            for number in range(5):
+                client = history.recorded(cluster.client(*THREE))
+                nursery.start_soon(write_and_read, client, random.Random(f"{seed} {number}"))
+        cluster.network.set_quality(LinkQuality())
+        await quiet_end(cluster, history)
+    return history
+
+
+async def write_and_read(client: MetaStore, source: random.Random) -> None:
+    while True:
+        await trio.sleep(source.random() * 0.5)  # noqa: TID251 - true time
+        try:
+            version, _ = await client.get()
+            if source.random() < 0.7:
+                await put_until_settled(client, version, source)
+        except (UnavailableError, ChainConflictError):
+            continue
+
+
+async def put_until_settled(client: MetaStore, version: int, source: random.Random) -> None:
+    """Now and then with members that change; sometimes with the bytes that everybody uses; sometimes given up."""
+    attempt = source.getrandbits(63)
+    value = b"same" if source.random() < 0.3 else b"%x" % attempt
+    members = sorted(source.sample(FIVE, source.choice([3, 3, 5]))) if source.random() < 0.4 else None
+    for _ in range(source.randrange(1, 4)):
+        try:
+            await client.put(value, version, attempt, members)
+        except UnavailableError:
+            continue
+        return
+
+
+async def crash_and_restart(cluster: World, source: random.Random, until: trio.CancelScope) -> None:
+    """Up to two of five nodes are down at a time; some die because their disk fails, within a write or between."""
+    for _ in range(25):
+        await trio.sleep(source.random())  # noqa: TID251 - true time
+        nodes = source.sample(FIVE, source.choice([1, 1, 2]))
+        for node in nodes:
+            if source.random() < 0.3:
+                cluster.disk(node).fail_write(after=source.randrange(3))
+        await trio.sleep(source.random() * 0.5)  # noqa: TID251 - true time
+        cluster.crash(*nodes)
+        await trio.sleep(source.random() * 2)  # noqa: TID251 - true time
+        for node in nodes:
+            cluster.disk(node).fail_write(after=1 << 30)
+        await cluster.start(nodes)
+    until.cancel()
+
+
+async def quiet_end(cluster: World, history: RegisterHistory) -> None:
+    """No faults any more: writing and reading work, and no two acceptors contradict each other."""
+    writer, reader = (history.recorded(cluster.client(*THREE)) for _ in range(2))
+    for attempt in range(3):
+        version, _ = await writer.get()
+        await writer.put(b"quiet", version, 1 << 40 | attempt)
+        assert await reader.get() == (version + 1, b"quiet")
+    decided: dict[int, Acceptor] = {}
+    for node in FIVE:
+        acceptor = await cluster.living_acceptor(node)
+        other = decided.setdefault(acceptor.known, acceptor)
+        assert acceptor.decision == other.decision
+
+
+def history_of(*operations: Get | Put) -> RegisterHistory:
+    return RegisterHistory(
+        gets=[operation for operation in operations if isinstance(operation, Get)],
+        puts=[operation for operation in operations if isinstance(operation, Put)],
+    )
+
+
+def put(started: int, ended: float, expected_version: int, attempt: int, **result: object) -> Put:
+    value = b"%d" % attempt
+    return Put(
+        started=started,
+        ended=ended,
+        value=value,
+        expected_version=expected_version,
+        attempt=attempt,
+        **result,  # type: ignore[arg-type]
+    )
+
+
+def get(started: int, ended: int, version: int, value: bytes, client: int = 1) -> Get:
+    return Get(client=client, started=started, ended=ended, version=version, value=value)
+
+
+@pytest.mark.parametrize(
+    ("broken", "history"),
+    [
+        ("and so did", history_of(put(1, 2, 0, 7, won=True), put(3, 4, 0, 8, won=True))),
+        ("won and that it lost", history_of(put(1, 2, 0, 7, won=True), put(3, 4, 0, 7, found=1))),
+        ("two values", history_of(put(1, 2, 0, 7, won=True), get(3, 4, 1, b"8"))),
+        ("only lost puts", history_of(put(1, 2, 0, 7, found=1), get(3, 4, 1, b"7"))),
+        ("or nobody", history_of(get(3, 4, 1, b"7"))),
+        ("when 1 was known", history_of(put(1, 2, 0, 7, won=True), get(3, 4, 0, b""))),
+        ("when 2 was known", history_of(get(3, 4, 1, b"7"), put(1, 2, 0, 7, won=True), put(1, 2, 1, 8, won=True))),
+        ("client 1 saw", history_of(put(1, 9, 0, 7, won=True), get(2, 4, 1, b"7"), get(3, 5, 0, b""))),
+        ("lost against", history_of(put(1, 2, 5, 7, found=5))),
+    ],
+)
+def test_checker_sees(broken: str, history: RegisterHistory) -> None:
+    """The checker is not blind: each kind of lie is found."""
+    with pytest.raises(AssertionError, match=broken):
+        check_register(history)
+
+
+def test_checker_lets_a_register_pass() -> None:
+    """Overlapping calls, a put in doubt that turned out to be decided, a repeated attempt."""
+    doubtful = Put(started=1, value=b"a", expected_version=0, attempt=1)
+    check_register(
+        history_of(
+            doubtful,
+            get(2, 9, 0, b"", client=2),
+            get(3, 4, 1, b"a"),
+            put(5, 8, 1, 2, won=True),
+            put(6, 7, 1, 3, found=2),
+            put(10, 11, 1, 2, won=True),
+        )
+    )
