@@ -72,8 +72,9 @@ class Channel:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._send, stream)
                     await self._receive(stream, on_event, may_read)
-                    with self.clock.timeout(_GOODBYE_SECONDS):
-                        await self._sent()
+                    if self.connection.failure is not None:
+                        with self.clock.timeout(_GOODBYE_SECONDS):
+                            await self._sent()
                     nursery.cancel_scope.cancel()
         finally:
             await trio.aclose_forcefully(stream)

@@ -1,0 +1,436 @@
+"""Clients and servers on streams in memory: links, timeouts, bounds, and what becomes of calls when things break."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from trio.abc import Stream
+
+from tests.rpc.shop import IDENTITY, Everything, NotServed, Shop, Store, Stored, Visit, Wait, Waited, interfaces
+from tests.rpc.world import SHOP, TrioClock, shop_world
+from virtuallog.chain import SegmentId
+from virtuallog.errors import (
+    OverloadedError,
+    SealedError,
+    TrimmedError,
+    UnavailableError,
+    UnsupportedError,
+    VirtualLogError,
+    WrongRecipientError,
+)
+from virtuallog.rpc import Hello, Open, RpcServices
+from virtuallog.rpc.connection import Connection
+from virtuallog.rpc.frames import FRAME_BYTES_MAX
+from virtuallog.rpc.link import CONNECT_SECONDS
+from virtuallog.rpc.methods import bind
+from virtuallog.rpc.server import CONNECTIONS_MAX
+from virtuallog.rpc.server import UNSENT_BYTES_MAX as SERVER_UNSENT_BYTES_MAX
+from virtuallog.rpc.services import SWEEP_SECONDS
+from virtuallog.rpc.session import SILENCE_SECONDS, UNSENT_BYTES_MAX
+from virtuallog.types import NodeId
+
+
+def store(position: int, size: int = 10) -> Store:
+    return Store(segment=SegmentId(1, 2), batch=b"b" * size, position=position)
+
+
+@attrs.define
+class Outcomes:
+    """Collects what `done` is called with."""
+
+    received: list[Any] = attrs.field(factory=list)
+    _arrived: trio.Event = attrs.field(factory=trio.Event)
+
+    def done(self, outcome: Any) -> None:
+        self.received.append(outcome)
+        self._arrived.set()
+
+    async def wait(self, count: int) -> list[Any]:
+        while len(self.received) < count:
+            self._arrived = trio.Event()
+            await self._arrived.wait()
+        return self.received
+
+
+async def test_call_is_answered(autojump_clock: object) -> None:
+    """The simplest thing."""
+    async with shop_world() as world:
+        client = await world.client()
+
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        assert await client.call(SHOP, Hello(), 1.0) == IDENTITY
+        assert world.shop.stored == [store(40)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (store(1), SealedError()),
+        (store(2), TrimmedError(77)),
+        (store(3), OverloadedError("no room in the shop")),
+        (store(4), UnavailableError("the node failed to handle Store")),
+        (store(5), UnavailableError("the node failed to encode its reply")),
+        (NotServed(), UnsupportedError("this node does not serve NotServed")),
+    ],
+    ids=["sealed", "trimmed", "raised", "bug in a handler", "reply does not fit", "no handler"],
+)
+async def test_error_reaches_the_caller_and_the_node_lives(
+    autojump_clock: object, request_: Any, error: VirtualLogError
+) -> None:
+    """Whatever goes wrong in one call, the next is served."""
+    async with shop_world() as world:
+        client = await world.client()
+        with pytest.raises(type(error)) as caught:
+            await client.call(SHOP, request_, 1.0)
+
+        assert repr(caught.value) == repr(error)
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        assert len(world.server_ends) == 1
+
+
+async def test_unknown_interface_is_unsupported(autojump_clock: object) -> None:
+    """A newer client asks an older node."""
+    async with shop_world() as world:
+        client = await world.client()
+        with pytest.raises(UnsupportedError):
+            await client.call(SHOP, Visit(), 1.0)
+
+
+async def test_requests_arrive_in_the_order_they_were_posted(autojump_clock: object) -> None:
+    """Over one link, opened by the first of them; `done` comes later, never from within post."""
+    async with shop_world() as world:
+        client, outcomes = await world.client(), Outcomes()
+        for position in range(100, 200):
+            client.post(SHOP, store(position), outcomes.done, 1.0)
+        assert outcomes.received == []
+
+        assert await outcomes.wait(100) == [Stored(position + 1) for position in range(100, 200)]
+        assert world.shop.stored == [store(position) for position in range(100, 200)]
+
+
+@attrs.define
+class CountingStream(trio.abc.HalfCloseableStream):
+    """Counts what is sent at once."""
+
+    inner: Any
+    sends: list[int] = attrs.field(factory=list)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        self.sends.append(len(data))
+        await self.inner.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.inner.wait_send_all_might_not_block()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        received: bytes | bytearray = await self.inner.receive_some(max_bytes)
+        return received
+
+    async def send_eof(self) -> None:
+        await self.inner.send_eof()
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+async def test_one_turn_is_one_segment(autojump_clock: object) -> None:
+    """Everything posted in one turn leaves in one send, bootstrap and open included; so do the replies."""
+    streams: list[CountingStream] = []
+
+    def counting_pair() -> tuple[Stream, Stream]:
+        ours, theirs = trio.testing.memory_stream_pair()
+        streams[:] = [CountingStream(ours), CountingStream(theirs)]
+        return streams[0], streams[1]
+
+    async with shop_world() as world:
+        world.make_pair = counting_pair
+        client, outcomes = await world.client(), Outcomes()
+        for position in range(100, 150):
+            client.post(SHOP, store(position), outcomes.done, 1.0)
+        await outcomes.wait(50)
+        await trio.testing.wait_all_tasks_blocked()
+
+        ours, theirs = streams
+        assert len(ours.sends) == 2  # the calls; the finishes of bootstrap and open
+        assert len(theirs.sends) == 1
+
+
+async def test_timeout_is_unknown_and_the_late_reply_is_dropped(autojump_clock: object) -> None:
+    """At the deadline (and a sweep) the caller hears UnavailableError; what comes after, nobody hears."""
+    async with shop_world() as world:
+        client, outcomes = await world.client(), Outcomes()
+        start = trio.current_time()  # noqa: TID251 -- the test's own clock
+        client.post(SHOP, Wait(5), outcomes.done, 0.5)
+        (outcome,) = await outcomes.wait(1)
+        waited = trio.current_time() - start  # noqa: TID251 -- the test's own clock
+        assert isinstance(outcome, UnavailableError)
+        assert 0.5 <= waited <= 0.5 + 2 * SWEEP_SECONDS
+
+        world.shop.release([5])
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        assert len(outcomes.received) == 1
+        assert len(world.server_ends) == 1
+
+
+async def test_cancelled_call_drops_its_reply(autojump_clock: object) -> None:
+    """Cancelling stops the wait, not the request; the connection goes on."""
+    async with shop_world() as world:
+        client = await world.client()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call, SHOP, Wait(5), 60.0)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        world.shop.release([5])
+
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+
+
+async def test_lost_connection_fails_what_was_in_flight_at_once(autojump_clock: object) -> None:
+    """No waiting for timeouts; and the next call opens a new connection."""
+    async with shop_world() as world:
+        client, outcomes = await world.client(), Outcomes()
+        for token in range(5):
+            client.post(SHOP, Wait(token), outcomes.done, 60.0)
+        await trio.testing.wait_all_tasks_blocked()
+        start = trio.current_time()  # noqa: TID251 -- the test's own clock
+        await trio.aclose_forcefully(world.server_ends[0])
+
+        assert [type(outcome) for outcome in await outcomes.wait(5)] == [UnavailableError] * 5
+        assert trio.current_time() - start < 1.5  # noqa: TID251 -- the test's own clock
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        assert len(world.server_ends) == 2
+
+
+async def test_unreachable_node_fails_at_once_and_is_tried_again(autojump_clock: object) -> None:
+    """Refused: calls fail without waiting, and while the link backs off nobody knocks; then it recovers."""
+    async with shop_world() as world:
+        attempts = []
+
+        async def refuse(address: str) -> Stream:
+            attempts.append(address)
+            raise ConnectionRefusedError("nobody there")
+
+        world.connect = refuse
+        client = await world.client()
+        for _ in range(20):
+            with pytest.raises(UnavailableError, match="nobody there"):
+                await client.call(SHOP, store(40), 60.0)
+        assert len(attempts) == 1
+
+        world.connect = world.connect_to_server
+        await trio.sleep(0.1)  # noqa: TID251 -- the test's own clock
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+
+
+async def test_address_that_does_not_answer_is_given_up(autojump_clock: object) -> None:
+    """A black hole: calls fail by their own timeout, the attempt by its."""
+    async with shop_world() as world:
+
+        async def hang(address: str) -> Stream:
+            await trio.sleep_forever()
+            raise AssertionError(address)
+
+        world.connect = hang
+        client, outcomes = await world.client(), Outcomes()
+        client.post(SHOP, store(40), outcomes.done, CONNECT_SECONDS / 2)
+        client.post(SHOP, store(41), outcomes.done, CONNECT_SECONDS * 2)
+        short, long = await outcomes.wait(2)
+
+        assert "no answer to Store within 1 s" in str(short)
+        assert "unreachable" in str(long)
+
+
+async def test_silent_connection_is_taken_for_dead(autojump_clock: object) -> None:
+    """Half-open: bytes go in, none come out. After some seconds of timeouts a new connection is made."""
+    async with shop_world() as world:
+
+        async def swallow(_: str) -> Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            world.server_ends.append(theirs)
+            return ours
+
+        world.connect = swallow
+        client, outcomes = await world.client(), Outcomes()
+        client.post(SHOP, store(40), outcomes.done, 1.0)
+        await outcomes.wait(1)
+        client.post(SHOP, store(40), outcomes.done, SILENCE_SECONDS)
+        client.post(SHOP, Wait(1), outcomes.done, 600.0)
+        _, _, cut_off = await outcomes.wait(3)
+        assert "silent" in str(cut_off)
+
+        world.connect = world.connect_to_server
+        await trio.sleep(0.1)  # noqa: TID251 -- the test's own clock
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+
+
+async def test_wrong_node_fails_typed_and_unexecuted(autojump_clock: object) -> None:
+    """Somebody else answers at the address: every call says so, none is executed; a new table heals it at once."""
+    async with shop_world() as world:
+        world.expected = Open(boot=9)
+        client, outcomes = await world.client(), Outcomes()
+        for position in range(10, 13):
+            client.post(SHOP, store(position), outcomes.done, 1.0)
+        assert [type(outcome) for outcome in await outcomes.wait(3)] == [WrongRecipientError] * 3
+        assert world.shop.stored == []
+
+        world.expected = Open(boot=IDENTITY.boot)
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+
+
+async def test_unknown_node_is_unavailable(autojump_clock: object) -> None:
+    """The resolver does not know it (yet)."""
+
+    def resolve(node: NodeId) -> Any:
+        raise UnavailableError(f"node {node} is in no table")
+
+    async with shop_world() as world:
+        client = RpcServices(interfaces(), resolve, world.connect, TrioClock(), random.Random(1))
+        await world.nursery.start(client.run)
+        with pytest.raises(UnavailableError, match="no table"):
+            await client.call(SHOP, store(1), 1.0)
+
+
+async def test_node_that_does_not_take_calls_is_overloaded(autojump_clock: object) -> None:
+    """Bytes that wait for it are bounded; beyond, posts fail with nothing sent."""
+    async with shop_world() as world:
+        world.make_pair = trio.testing.lockstep_stream_pair
+
+        async def stuck(_: str) -> Stream:
+            return trio.testing.lockstep_stream_pair()[0]
+
+        world.connect = stuck
+        client, outcomes = await world.client(), Outcomes()
+        batch = 8 << 20
+        posts = UNSENT_BYTES_MAX // batch + 5
+        for position in range(posts):
+            client.post(SHOP, store(position, batch), outcomes.done, 60.0)
+        await trio.testing.wait_all_tasks_blocked()
+
+        refused = len(outcomes.received)
+        assert {type(outcome) for outcome in outcomes.received} == {OverloadedError}
+        assert 3 <= refused < posts
+
+
+async def test_own_node_is_called_without_a_wire(autojump_clock: object) -> None:
+    """In order, in a turn of its own, the request object itself; errors and timeouts as over a wire."""
+    shop, outcomes = Shop(), Outcomes()
+    async with trio.open_nursery() as nursery:
+        client = RpcServices(
+            (), lambda _: pytest.fail("resolved"), lambda _: pytest.fail("connected"), TrioClock(), random.Random(1),
+            node=NodeId(1), handlers=shop.handlers(),
+        )  # fmt: skip
+        await nursery.start(client.run)
+        requests = [store(position) for position in (20, 21, 22)]
+        for request in requests:
+            client.post(NodeId(1), request, outcomes.done, 1.0)
+        assert shop.stored == []
+        await outcomes.wait(3)
+        assert all(served is request for served, request in zip(shop.stored, requests, strict=True))
+
+        for request_, error in ((store(3), OverloadedError), (store(4), UnavailableError), (Wait(1), UnavailableError)):
+            with pytest.raises(error):
+                await client.call(NodeId(1), request_, 1.0)
+        with pytest.raises(UnsupportedError):
+            await client.call(NodeId(1), Visit(), 1.0)
+        shop.release([1])
+        nursery.cancel_scope.cancel()
+
+
+async def test_shut_down_fails_what_waits(autojump_clock: object) -> None:
+    """Nobody waits for ever on a client that is gone."""
+    outcomes = Outcomes()
+    async with shop_world() as world:
+        client = await world.client()
+        client.post(SHOP, Wait(1), outcomes.done, 60.0)
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert [type(outcome) for outcome in outcomes.received] == [UnavailableError]
+    with pytest.raises(UnavailableError):
+        await client.call(SHOP, Wait(2), 1.0)
+
+
+async def test_slow_reader_keeps_the_servers_memory_bounded(autojump_clock: object) -> None:
+    """A client that asks for megabytes and takes none of them is read no further."""
+    async with shop_world() as world:
+        ours, theirs = trio.testing.lockstep_stream_pair()
+        world.nursery.start_soon(world.server.serve_stream, theirs)
+        greedy = Connection.new(bind(interfaces()))
+        greedy.questions.open(Open())
+        await ours.send_all(b"".join(greedy.outbox.take()))
+        echoed, sent = Everything(raw_bytes=b"m" * (4 << 20)), 0
+        while sent < 40:
+            greedy.questions.call(echoed)
+            with trio.move_on_after(1) as waiting:  # noqa: TID251 -- the test's own clock
+                await ours.send_all(b"".join(greedy.outbox.take()))
+            if waiting.cancelled_caught:
+                break
+            sent += 1
+
+        assert 4 <= sent <= (SERVER_UNSENT_BYTES_MAX + 2 * FRAME_BYTES_MAX) // len(echoed.raw_bytes)
+        assert await (await world.client()).call(SHOP, store(40), 1.0) == Stored(41)
+
+
+async def test_flood_of_one_client_does_not_starve_another(autojump_clock: object) -> None:
+    """One keeps thousands of calls unanswered; the other is served between."""
+    async with shop_world() as world:
+        flooder, polite, outcomes = await world.client(), await world.client(), Outcomes()
+        for token in range(4000):
+            flooder.post(SHOP, Wait(token), outcomes.done, 60.0)
+        for position in range(40, 50):
+            assert await polite.call(SHOP, store(position), 1.0) == Stored(position + 1)
+        await trio.testing.wait_all_tasks_blocked()
+        held = len(world.shop.waiting)
+        assert held < 4000  # the server reads no more of the flooder than its share
+
+        while len(outcomes.received) < 4000:
+            world.shop.release(list(world.shop.waiting))
+            await trio.testing.wait_all_tasks_blocked()
+        assert outcomes.received == [Waited(token) for token in range(4000)]
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\0\0\0\0\xff\xff\xff\x7f", b"\0\0\0\0\1\0\0\0" + b"\xee" * 8],
+    ids=["another protocol", "too many segments", "huge frame", "broken pointer"],
+)
+async def test_rubbish_ends_its_own_connection_only(autojump_clock: object, rubbish: bytes) -> None:
+    """The stranger is told and cut off; the neighbour does not notice."""
+    async with shop_world() as world:
+        client = await world.client()
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        stranger = await world.connect_to_server("shop:1")
+        await stranger.send_all(rubbish)
+        answer = b""
+        while chunk := await stranger.receive_some():
+            answer += chunk
+
+        assert b"not an RPC message" in answer or b"limit" in answer
+        assert await client.call(SHOP, store(41), 1.0) == Stored(42)
+        assert len(world.server_ends) == 2
+
+
+async def test_truncated_frame_waits_and_then_ends_quietly(autojump_clock: object) -> None:
+    """Half a frame, then the end of the stream: no call, no harm."""
+    async with shop_world() as world:
+        stranger = await world.connect_to_server("shop:1")
+        await stranger.send_all(b"\0\0\0\0\x10\0\0\0" + b"\0" * 20)
+        await trio.testing.wait_all_tasks_blocked()
+        await stranger.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert await (await world.client()).call(SHOP, store(40), 1.0) == Stored(41)
+
+
+async def test_connections_are_bounded(autojump_clock: object) -> None:
+    """One too many is closed before it is read."""
+    async with shop_world() as world:
+        for _ in range(CONNECTIONS_MAX):
+            await world.connect_to_server("shop:1")
+        await trio.testing.wait_all_tasks_blocked()
+        one_more = await world.connect_to_server("shop:1")
+        assert await one_more.receive_some() == b""

@@ -1,0 +1,110 @@
+"""One connection to another node, from the first attempt to reach it until its end, with the calls that went over it.
+
+    opening ------> open ------> over
+       '-------------------------^
+    Open is answered         refused, broken, silent, closed
+
+Calls posted while it opens leave in the first flight, behind bootstrap and Open. When it is over, however that
+happens, all its calls fail at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+from trio.abc import Stream
+
+from virtuallog.errors import OverloadedError, UnavailableError, VirtualLogError
+from virtuallog.ports import Done, Request
+from virtuallog.rpc.channel import Channel
+from virtuallog.rpc.events import Event, Failed, ReturnArrived
+from virtuallog.rpc.frames import FRAME_BYTES_MAX
+from virtuallog.rpc.node import Open
+from virtuallog.rpc.pending import PendingCalls
+
+UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
+"""Bytes of calls that one node has not taken: two of the largest. Beyond, the node is slower than its callers."""
+SILENCE_SECONDS: Final = 5.0
+"""Longer than a server that works may pause (a full collection, a slow disk under the log)."""
+
+
+@attrs.define(eq=False)
+class Session:
+    """See above."""
+
+    channel: Channel
+    _on_over: Callable[[Session, VirtualLogError], None]
+    """Called once, before the calls fail: who posts again from their `done` must find a new session."""
+    is_open: bool = attrs.field(default=False, init=False)
+    """The node has said that it is the one meant."""
+    _opening: int = attrs.field(init=False)
+    """The question that asks it."""
+    _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
+    _is_over: bool = attrs.field(default=False, init=False)
+
+    @classmethod
+    def start(cls, channel: Channel, expected: Open, on_over: Callable[[Session, VirtualLogError], None]) -> Session:
+        """A session that asks for the node `expected` as soon as it runs."""
+        session = cls(channel, on_over)
+        session._opening = channel.connection.questions.open(expected)
+        return session
+
+    @property
+    def is_waiting(self) -> bool:
+        return len(self._calls) > 0
+
+    def post(self, request: Request[Any], done: Done, now: float, timeout_seconds: float) -> None:
+        """Send a request, or keep it until there is a stream.
+
+        Raises:
+            OverloadedError, TooLargeError, UnsupportedError: nothing was sent, `done` will not be called.
+        """
+        channel = self.channel
+        if channel.unsent_bytes >= UNSENT_BYTES_MAX:
+            raise OverloadedError(f"this node does not keep up: {channel.unsent_bytes} bytes wait for it")
+        question = channel.connection.questions.call(request)
+        self._calls.add(question, request, done, now, timeout_seconds)
+        channel.kick()
+
+    async def run(self, stream: Stream) -> None:
+        """Serve the session until it is over."""
+        self.end(await self.channel.run(stream, self._on_event))
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Failed):
+            self.end(event.error)
+        elif isinstance(event, ReturnArrived):
+            if event.question != self._opening:
+                self._calls.settle(event.question, event.outcome)
+            elif isinstance(event.outcome, VirtualLogError):
+                self.end(event.outcome, is_refusal=True)
+            else:
+                self.is_open = True
+
+    def end(self, error: VirtualLogError, *, is_refusal: bool = False) -> None:
+        """The session is over. If the node refused it, nothing was executed, and callers may know the reason as it is;
+        otherwise the outcome of each call is unknown."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self.channel.connection.failure is None:  # else the channel has a last word to say, and ends by itself
+            self.channel.close(error)
+        cause = error if is_refusal else UnavailableError(str(error))
+        self._on_over(self, cause)
+        self._calls.fail_all(cause)
+
+    def expire(self, now: float) -> None:
+        """Settle calls past their deadline; if all that time nothing came from the node, take the connection for dead.
+
+        A half-open one would never tell.
+        """
+        expired = self._calls.expire(now)
+        for question in expired:
+            self.channel.connection.questions.abandon(question)
+        if expired:
+            self.channel.kick()
+            silence = now - self.channel.received_at
+            if silence >= SILENCE_SECONDS:
+                self.end(UnavailableError(f"silent for {silence:.1f} s"))
