@@ -1,16 +1,18 @@
 """The README is run, as somebody would paste it: its shell commands in order, then its Python example.
 
 Blocks marked `sh` and `python` are run, `text` blocks are what the commands before them print. The `make` commands are
-not run here: whoever runs this test has.
+not run here: whoever runs this test has. The nodes listen on free ports, as this machine may run a cluster already.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
@@ -55,6 +57,19 @@ class Shell:
         return done.stdout
 
 
+def free_ports(count: int) -> int:
+    """The first of `count` adjacent ports that nobody listens on, outside the range that systems hand out."""
+    for first in range(20_000, 30_000, count):
+        with ExitStack() as sockets:
+            try:
+                for port in range(first, first + count):
+                    sockets.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
+    raise AssertionError("no free ports")
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     """A shell beside a cluster that the README's own `virtuallog up` runs."""
@@ -63,7 +78,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     (up,) = (block.text for block in blocks() if block.text.startswith("virtuallog up"))
     with (tmp_path / "up.log").open("wb") as log:
         cluster = subprocess.Popen(
-            ["bash", "-c", f"exec {up}"],
+            ["bash", "-c", f"exec {up.strip()} --base-port {free_ports(3)}"],
             cwd=tmp_path,
             env=environment,
             stdin=subprocess.DEVNULL,
