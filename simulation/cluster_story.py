@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import trio
 
-from loglets.memory import MemoryProvider
+from loglets.native import NativeProvider
+from loglets.wal import WalSettings
 from simulation.chain_checkers import CHAIN_CHECKS
 from simulation.checkers import LOG_CHECKS
 from simulation.cluster import Client, Cluster, ClusterPlan
@@ -32,21 +35,33 @@ START_SECONDS: Final = 30.0
 CALM_SECONDS: Final = 60.0
 """Within this time after the last fault a client must get an append acknowledged and have read everything: several
 times the longest timeout, grace period and watchdog period one after the other."""
-_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=20.0))
+OPERATOR_SECONDS: Final = 20.0
+"""Nothing replaces a sequencer that died for good while nothing was in flight: that is an operator's part today
+(`virtuallog reconfigure`), so the judge plays it when no append has succeeded for so long."""
+WORKLOAD_SECONDS: Final = 40.0
+"""Clients that are still busy then, because of what the nemesis does, are stopped."""
+_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=8.0))
+
+_WAL: Final = WalSettings(
+    segment_bytes=256 << 10, record_bytes_max=96 << 10, group_bytes_max=100 << 10, queue_bytes_max=1 << 20,
+    headroom_bytes=48 << 10,
+)  # fmt: skip
+"""Small segments, so that a short run fills some, rolls over and drops them."""
 
 
 async def _story(world: World) -> None:
     source = world.random("plan")
     cluster = Cluster(world, _plan(source), _SETTINGS)
     nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source))
-    workload = Workload(cluster, WorkloadPlan.draw(source), _settings)
+    workload = Workload(cluster, WorkloadPlan.draw(source), partial(_settings, nodes=cluster.plan.nodes))
     cluster.start()
     if not await _is_ready(cluster):
         return
     nemesis.prepare()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(nemesis.run)
-        await workload.run()
+        with trio.move_on_after(WORKLOAD_SECONDS):
+            await workload.run()
         nursery.cancel_scope.cancel()
     nemesis.stop()
     await _demand_progress(workload)
@@ -57,12 +72,22 @@ async def _story(world: World) -> None:
 
 def _plan(source: random.Random) -> ClusterPlan:
     nodes = source.choice((3, 5))
-    shared = MemoryProvider()
-    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=(lambda: shared,))
+    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=(_native,))
 
 
-def _settings(kind: str, source: random.Random) -> Mapping[str, str]:
-    return {}
+def _native() -> NativeProvider:
+    return NativeProvider(wal_settings=_WAL)
+
+
+def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]:
+    """What an operator may ask for: nothing, other servers, another sequencer."""
+    numbers = [str(number) for number in range(1, nodes + 1)]
+    settings = {}
+    if source.random() < 0.4:
+        settings["servers"] = ",".join(source.sample(numbers, source.choice((3, nodes))))
+    if source.random() < 0.4:
+        settings["sequencer"] = source.choice(numbers)
+    return settings
 
 
 async def _is_ready(cluster: Cluster) -> bool:
@@ -79,18 +104,27 @@ async def _demand_progress(workload: Workload) -> None:
     for _ in range(2):
         with trio.move_on_after(CALM_SECONDS) as limit:
             async with workload.cluster.client("judge") as judge:
+                began = workload.cluster.world.now()
                 while not await _append_and_read(workload, judge):
                     await trio.sleep(0.5)
+                    if workload.cluster.world.now() - began > OPERATOR_SECONDS:
+                        workload.cluster.world.fault("judge replaced a dead loglet")
+                        await _extend(judge)
         if limit.cancelled_caught:
             message = f"no append and full read within {CALM_SECONDS:g} s after the faults stopped"
             workload.cluster.world.violations.append(Violation("progress", message, (len(history.events) - 1,)))
             return
 
 
+async def _extend(judge: Client) -> None:
+    with suppress(VirtualLogError):
+        await judge.log.reconfig_extend(min(judge.log.view.providers))
+
+
 async def _append_and_read(workload: Workload, judge: Client) -> bool:
     try:
         if (await judge.log.view.refresh()).chain.active is None:
-            await judge.log.reconfig_extend(min(judge.log.view.providers))
+            await _extend(judge)
         await workload.append(judge)
         tail = await workload.check_tail(judge)
         at = 0

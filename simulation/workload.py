@@ -127,7 +127,7 @@ class Workload:
 
     async def append(self, client: Client, appender: Appender | None = None) -> None:
         count = client.random.choice((1, 1, 1, 2, 5))
-        payloads = self.payloads(count, client.random.choice((0, 0, 10, 2000)))
+        payloads = self.payloads(count, client.random.choice((0, 0, 10, 1000)))
         with self.cluster.world.history.record(client.name, Append(payloads)) as returned:
             if appender is not None:
                 positions = await appender.append(list(payloads))
