@@ -34,6 +34,8 @@ class User:
     known: int
     snapshots: int = 0
     called_back: list[tuple[bytes, Sequence[Address] | VirtualLogError]] = attrs.Factory(list)
+    progress: trio.Event = attrs.Factory(trio.Event)
+    """Set at the next call back."""
 
     def snapshot(self) -> list[Record]:
         self.snapshots += 1
@@ -46,6 +48,8 @@ class User:
             if not isinstance(outcome, VirtualLogError):
                 self.known += len(payloads)
             self.called_back.extend((payload, outcome) for payload in payloads)
+            self.progress.set()
+            self.progress = trio.Event()
 
         self.wal.append([Record(DATA, payload) for payload in payloads], done, essential=essential)
 
@@ -115,7 +119,8 @@ async def put_data(user: User, *payloads: bytes, essential: bool = False) -> lis
     before = len(user.called_back)
     for payload in payloads:
         user.append(payload, essential=essential)
-    await until(lambda: len(user.called_back) == before + len(payloads))
+    while len(user.called_back) < before + len(payloads):
+        await user.progress.wait()
     addresses: list[Address] = []
     for _, outcome in user.called_back[before:]:
         if isinstance(outcome, VirtualLogError):
@@ -125,6 +130,6 @@ async def put_data(user: User, *payloads: bytes, essential: bool = False) -> lis
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let others run until it holds. Only for what is sure to come: there is no clock in here."""
+    """Let others run until it holds. For what is sure to come and takes no simulated time (this never sleeps)."""
     while not condition():
         await trio.lowlevel.checkpoint()

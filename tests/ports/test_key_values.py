@@ -1,0 +1,224 @@
+"""The KeyValues port: what RocksDB and the simulated disk promise alike, and what only one of them can show."""
+
+from __future__ import annotations
+
+import random
+import resource
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from virtuallog.errors import CorruptionError, StorageError
+from virtuallog.key_values import RocksKeyValues, open_key_values
+from virtuallog.ports import KeyValues
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
+from virtuallog.testing.process import CrashedError, Process
+from virtuallog.types import NodeId
+
+NODE = NodeId(1)
+
+Opener = Callable[[], AbstractAsyncContextManager[KeyValues]]
+"""Opens the same store again and again."""
+
+
+@pytest.fixture(params=["rocksdb", "simulated"])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    if request.param == "rocksdb":
+        return lambda: open_key_values(tmp_path / "store")
+    disk = SimulatedKeyValuesDisk(random.Random(1))
+
+    @asynccontextmanager
+    async def simulated() -> AsyncIterator[KeyValues]:
+        yield disk.open(Process(NODE), SimulatedClock(Process(NODE)))
+
+    return simulated
+
+
+async def test_pairs_survive(opener: Opener) -> None:
+    """What was written is there after the store was closed and opened again, byte for byte."""
+    async with opener() as store:
+        await store.write({b"a": b"1", b"empty": b"", b"\x00\xff": bytes(range(256))})
+    async with opener() as store:
+        assert await store.get(b"a") == b"1"
+        assert await store.get(b"empty") == b""
+        assert await store.get(b"\x00\xff") == bytes(range(256))
+        assert await store.get(b"absent") is None
+
+
+async def test_none_deletes(opener: Opener) -> None:
+    """Puts and deletes in one write; deleting what is not there is no error."""
+    async with opener() as store:
+        await store.write({b"a": b"1", b"b": b"2"})
+        await store.write({b"a": None, b"absent": None, b"b": b"3"})
+
+        assert await store.scan(b"") == [(b"b", b"3")]
+
+
+async def test_scan_is_a_sorted_range(opener: Opener) -> None:
+    """All keys with the prefix in the order of their bytes, and no other; an empty prefix means all."""
+    async with opener() as store:
+        keys = [b"b", b"b\xff", b"b\x00", b"a", b"c", b"bb", b"\xff\xff"]
+        await store.write({key: key[::-1] for key in keys})
+
+        assert [key for key, _ in await store.scan(b"b")] == [b"b", b"b\x00", b"bb", b"b\xff"]
+        assert await store.scan(b"\xff") == [(b"\xff\xff", b"\xff\xff")]
+        assert [key for key, _ in await store.scan(b"")] == sorted(keys)
+        assert await store.scan(b"d") == []
+
+
+async def test_large_value(opener: Opener) -> None:
+    """A register of the largest size fits into one pair."""
+    value = random.Random(1).randbytes(1 << 20)
+    async with opener() as store:
+        await store.write({b"large": value})
+
+        assert await store.get(b"large") == value
+
+
+async def test_writes_of_many_tasks_happen_one_by_one(opener: Opener) -> None:
+    """Each write is whole: whoever reads sees both of its pairs or none."""
+    async with opener() as store, trio.open_nursery() as nursery:
+
+        async def write(number: int) -> None:
+            await store.write({b"left": b"%d" % number, b"right": b"%d" % number})
+            left, right = await store.scan(b"")
+            assert left[1] == right[1]
+
+        for number in range(20):
+            nursery.start_soon(write, number)
+
+
+async def test_directory_belongs_to_one(tmp_path: Path) -> None:
+    """While the store is open nobody else can open it; closing twice is harmless; a closed store is of no use."""
+    async with open_key_values(tmp_path) as store:
+        with pytest.raises(StorageError):
+            await RocksKeyValues.open(tmp_path)
+        await store.close()
+        with pytest.raises(StorageError):
+            await store.get(b"a")
+        async with open_key_values(tmp_path) as successor:
+            assert await successor.get(b"a") is None
+
+
+async def test_first_failure_poisons_the_store(tmp_path: Path) -> None:
+    """The disk refuses to let a file grow. Nothing is known about the store then: no later operation is even tried."""
+    async with open_key_values(tmp_path) as store:
+        await store.write({b"a": b"1"})
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, limits[1]))
+        try:
+            with pytest.raises(StorageError):
+                await store.write({b"a": b"2" * (1 << 20)})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+        with pytest.raises(StorageError, match="failed before"):
+            await store.get(b"a")
+    async with open_key_values(tmp_path) as store:
+        assert await store.get(b"a") == b"1"
+
+
+async def crashed_copy(directory: Path) -> tuple[Path, Path]:
+    """What a crash after ten writes would leave, all of it in the write-ahead log; and that log."""
+    crashed = directory / "crashed"
+    async with open_key_values(directory / "store") as store:
+        for number in range(10):
+            await store.write({b"key %d" % number: b"value %d" % number * 50})
+        shutil.copytree(directory / "store", crashed)
+    (log,) = crashed.glob("*.log")
+    return crashed, log
+
+
+async def test_damage_is_reported_on_opening(tmp_path: Path) -> None:
+    """A record in the middle of the write-ahead log is damaged: acknowledged writes would be lost without a word."""
+    crashed, log = await crashed_copy(tmp_path)
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    log.write_bytes(damaged)
+
+    with pytest.raises(CorruptionError):
+        await RocksKeyValues.open(crashed)
+
+
+async def test_torn_tail_is_forgiven(tmp_path: Path) -> None:
+    """The last record is cut: power failed within a write that nobody was told of. All before it is there."""
+    crashed, log = await crashed_copy(tmp_path)
+    log.write_bytes(log.read_bytes()[:-3])
+
+    async with open_key_values(crashed) as store:
+        assert len(await store.scan(b"")) == 9
+
+
+def simulated(disk: SimulatedKeyValuesDisk) -> tuple[Process, SimulatedKeyValues]:
+    process = Process(NODE)
+    return process, disk.open(process, SimulatedClock(process))
+
+
+async def test_write_under_way_at_a_crash_happens_wholly_or_not(autojump_clock: trio.testing.MockClock) -> None:
+    """Both outcomes occur over the seeds, a mixture never; the dead store is of no use."""
+    outcomes = set()
+    for seed in range(20):
+        disk = SimulatedKeyValuesDisk(random.Random(seed), write_seconds=1.0)
+        disk.pairs.update({b"a": b"old", b"b": b"old"})
+        process, store = simulated(disk)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.write, {b"a": b"new", b"b": b"new"})
+            await trio.sleep(0.5)  # noqa: TID251 - true time
+            process.crash()
+            nursery.cancel_scope.cancel()
+        disk.crash()
+        with pytest.raises(CrashedError):
+            await store.get(b"a")
+        _, successor = simulated(disk)
+        outcomes.add(tuple(value for _, value in await successor.scan(b"")))
+        assert await successor.scan(b"") == await successor.scan(b"")
+
+    assert outcomes == {(b"old", b"old"), (b"new", b"new")}
+
+
+async def test_finished_writes_survive_a_crash(autojump_clock: trio.testing.MockClock) -> None:
+    """Durable on return, and slow on request."""
+    disk = SimulatedKeyValuesDisk(random.Random(1), write_seconds=2.0)
+    process, store = simulated(disk)
+    before = trio.current_time()  # noqa: TID251 - true time
+    await store.write({b"a": b"1"})
+    assert trio.current_time() - before == 2.0  # noqa: TID251 - true time
+    process.crash()
+    disk.crash()
+
+    assert await simulated(disk)[1].get(b"a") == b"1"
+
+
+async def test_injected_failure_poisons_one_life() -> None:
+    """The failed write happened or not, seed by seed; the next life of the process finds a working disk."""
+    outcomes = set()
+    for seed in range(20):
+        disk = SimulatedKeyValuesDisk(random.Random(seed))
+        process, store = simulated(disk)
+        disk.fail_write(after=1)
+        await store.write({b"a": b"1"})
+        with pytest.raises(StorageError):
+            await store.write({b"a": b"2"})
+        with pytest.raises(StorageError):
+            await store.get(b"a")
+        process.crash()
+        outcomes.add(await simulated(disk)[1].get(b"a"))
+
+    assert outcomes == {b"1", b"2"}
+
+
+async def test_wipe_and_damage() -> None:
+    """A wiped disk is empty; a damaged value differs in one bit."""
+    disk = SimulatedKeyValuesDisk(random.Random(1))
+    await simulated(disk)[1].write({b"a": b"12345678"})
+    disk.damage(b"a")
+    (damaged,) = disk.pairs.values()
+    assert sum((one ^ other).bit_count() for one, other in zip(damaged, b"12345678", strict=True)) == 1
+
+    disk.wipe()
+    assert await simulated(disk)[1].scan(b"") == []
