@@ -1,0 +1,250 @@
+"""A few stories with real processes: kill -9, wrong directories, damaged disks, and the command line from end to end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from server.client import open_log, open_services_to
+from server.cluster import LocalCluster, open_local_cluster
+from server.survey import ask_all
+from virtuallog.api import Placed
+from virtuallog.control import NodeStatus
+from virtuallog.errors import VirtualLogError
+from virtuallog.types import LogPosition, NodeId, PlacedBatch
+from virtuallog.virtual_log import VirtualLog
+
+pytestmark = pytest.mark.processes
+
+COMMAND = (sys.executable, "-P", "-m", "server")
+LINES = 50_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A place for some hundred MiB of write-ahead logs, which pytest would keep for three sessions."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+def command(
+    *arguments: str | Path, cluster: Path | None = None, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end."""
+    environment = {**os.environ, **({"VIRTUALLOG_CLUSTER": str(cluster)} if cluster else {})}
+    return subprocess.run(
+        [*COMMAND, *arguments], input=stdin, env=environment, capture_output=True, timeout=60, check=False
+    )
+
+
+@asynccontextmanager
+async def local_cluster(path: Path) -> AsyncIterator[LocalCluster]:
+    """Three nodes that answer."""
+    async with open_local_cluster(path, base_port=0) as cluster:
+        await wait_ready(cluster)
+        yield cluster
+
+
+async def wait_ready(cluster: LocalCluster) -> None:
+    async with open_services_to(cluster.file) as services:
+        await cluster.wait_ready(services)
+
+
+async def wait_status(cluster: LocalCluster, node: int, words: str) -> NodeStatus:
+    """The status of a node once one of its failures contains `words`."""
+    with trio.fail_after(15):  # noqa: TID251 -- real time, against real processes
+        async with open_services_to(cluster.file) as services:
+            while True:
+                answer = (await ask_all(services, [NodeId(node)]))[NodeId(node)]
+                if not isinstance(answer, VirtualLogError) and any(words in failure for failure in answer.failures):
+                    return answer
+                await trio.sleep(0.1)  # noqa: TID251 -- real time
+
+
+async def payloads_of(log: VirtualLog) -> list[bytes]:
+    tail = (await log.check_tail()).tail
+    found: list[bytes] = []
+    placed: Placed
+    async for placed in log.reader(LogPosition(0), LogPosition(tail)).batches():
+        if isinstance(placed, PlacedBatch):
+            found += [record.payload for record in placed.records()]
+    return found
+
+
+def free_port() -> int:
+    """The first of three ports in a row that are free just now."""
+    for port in range(20_000 + os.getpid() % 20_000, 60_000, 3):
+        try:
+            for offset in range(3):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port + offset))
+        except OSError:
+            continue
+        return port
+    raise AssertionError("no free ports")
+
+
+async def test_lines_come_back_as_they_went_in_across_live_reconfigurations(folder: Path) -> None:
+    """`up`, `append --lines -`, `reconfigure` twice in the middle, `read --raw`: the same bytes. SIGTERM ends all."""
+    data = folder / "data"
+    up = await trio.lowlevel.open_process(
+        [*COMMAND, "up", "--nodes", "3", "--data", str(data), "--base-port", str(free_port())],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        cluster = data / "cluster.toml"
+        with trio.fail_after(30):  # noqa: TID251 -- real time
+            while not cluster.exists():
+                assert up.poll() is None
+                await trio.sleep(0.05)  # noqa: TID251 -- real time
+        lines = b"".join(b"line %d\n\n" % number for number in range(LINES // 2))
+        appended = await trio.lowlevel.open_process(
+            [*COMMAND, "append", "--lines", "-", "--cluster", str(cluster)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert appended.stdin is not None
+        third = len(lines) // 3
+        for start, sequencer in ((0, 2), (third, 3)):
+            await appended.stdin.send_all(lines[start : start + third])
+            changed = await trio.to_thread.run_sync(
+                partial(command, "reconfigure", "--to", "native", "--set", f"sequencer={sequencer}", cluster=cluster)
+            )
+            assert changed.returncode == 0, changed.stderr
+        await appended.stdin.send_all(lines[2 * third :])
+        await appended.stdin.aclose()
+        assert await appended.wait() == 0
+
+        raw = await trio.to_thread.run_sync(partial(command, "read", "--raw", cluster=cluster))
+        assert raw.stdout == lines
+        chain = await trio.to_thread.run_sync(partial(command, "chain", "--json", cluster=cluster))
+        assert chain.stdout.count(b'"kind": "native"') >= 2
+        pids = [int((data / f"node-{node}" / "pid").read_text()) for node in (1, 2, 3)]
+    finally:
+        up.send_signal(signal.SIGTERM)
+        ended = await up.wait()
+    assert ended == 0
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_nothing_acknowledged_is_lost_when_all_are_killed(folder: Path) -> None:
+    """kill -9 of every node in the middle of appends; after a restart every acknowledged entry is there, once."""
+    acknowledged: list[bytes] = []
+
+    async def append_for_ever(log: VirtualLog, writer: int) -> None:
+        number = 0
+        while True:
+            payload = b"%d/%d" % (writer, number)
+            await log.append(payload)
+            acknowledged.append(payload)
+            number += 1
+
+    async with local_cluster(folder) as cluster:
+        async with open_log(cluster.file) as log, trio.open_nursery() as nursery:
+            for writer in range(8):
+                nursery.start_soon(append_for_ever, log, writer)
+            while len(acknowledged) < 300:
+                await trio.sleep(0.01)  # noqa: TID251 -- real time
+            for node in cluster.nodes:
+                await cluster.kill(node)
+            nursery.cancel_scope.cancel()
+        for node in cluster.nodes:
+            await cluster.start(node)
+        await wait_ready(cluster)
+        async with open_log(cluster.file) as log:
+            await log.append(b"after")
+            found = await payloads_of(log)
+
+    assert len(found) == len(set(found))
+    assert set(acknowledged) < set(found)
+    for writer in range(8):
+        mine = [int(entry.split(b"/")[1]) for entry in found if entry.startswith(b"%d/" % writer)]
+        assert mine == list(range(len(mine)))
+
+
+async def test_a_flipped_bit_closes_one_node_and_the_others_go_on(folder: Path) -> None:
+    """A node whose write-ahead log is damaged refuses to serve it, and says so; the log stays whole."""
+    async with local_cluster(folder) as cluster:
+        async with open_log(cluster.file) as log:
+            for number in range(200):
+                await log.append(b"entry %d " % number + b"x" * 500)
+        await cluster.kill(NodeId(3))
+        _flip_a_bit(folder / "node-3" / "storage", b"entry 20 ")
+        await cluster.start(NodeId(3))
+
+        status = await wait_status(cluster, 3, "native:")
+        assert status.roles == ("metastore",)
+        async with open_log(cluster.file) as log:
+            await log.append(b"after")
+            assert len(await payloads_of(log)) == 201
+
+
+async def test_a_wiped_disk_stays_out(folder: Path) -> None:
+    """A node that lost its data does not come back by itself; the others go on without it."""
+    async with local_cluster(folder) as cluster:
+        await cluster.kill(NodeId(2))
+        for part in ("storage", "values"):
+            await trio.to_thread.run_sync(shutil.rmtree, folder / "node-2" / part)
+        (folder / "node-2" / "identity").unlink()
+        await cluster.start(NodeId(2))
+
+        status = await wait_status(cluster, 2, "a disk was lost or the path is wrong")
+        assert status.phase == "unformatted"
+        async with open_log(cluster.file) as log:
+            await log.append(b"after")
+
+
+def test_a_node_refuses_what_it_cannot_be_sure_of(folder: Path) -> None:
+    """Each with one line and exit code 1: the data of another node, a port in use, a directory in use, python -O."""
+    port = free_port()
+    mine = ("--id", "1", "--data", folder / "one", "--peers", f"1@127.0.0.1:{port}")
+    node = subprocess.Popen([*COMMAND, "serve", *mine], stderr=subprocess.PIPE)
+    try:
+        assert node.stderr is not None
+        while b"bootstrapped" not in (line := node.stderr.readline()):
+            assert line, "the node has ended"
+
+        in_use = command("serve", *mine)
+        assert (in_use.returncode, in_use.stderr.count(b"\n")) == (1, 1)
+        assert b"in use by another process" in in_use.stderr
+
+        no_port = command("serve", "--id", "1", "--data", folder / "two", "--peers", f"1@127.0.0.1:{port}")
+        assert (no_port.returncode, no_port.stderr.count(b"\n")) == (1, 1)
+        assert b"virtuallog: listen 127.0.0.1:%d: Address already in use" % port in no_port.stderr
+    finally:
+        node.send_signal(signal.SIGTERM)
+        _, words = node.communicate()
+    assert node.returncode == 0, words
+
+    other = command("serve", "--id", "2", "--data", folder / "one", "--peers", f"2@127.0.0.1:{port}")
+    assert other.returncode == 1
+    assert other.stderr == b"virtuallog: wrong data directory: expected one of node 2, found one of node 1\n"
+
+    optimised = subprocess.run(
+        [sys.executable, "-O", *COMMAND[1:], "serve", *mine], capture_output=True, timeout=60, check=False
+    )
+    assert optimised.returncode == 1
+    assert b"does not run under python -O" in optimised.stderr
+
+
+def _flip_a_bit(storage: Path, landmark: bytes) -> None:
+    """Flip one bit of `landmark`, in the one file that holds it."""
+    for path in storage.rglob("*"):
+        if path.is_file() and (at := path.read_bytes().find(landmark)) >= 0:
+            with path.open("r+b") as file:
+                file.seek(at)
+                file.write(bytes([landmark[0] ^ 1]))
+            return
+    raise AssertionError(f"no file holds {landmark!r}")
