@@ -78,19 +78,22 @@ class RocksKeyValues:
             await trio.to_thread.run_sync(self._close, limiter=self._limiter)
 
     def _close(self) -> None:
-        try:
-            self._database.close()
-        except rocksdict.DbClosedError:
+        database, self._database = self._database, None
+        if database is None:
             return
+        poisoned, self._failed = self._failed is not None, self._failed or StorageError("the store is closed")
+        try:
+            database.close()
         except Exception as error:
-            raise _translated(error) from error
+            if not poisoned:  # else it has been reported, and what was acknowledged before is durable
+                raise _translated(error) from error
 
     async def _run(self, operation: Callable[[], ResultT]) -> ResultT:
         """One operation on the thread. After the first failure no other is tried: what is in the store is unknown."""
 
         def guarded() -> ResultT:
             if self._failed is not None:
-                raise StorageError(f"the store failed before: {self._failed}")
+                raise StorageError(f"the store can no longer be used: {self._failed}")
             try:
                 return operation()
             except Exception as error:

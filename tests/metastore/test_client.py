@@ -273,7 +273,7 @@ async def test_crash_within_a_write_leaves_a_state_from_before_or_after(write: i
 
             async def crash_within_the_write(cluster: World = cluster, begun: int = begun) -> None:
                 while cluster.disk(A).writes <= begun:
-                    await trio.sleep(0.01)  # noqa: TID251 - true time
+                    await cluster.sleep(0.01)
                 cluster.crash(A)
                 cluster.heal()
                 await cluster.start((A,))
@@ -297,7 +297,7 @@ async def test_failed_write_stops_the_acceptor_and_not_the_register() -> None:
         cluster.disk(B).fail_write()
 
         assert await cluster.client().put(b"v", 0, attempt=1) == 1
-        await trio.sleep(1)  # noqa: TID251 - true time
+        await cluster.sleep(1)
 
         assert [node for node, _ in cluster.failures] == [B]
         cluster.isolate(C)
@@ -505,7 +505,7 @@ async def die_half_way(cluster: World, value: bytes, attempt: int, reached: tupl
     cluster.lost = lost
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outcome, client, value, 0, attempt)
-        await trio.sleep(1)  # noqa: TID251 - true time
+        await cluster.sleep(1)
         nursery.cancel_scope.cancel()
     cluster.heal()
     assert not cluster.lives[name].process.alive

@@ -45,15 +45,15 @@ async def storm(seed: int) -> RegisterHistory:
             nursery.start_soon(crash_and_restart, cluster, source, nursery.cancel_scope)
             for number in range(5):
                 client = history.recorded(cluster.client(*THREE))
-                nursery.start_soon(write_and_read, client, random.Random(f"{seed} {number}"))
+                nursery.start_soon(write_and_read, cluster, client, random.Random(f"{seed} {number}"))
         cluster.network.set_quality(LinkQuality())
         await quiet_end(cluster, history)
     return history
 
 
-async def write_and_read(client: MetaStore, source: random.Random) -> None:
+async def write_and_read(cluster: World, client: MetaStore, source: random.Random) -> None:
     while True:
-        await trio.sleep(source.random() * 0.5)  # noqa: TID251 - true time
+        await cluster.sleep(source.random() * 0.5)
         try:
             version, _ = await client.get()
             if source.random() < 0.7:
@@ -78,16 +78,16 @@ async def put_until_settled(client: MetaStore, version: int, source: random.Rand
 async def crash_and_restart(cluster: World, source: random.Random, until: trio.CancelScope) -> None:
     """Up to two of five nodes are down at a time; some die because their disk fails, within a write or between."""
     for _ in range(25):
-        await trio.sleep(source.random())  # noqa: TID251 - true time
+        await cluster.sleep(source.random())
         nodes = source.sample(FIVE, source.choice([1, 1, 2]))
         for node in nodes:
             if source.random() < 0.3:
                 cluster.disk(node).fail_write(after=source.randrange(3))
-        await trio.sleep(source.random() * 0.5)  # noqa: TID251 - true time
+        await cluster.sleep(source.random() * 0.5)
         cluster.crash(*nodes)
-        await trio.sleep(source.random() * 2)  # noqa: TID251 - true time
+        await cluster.sleep(source.random() * 2)
         for node in nodes:
-            cluster.disk(node).fail_write(after=1 << 30)
+            cluster.disk(node).mend()
         await cluster.start(nodes)
     until.cancel()
 

@@ -58,6 +58,7 @@ class World:
     disks: dict[NodeId, SimulatedKeyValuesDisk] = attrs.field(factory=dict)
     stores: Mapping[NodeId, KeyValues] = attrs.field(factory=dict)
     """Real stores to use instead of disks."""
+    handlers: dict[NodeId, Handlers] = attrs.field(factory=dict)
     failures: list[tuple[NodeId, BaseException]] = attrs.field(factory=list)
     """What nodes reported through `environment.fail`."""
     lost: Interceptor = lambda node, request: False
@@ -71,7 +72,12 @@ class World:
             disk = self.disk(node)
             environment = self._node_environment(life, disk)
             handlers = await PaxosProvider().serve(members, environment)
-            self.network.listen(life.process, self._intercepted(node, handlers))
+            self.handlers[node] = self._intercepted(node, handlers)
+            self.network.listen(life.process, self.handlers[node])
+
+    async def sleep(self, seconds: float) -> None:
+        """True time."""
+        await trio.sleep(seconds)  # noqa: TID251 - the world outside
 
     def crash(self, *nodes: NodeId) -> None:
         for node in nodes:

@@ -51,6 +51,10 @@ class SimulatedKeyValuesDisk:
         """The write after the next `after` ones fails, and with it everything that this life asks for later."""
         self._fail_in = after
 
+    def mend(self) -> None:
+        """Call off a failure that has not happened yet."""
+        self._fail_in = None
+
     def wipe(self) -> None:
         """Somebody replaced the disk. The process must be dead."""
         self.pairs.clear()
