@@ -1,0 +1,166 @@
+"""Real loopback sockets: our own client, with and without TLS, and a stock Cap'n Proto client in another process."""
+
+from __future__ import annotations
+
+import json
+import random
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trustme
+
+import virtuallog.rpc
+from tests.rpc.shop import IDENTITY, SCHEMA_PATH, Shop, Store, Stored, interfaces
+from tests.rpc.world import SHOP, TrioClock
+from virtuallog import errors
+from virtuallog.chain import SegmentId
+from virtuallog.errors import InvalidSettingError, OverloadedError, TrimmedError, UnavailableError, UnsupportedError
+from virtuallog.rpc import Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
+from virtuallog.rpc.transport import split_address
+
+
+@asynccontextmanager
+async def serving(shop: Shop, context: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, trio.Nursery]]:
+    """A server on a free port: its address, and a nursery that ends with it."""
+    server = RpcServer(shop.handlers(), interfaces(), lambda: IDENTITY, TrioClock())
+    async with trio.open_nursery() as nursery:
+        listeners = await tcp_listen("127.0.0.1:0", context)
+        await nursery.start(server.serve, listeners)
+        yield bound_address(listeners[0]), nursery
+        nursery.cancel_scope.cancel()
+
+
+async def client_of(
+    nursery: trio.Nursery, addresses: tuple[str, ...], context: ssl.SSLContext | None = None
+) -> RpcServices:
+    peer = Peer(addresses, Open(node=IDENTITY.node, boot=IDENTITY.boot))
+    client = RpcServices(interfaces(), lambda _: peer, tcp_connect(context), TrioClock(), random.Random(1))
+    await nursery.start(client.run)
+    return client
+
+
+def store(position: int, batch: bytes = b"") -> Store:
+    return Store(segment=SegmentId(1, 2), batch=batch, position=position)
+
+
+async def test_calls_over_tcp() -> None:
+    """Small ones and one of megabytes, many at once."""
+    async with serving(Shop()) as (address, nursery):
+        client = await client_of(nursery, (address,))
+        replies: list[Any] = []
+
+        async def call(position: int) -> None:
+            replies.append(await client.call(SHOP, store(position, b"x" * (1000 * position)), 5.0))
+
+        async with trio.open_nursery() as callers:
+            for position in range(10, 60):
+                callers.start_soon(call, position)
+        assert await client.call(SHOP, store(60, b"y" * (8 << 20)), 5.0) == Stored(61)
+
+    assert sorted(reply.tail for reply in replies) == list(range(11, 61))
+
+
+async def test_second_address_is_tried_when_the_first_refuses() -> None:
+    """A node may have several; a closed port costs nothing."""
+    closed = await tcp_listen("127.0.0.1:0")
+    nobody = bound_address(closed[0])
+    await closed[0].aclose()
+    async with serving(Shop()) as (address, nursery):
+        client = await client_of(nursery, ("not an address", nobody, address))
+
+        assert await client.call(SHOP, store(40), 5.0) == Stored(41)
+
+
+async def test_server_that_dies_fails_calls_in_flight() -> None:
+    """The kernel says goodbye for it."""
+    async with trio.open_nursery() as outer:
+        async with serving(Shop()) as (address, nursery):
+            client = await client_of(outer, (address,))
+            assert await client.call(SHOP, store(40), 5.0) == Stored(41)
+            nursery.cancel_scope.cancel()
+        with pytest.raises(UnavailableError):
+            await client.call(SHOP, store(41), 5.0)
+        outer.cancel_scope.cancel()
+
+
+async def test_calls_over_tls() -> None:
+    """Both sides show certificates of one authority; a client without one is cut off."""
+    authority = trustme.CA()
+    server_context, client_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
+    for context in (server_context, client_context):
+        authority.configure_trust(context)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    stranger_context = ssl.create_default_context()
+    authority.configure_trust(stranger_context)
+
+    async with serving(Shop(), server_context) as (address, nursery):
+        stranger = await client_of(nursery, (address,), stranger_context)
+        with pytest.raises(UnavailableError):
+            await stranger.call(SHOP, store(40), 5.0)
+        plain = await client_of(nursery, (address,))
+        with pytest.raises(UnavailableError):
+            await plain.call(SHOP, store(40), 5.0)
+        client = await client_of(nursery, (address,), client_context)
+        assert await client.call(SHOP, store(40, b"z" * 100_000), 5.0) == Stored(41)
+
+
+@pytest.mark.parametrize(
+    ("address", "parts"), [("host:1", ("host", 1)), ("[::1]:70", ("::1", 70)), ("10.0.0.1:65535", ("10.0.0.1", 65535))]
+)
+def test_addresses(address: str, parts: tuple[str, int]) -> None:
+    """host:port, with brackets around what has colons itself."""
+    assert split_address(address) == parts
+
+
+@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    """Typed, for whoever configured it."""
+    with pytest.raises(InvalidSettingError):
+        split_address(address)
+
+
+@pytest.mark.processes
+async def test_stock_client_is_served() -> None:
+    """Bootstrap, casts, pipelining, errors, cancellation: by Cap'n Proto's own RPC, which shares no code with ours."""
+    shop = Shop()
+    node_schema = Path(virtuallog.rpc.__file__).with_name("node.capnp")
+    async with serving(shop) as (address, _):
+        command = [sys.executable, str(Path(__file__).with_name("stock_client.py")), str(SCHEMA_PATH), str(node_schema)]
+        with trio.fail_after(30):  # noqa: TID251 -- a real process on a real clock
+            done = await trio.run_process(
+                [*command, *split_parts(address)], capture_stdout=True, stderr=subprocess.STDOUT, check=False
+            )
+    assert done.returncode == 0, done.stdout.decode()
+    seen = json.loads(done.stdout)
+
+    assert seen["hello"] == [IDENTITY.node, IDENTITY.software]
+    assert seen["direct"] == 41
+    assert seen["pipelined"] == list(range(51, 71))
+    assert seen["settled"] == 61
+    assert seen["echo"] == ["näme", 3, "bag", "notForSale"]
+    assert seen["after cancel"] == 81
+    assert 70 not in [stored.position for stored in shop.stored]
+    for what, kind, error in (
+        ("wrong open", "FAILED", errors.WrongRecipientError),
+        ("behind wrong open", "FAILED", errors.WrongRecipientError),
+        ("typed", "FAILED", TrimmedError),
+        ("overloaded", "OVERLOADED", OverloadedError),
+        ("not served", "UNIMPLEMENTED", UnsupportedError),
+        ("unknown interface", "UNIMPLEMENTED", UnsupportedError),
+    ):
+        found_kind, reason = seen[what]
+        assert found_kind == kind
+        assert isinstance(errors.decode_untrusted(reason.removeprefix("remote exception: ")), error)
+
+
+def split_parts(address: str) -> list[str]:
+    host, port = split_address(address)
+    return [host, str(port)]
