@@ -30,16 +30,18 @@ def test_any_cut_of_the_stream_gives_the_same_frames(messages: list[list[bytes]]
         assert [frame for chunk in chunks for frame in contents(splitter.feed_untrusted(chunk))] == messages
 
 
-def test_frame_in_parts_is_looked_at_once_it_is_whole() -> None:
-    """A large frame that comes in many small chunks is joined once, not once per chunk."""
-    (header, body) = pack([b"x" * (1 << 20)])
+@pytest.mark.parametrize("chunk_bytes", [1, 64, 5000, 1 << 16])
+def test_frame_in_parts_is_joined_once_and_costs_what_it_weighs(chunk_bytes: int) -> None:
+    """However small the chunks: nothing is looked at before the frame is whole, and they are not kept one by one."""
+    (header, body) = pack([b"x" * (1 << 18)])
     splitter = FrameSplitter()
     splitter.feed_untrusted(header)
-    for start in range(0, len(body) - 64, 64):
-        assert splitter.feed_untrusted(body[start : start + 64]) == []
-    assert len(splitter._parts) > 1000
+    for start in range(0, len(body) - chunk_bytes, chunk_bytes):
+        assert splitter.feed_untrusted(body[start : start + chunk_bytes]) == []
+    assert len(splitter._parts) <= 1 + (1 << 18) // 4096
+    rest = len(body) - sum(map(len, splitter._parts)) + len(header)
 
-    assert contents(splitter.feed_untrusted(body[-64:])) == [[body]]
+    assert contents(splitter.feed_untrusted(body[-rest:])) == [[body]]
 
 
 @pytest.mark.parametrize(

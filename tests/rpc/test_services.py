@@ -375,6 +375,20 @@ async def test_slow_reader_keeps_the_servers_memory_bounded(autojump_clock: obje
         assert await (await world.client()).call(SHOP, store(40), 1.0) == Stored(41)
 
 
+async def test_small_requests_for_large_replies_do_not_fill_memory(autojump_clock: object) -> None:
+    """A hundred reads in one packet, 800 MB in all: most are told that their reply was dropped."""
+    async with shop_world() as world:
+        client, outcomes = await world.client(), Outcomes()
+        for _ in range(100):
+            client.post(SHOP, Everything(name="inflate"), outcomes.done, 60.0)
+        await outcomes.wait(100)
+        replies = [outcome for outcome in outcomes.received if isinstance(outcome, Everything)]
+        dropped = [outcome for outcome in outcomes.received if isinstance(outcome, UnavailableError)]
+
+        assert len(replies) + len(dropped) == 100
+        assert 4 <= len(replies) <= 2 * SERVER_UNSENT_BYTES_MAX // (8 << 20) + 1
+
+
 async def test_flood_of_one_client_does_not_starve_another(autojump_clock: object) -> None:
     """One keeps thousands of calls unanswered; the other is served between."""
     async with shop_world() as world:

@@ -28,6 +28,8 @@ Frame: TypeAlias = list[memoryview]
 """The segments of one message."""
 
 _WORD: Final = 8
+_SMALL_BYTES: Final = 4096
+_GATHERED_BYTES: Final = 64 << 10
 _ONE_SEGMENT: Final = struct.Struct("<II")
 
 
@@ -35,7 +37,8 @@ _ONE_SEGMENT: Final = struct.Struct("<II")
 class FrameSplitter:
     """Collects received bytes and gives back whole frames."""
 
-    _parts: list[bytes] = attrs.field(factory=list, init=False)
+    _parts: list[bytes | bytearray] = attrs.field(factory=list, init=False)
+    """Of the frame at the front, which is not whole."""
     _buffered: int = attrs.field(default=0, init=False)
     _needed: int = attrs.field(default=_WORD, init=False)
     """Bytes until the frame at the front, or its header, is whole. Saves looking at every chunk of a large frame."""
@@ -46,23 +49,40 @@ class FrameSplitter:
         Raises:
             MalformedError: a frame is over a limit. Frames before it are lost, too: the stream cannot be trusted.
         """
-        self._parts.append(chunk)
         self._buffered += len(chunk)
-        if self._buffered < self._needed:
-            return []
-        view = memoryview(chunk if len(self._parts) == 1 else b"".join(self._parts))
-        frames: list[Frame] = []
-        start, end = 0, len(view)
-        while True:
-            frame, size = _cut_untrusted(view[start:] if start else view)
-            if frame is None:
-                break
-            frames.append(frame)
-            start += size
-        # A remainder that views the chunk would keep the whole chunk alive: copy it, it is shorter than one frame.
-        self._parts = [bytes(view[start:])] if start < end else []
-        self._buffered, self._needed = end - start, size
+        if self._parts or self._buffered < self._needed:
+            self._keep(chunk)
+            if self._buffered < self._needed:
+                return []
+            chunk = b"".join(self._parts)
+            self._parts.clear()
+        frames, start, self._needed = _cut_all_untrusted(memoryview(chunk))
+        self._buffered = len(chunk) - start
+        if self._buffered:  # copied: as a view it would keep the whole chunk in memory
+            self._parts.append(bytearray(memoryview(chunk)[start:]))
         return frames
+
+    def _keep(self, chunk: bytes) -> None:
+        """Small chunks are gathered: as objects of their own, single bytes would cost forty times their size."""
+        last = self._parts[-1] if self._parts else None
+        if len(chunk) >= _SMALL_BYTES:
+            self._parts.append(chunk)
+        elif isinstance(last, bytearray) and len(last) < _GATHERED_BYTES:
+            last += chunk
+        else:
+            self._parts.append(bytearray(chunk))
+
+
+def _cut_all_untrusted(view: memoryview) -> tuple[list[Frame], int, int]:
+    """All whole frames in `view`, the bytes they take, and the bytes needed to get further after them."""
+    frames: list[Frame] = []
+    start = 0
+    while True:
+        frame, size = _cut_untrusted(view[start:] if start else view)
+        if frame is None:
+            return frames, start, size
+        frames.append(frame)
+        start += size
 
 
 def _cut_untrusted(view: memoryview) -> tuple[Frame | None, int]:

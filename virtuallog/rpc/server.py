@@ -35,7 +35,8 @@ PENDING_CALLS_MAX: Final = 2048
 PENDING_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
 """Bytes of unanswered calls of one connection: two of the largest, so that one can come while one is served."""
 UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
-"""Bytes of replies that one other side has not taken. Overshot by what is already in the handlers' hands."""
+"""Bytes of replies that one other side has not taken before no more is read from it. What it has asked for by then
+may come to twice as much: replies beyond that are dropped, so that small requests for large reads cannot fill memory."""
 
 log = structlog.get_logger(__name__)
 
@@ -78,10 +79,9 @@ class RpcServer:
             await trio.aclose_forcefully(stream)
             return
         self._connections += 1
+        channel = Channel(Connection.new(self._methods, self._identity), self._clock)
         try:
-            await _ServerConnection(
-                Channel(Connection.new(self._methods, self._identity), self._clock), self._handlers
-            ).run(stream)
+            await _ServerConnection(channel, self._handlers).run(stream)
         finally:
             self._connections -= 1
 
@@ -118,6 +118,8 @@ class _ServerConnection:
     def _respond(self, answer: int, outcome: Any) -> None:
         if self._closed:
             return
+        if self._channel.unsent_bytes > 2 * UNSENT_BYTES_MAX:
+            outcome = UnavailableError(f"a reply was dropped: {self._channel.unsent_bytes} bytes wait to be taken")
         try:
             self._answers.respond(answer, outcome)
         except VirtualLogError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -19,8 +20,9 @@ Connect: TypeAlias = Callable[[str], Awaitable[Stream]]
 """Opens a stream to an address. Raises OSError or trio.BrokenResourceError if it cannot, InvalidSettingError if the
 address is none."""
 
-_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
-"""A peer that lost its power says no goodbye: notice within half a minute, though nobody calls it."""
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+"""A peer that lost its power says no goodbye: notice within half a minute, though nobody calls it. Not all systems
+know all of these."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -79,6 +81,8 @@ def accepted(stream: Stream) -> None:
 
 
 def _keep_alive(stream: trio.SocketStream) -> None:
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        stream.setsockopt(socket.IPPROTO_TCP, option, value)
+    with suppress(OSError):  # it is gone already, as its first use will show
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
