@@ -68,6 +68,8 @@ class Cluster:
     network: SimulatedNetwork
     random: random.Random
     wal_settings: WalSettings
+    clock: SimulatedClock = attrs.field(factory=lambda: SimulatedClock(Process(NodeId(0))))
+    """Of the test itself."""
     nodes: dict[NodeId, Node] = attrs.field(factory=dict)
     chain: dict[SegmentId, NativeConfig] = attrs.field(factory=dict)
     gate: Gate = attrs.field(default=lambda _node, _request: True)
@@ -169,13 +171,12 @@ async def running_cluster(
     """A cluster whose nodes serve."""
     source = random.Random(seed)
     timeline = Timeline()
-    world_clock = SimulatedClock(Process(NodeId(0)))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timeline.run)
         network = SimulatedNetwork(timeline, random.Random(source.random()), quality or LinkQuality())
         cluster = Cluster(nursery, network, source, wal_settings)
         for n in range(1, nodes + 1):
-            disk = Disk(random.Random(source.random()), faults, world_clock)
+            disk = Disk(random.Random(source.random()), faults, cluster.clock)
             cluster.nodes[NodeId(n)] = Node(NodeId(n), disk)
             await cluster.start(n)
         yield cluster
