@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ import trio
 import trustme
 
 import virtuallog.rpc
-from tests.rpc.shop import IDENTITY, SCHEMA_PATH, Shop, Store, Stored, interfaces
+from tests.rpc.shop import IDENTITY, SCHEMA_PATH, Shop, Store, Stored, Visit, annex, interfaces
 from tests.rpc.world import SHOP, TrioClock
 from virtuallog import errors
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, OverloadedError, TrimmedError, UnavailableError, UnsupportedError
-from virtuallog.rpc import Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
+from virtuallog.rpc import Hello, Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
 from virtuallog.rpc.transport import split_address
+from virtuallog.types import NodeId
 
 
 @asynccontextmanager
@@ -159,6 +161,36 @@ async def test_stock_client_is_served() -> None:
         found_kind, reason = seen[what]
         assert found_kind == kind
         assert isinstance(errors.decode_untrusted(reason.removeprefix("remote exception: ")), error)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("expected", [Open(), Open(node=NodeId(7))], ids=["meant", "not meant"])
+async def test_stock_server_is_called(expected: Open) -> None:
+    """The other way round: our client and somebody else's node, calls pipelined on a capability of its making."""
+    command = [sys.executable, str(Path(__file__).with_name("stock_server.py")), str(Path(__file__).parents[2])]
+    async with trio.open_nursery() as nursery:
+        process = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE, check=False))
+        port = (await process.stdout.receive_some()).decode().strip()
+        peer = Peer((f"127.0.0.1:{port}",), expected)
+        known = (*interfaces(), *annex())
+        client = RpcServices(known, lambda _: peer, tcp_connect(), TrioClock(), random.Random(1))
+        await nursery.start(client.run)
+        replies: list[Any] = []
+        for position in range(10, 20):
+            client.post(SHOP, store(position, b"abc"), replies.append, 5.0)
+        if expected.node:
+            with pytest.raises(UnavailableError, match="not me"):
+                await client.call(SHOP, store(30), 5.0)
+            assert {type(reply) for reply in replies} == {UnavailableError}
+        else:
+            assert await client.call(SHOP, store(30, b"z" * 50_000), 5.0) == Stored(50_030)
+            assert replies == [Stored(position + 3) for position in range(10, 20)]
+            assert (await client.call(SHOP, Hello(), 5.0)).software == "stock"
+            with pytest.raises(UnavailableError, match="a foreign bug"):
+                await client.call(SHOP, store(1), 5.0)
+            with pytest.raises(UnsupportedError):
+                await client.call(SHOP, Visit(), 5.0)
+        nursery.cancel_scope.cancel()
 
 
 def split_parts(address: str) -> list[str]:

@@ -19,7 +19,8 @@ from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.events import Event
 
 RECEIVE_BYTES: Final = 64 << 10
-"""Read at a time: some waves of batches. Larger reads are slower, as the C library maps fresh pages for each."""
+"""Read at a time: some waves of batches. Up to 1 MiB no difference was measured; this bounds how many small calls one
+read can bring."""
 _GOODBYE_SECONDS: Final = 1.0
 """For the abort message of a connection that ends badly; a peer that does not take it does not need it."""
 
