@@ -11,7 +11,7 @@ import pytest
 from loglets.wal import Address, Record, WalSettings, WriteAheadLog
 from virtuallog.disk import DiskStorage
 
-SETTINGS = WalSettings(segment_bytes=1 << 18, record_bytes_max=4096, group_bytes_max=1 << 16, headroom_bytes=1 << 16)
+SETTINGS = WalSettings(segment_bytes=1 << 16, record_bytes_max=4096, group_bytes_max=1 << 14, headroom_bytes=1 << 14)
 
 CHILD = """
 import sys
