@@ -77,6 +77,7 @@ class Story:
         async with _clients(self._cluster) as logs, open_services_to(self._cluster.file) as services:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.workload.run, logs, WRITERS_PER_CLIENT)
+                await trio.lowlevel.checkpoint()  # its clock starts with it
                 await self._swap_and_break(services)
                 self.workload.stop()
                 await self._drain(nursery)

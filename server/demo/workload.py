@@ -56,9 +56,6 @@ class Workload:
     _started: float = attrs.field(default=0.0, init=False)
     _stopping: bool = attrs.field(default=False, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._started = self._clock.monotonic()
-
     @property
     def elapsed(self) -> float:
         """Seconds since the start."""
@@ -74,6 +71,7 @@ class Workload:
         Raises:
             VirtualLogError: an append failed for good.
         """
+        self._started = self._clock.monotonic()
         async with trio.open_nursery() as nursery:
             for index, log in enumerate(logs):
                 for writer in range(index * writers_per_log, (index + 1) * writers_per_log):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -178,6 +179,7 @@ async def test_a_flipped_bit_closes_one_node_and_the_others_go_on(folder: Path) 
     """A node whose write-ahead log is damaged refuses to serve it, and says so; the log stays whole."""
     async with local_cluster(folder) as cluster:
         async with open_log(cluster.file) as log:
+            await log.reconfig_extend("native", {"sequencer": "1"})
             for number in range(200):
                 await log.append(b"entry %d " % number + b"x" * 500)
         await cluster.kill(NodeId(3))
@@ -194,6 +196,8 @@ async def test_a_flipped_bit_closes_one_node_and_the_others_go_on(folder: Path) 
 async def test_a_wiped_disk_stays_out(folder: Path) -> None:
     """A node that lost its data does not come back by itself; the others go on without it."""
     async with local_cluster(folder) as cluster:
+        async with open_log(cluster.file) as log:
+            await log.reconfig_extend("native", {"sequencer": "1"})
         await cluster.kill(NodeId(2))
         for part in ("storage", "values"):
             await trio.to_thread.run_sync(shutil.rmtree, folder / "node-2" / part)
@@ -204,6 +208,26 @@ async def test_a_wiped_disk_stays_out(folder: Path) -> None:
         assert status.phase == "unformatted"
         async with open_log(cluster.file) as log:
             await log.append(b"after")
+
+
+def test_the_demo_ends_with_its_verdict(folder: Path) -> None:
+    """All steps on real processes, in short phases: swaps, a kill -9, the comparison, the picture."""
+    done = command("demo", "--phase", "0.3", "--picture", folder / "demo.png")
+
+    assert done.returncode == 0, done.stderr
+    assert b"kill -9 node 3" in done.stdout
+    assert done.stdout.endswith(b"verdict: nothing lost, nothing doubled, every writer's entries in order\n")
+    assert (folder / "demo.png").exists()
+
+
+def test_a_benchmark_prints_one_object_per_measurement(folder: Path) -> None:
+    """What scripts rely on: outstanding, bytes, ops_per_s, p50_ms, p99_ms."""
+    done = command("bench", "append", "--outstanding", "1,8", "--size", "50", "--seconds", "0.3", "--json")
+
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(each["outstanding"], each["bytes"]) for each in found] == [(1, 50), (8, 50)]
+    assert all(each["ops_per_s"] > 0 and 0 < each["p50_ms"] <= each["p99_ms"] for each in found)
 
 
 def test_a_node_refuses_what_it_cannot_be_sure_of(folder: Path) -> None:
