@@ -341,17 +341,25 @@ async def test_own_node_is_called_without_a_wire(autojump_clock: object) -> None
         nursery.cancel_scope.cancel()
 
 
-async def test_shut_down_fails_what_waits(autojump_clock: object) -> None:
-    """Nobody waits for ever on a client that is gone."""
+async def test_shut_down_wakes_callers_and_forgets_posts(autojump_clock: object) -> None:
+    """Nobody waits for ever on a client that is gone; and nothing of a component that ends with it is called."""
     outcomes = Outcomes()
-    async with shop_world() as world:
+    async with trio.open_nursery() as outer, shop_world() as world:
         client = await world.client()
         client.post(SHOP, Wait(1), outcomes.done, 60.0)
-        await trio.testing.wait_all_tasks_blocked()
 
-    assert [type(outcome) for outcome in outcomes.received] == [UnavailableError]
+        async def wait() -> None:
+            with pytest.raises(UnavailableError, match="shut down"):
+                await client.call(SHOP, Wait(2), 60.0)
+            outcomes.received.append("woken")
+
+        outer.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+    assert outcomes.received == ["woken"]
+    client.post(SHOP, Wait(1), outcomes.done, 60.0)
     with pytest.raises(UnavailableError):
         await client.call(SHOP, Wait(2), 1.0)
+    assert outcomes.received == ["woken"]
 
 
 async def test_slow_reader_keeps_the_servers_memory_bounded(autojump_clock: object) -> None:

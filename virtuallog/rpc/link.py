@@ -100,15 +100,12 @@ class Link:
         return self._session
 
     async def _run(self, session: Session, peer: Peer) -> None:
-        """Connect and serve. Cancelled when the whole client ends: then the calls fail, too."""
-        try:
-            stream = await self._connect_any(peer)
-            if isinstance(stream, VirtualLogError):
-                session.end(stream)
-            else:
-                await session.run(stream)
-        finally:
-            session.end(UnavailableError("this client was shut down"))
+        """Connect and serve. Cancelled when the whole client ends: then nobody is told (see `RpcServices.run`)."""
+        stream = await self._connect_any(peer)
+        if isinstance(stream, VirtualLogError):
+            session.end(stream)
+        else:
+            await session.run(stream)
 
     async def _connect_any(self, peer: Peer) -> Stream | VirtualLogError:
         """A stream to the first address that answers. Each failed session starts one further down the list."""

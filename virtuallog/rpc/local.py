@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import trio
 
-from virtuallog.errors import OverloadedError, UnavailableError
+from virtuallog.errors import OverloadedError
 from virtuallog.ports import Clock, Done, Handlers, Request
 from virtuallog.rpc.dispatch import dispatch
 from virtuallog.rpc.pending import PendingCalls
@@ -38,15 +38,9 @@ class Later:
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
-            self.flush()
+            for _ in range(len(self._queue)):
+                self._queue.popleft()()
             await trio.lowlevel.checkpoint()
-
-    def flush(self) -> None:
-        """Run what is there now."""
-        for _ in range(len(self._queue)):
-            self._queue.popleft()()
-        if self._queue:
-            self._wake.set()
 
 
 @attrs.define(eq=False)
@@ -74,7 +68,3 @@ class LocalLink:
 
     def expire(self, now: float) -> None:
         self._calls.expire(now)
-
-    def shut_down(self) -> None:
-        """Fail every call. What handlers have not begun, they will not."""
-        self._calls.fail_all(UnavailableError("this node was shut down"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, Final
 
 import outcome
@@ -58,11 +59,15 @@ class RpcServices:
         self._known_outcomes = Later()
         self._local = LocalLink({} if handlers is None else handlers, clock)
         self._links: dict[NodeId, Link | LocalLink] = {} if node is None else {node: self._local}
+        self._numbers = count()
+        self._callers: dict[int, Callable[[Any], None]] = {}
+        """Who waits in `call`."""
         self._sweep_wanted = trio.Event()
         self._nursery: trio.Nursery | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve posts until cancelled; then every call that is still waiting fails with UnavailableError."""
+        """Serve until cancelled. Then waiting callers of `call` get UnavailableError; what was posted is forgotten, `done`
+        and all: it belongs to a component that is about to end, and whose ports may be dead already."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -70,10 +75,10 @@ class RpcServices:
                 nursery.start_soon(self._local.turns.run)
                 nursery.start_soon(self._sweep)
                 task_status.started()
-        finally:  # the links have failed their calls as their tasks ended
+        finally:
             self._nursery = None
-            self._local.shut_down()
-            self._known_outcomes.flush()
+            for wake in list(self._callers.values()):
+                wake(UnavailableError("this client was shut down"))
 
     def post(
         self,
@@ -84,8 +89,7 @@ class RpcServices:
     ) -> None:
         """`ports.Services.post`. `done` is never called from within; a timeout may come `SWEEP_SECONDS` late.
 
-        When `run` has ended posts are dropped, `done` and all: the process is about to end, and a caller who posts
-        again from within `done` would do so for ever.
+        When `run` has ended posts are dropped: a caller who posts again from within `done` would do so for ever.
 
         Raises:
             Exception: a field of the request does not fit its schema: a mistake of the caller. `done` is not called.
@@ -100,21 +104,18 @@ class RpcServices:
         """`ports.Services.call`. Cancelling it leaves the call to itself: its outcome is dropped when it comes."""
         if self._nursery is None:
             raise UnavailableError("this client is not running")
-        task = trio.lowlevel.current_task()
-        waiting = True
+        task, caller = trio.lowlevel.current_task(), next(self._numbers)
 
         def done(result: ReplyT | VirtualLogError) -> None:
-            nonlocal waiting
-            if waiting:
-                waiting = False
+            if self._callers.pop(caller, None):
                 trio.lowlevel.reschedule(task, _settled(result))
 
         def cancelled(_: Any) -> trio.lowlevel.Abort:
-            nonlocal waiting
-            waiting = False
+            del self._callers[caller]
             return trio.lowlevel.Abort.SUCCEEDED
 
         self.post(node, request, done, timeout_seconds)
+        self._callers[caller] = done  # nothing can have called it yet
         reply: ReplyT = await trio.lowlevel.wait_task_rescheduled(cancelled)
         return reply
 
