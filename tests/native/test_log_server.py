@@ -238,6 +238,24 @@ def test_item_40_the_local_tail_survives_a_full_trim_and_a_restart() -> None:
     assert server.state() == state_of(4, known_tail=4, trim=4)
 
 
+def test_a_snapshot_says_all_there_is_to_know_but_for_the_waves() -> None:
+    """It replaces the WAL segments before it, which may hold the seal, the trim and the floor."""
+    server, younger = Server(), SegmentId(9, 9)
+    server.store(wave_of(0, 4))
+    server.ask("trim", Trim(segment=SEGMENT, offset=3, known_tail=4))
+    server.seal()
+    server.store(wave_of(0, segment=younger))
+    server.run(server.core.forget(2, "forget"))
+    server.sync()
+    server.written = [(100 + n, record) for n, record in enumerate(server.core.durable.snapshot())]  # type: ignore[misc]
+
+    server.restart()
+
+    assert server.state() == state_of(4, sealed=True, known_tail=4, trim=3)
+    assert server.core.state(younger) == state_of(1)
+    assert server.core.durable.lowest_live_version == 2
+
+
 def test_a_trimmed_wave_is_accepted_and_not_stored() -> None:
     """A late copy of a store below the trim point: everything below is committed."""
     server = Server()

@@ -120,12 +120,14 @@ def test_a_known_tail_from_others_commits_nothing() -> None:
     """It may come from a repair after a seal whose tail lies below: to acknowledge on it would lose the append."""
     bench = Bench()
     bench.append(1)
+    bench.append(1, 1)
 
-    bench.run(bench.core.stored(S1, 0, stored_of(1, known_tail=1)))
-    bench.run(bench.core.stored(S2, 0, stored_of(0, accepted=False, known_tail=1)))
+    for server in (S1, S2):
+        bench.run(bench.core.stored(server, 0, stored_of(1, known_tail=2)))
+    bench.run(bench.core.heard(S3, state_of(2, known_tail=2)))
 
-    assert bench.outcomes == {}
-    assert bench.core.committed == 0
+    assert list(bench.outcomes) == [ticket(0)]
+    assert bench.core.committed == 1
 
 
 def test_what_is_queued_waits_while_enough_waves_are_in_flight() -> None:
