@@ -251,7 +251,7 @@ def test_a_snapshot_says_all_there_is_to_know_but_for_the_waves() -> None:
 
     server.restart()
 
-    assert server.state() == state_of(4, sealed=True, known_tail=4, trim=3)
+    assert server.state() == state_of(4, sealed=True, known_tail=3, trim=3), "of the known tail, what a gap needs"
     assert server.core.state(younger) == state_of(1)
     assert server.core.durable.lowest_live_version == 2
 
