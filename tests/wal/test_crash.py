@@ -20,6 +20,7 @@ from loglets.wal import Address, Record, WriteAheadLog
 from tests.ports.test_storage_simulated import CLOCK
 from tests.wal.logs import DATA, SMALL, STATE
 from virtuallog.errors import StorageError, VirtualLogError
+from virtuallog.ports import Storage
 from virtuallog.testing.storage import Disk, DiskFaults
 
 
@@ -71,11 +72,11 @@ class Witness:
         del self.appended[self.found :]
 
 
-async def live(disk: Disk, boot: Boot, witness: Witness) -> None:
+async def live(storage: Storage, boot: Boot, witness: Witness) -> None:
     """One boot, up to its end by `crash` or by a failing disk."""
     try:
         witness.begin_replay()
-        wal = await WriteAheadLog.open(disk.mount(), SMALL, witness.replay)
+        wal = await WriteAheadLog.open(storage, SMALL, witness.replay)
         witness.end_replay()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(append_all, wal, boot, witness)
@@ -110,7 +111,7 @@ async def tell(seed: int, boots: list[Boot], error_rate: float) -> Counter[str]:
     disk, witness = Disk(Random(seed), faults, CLOCK), Witness()
     for boot in boots:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(live, disk, boot, witness)
+            nursery.start_soon(live, disk.mount(), boot, witness)  # mounted here: a life may end before it begins
             await CLOCK.sleep(boot.life_seconds)
             disk.crash() if boot.power else disk.kill()
             nursery.cancel_scope.cancel()  # ports die first, then tasks
