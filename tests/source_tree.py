@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,24 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     """What each name bound by `import x` or `import x as y` stands for."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
     return {name.asname or name.name: name.name for node in imports for name in node.names}
+
+
+def imported_roots(module: Path) -> set[str]:
+    """First names of all that a module imports: `os` for `os.path`."""
+    roots = set()
+    for node in ast.walk(parsed(module)):
+        if isinstance(node, ast.Import):
+            roots |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            roots.add(node.module.partition(".")[0])
+    return roots
+
+
+def requirement_name(requirement: str) -> str:
+    """`trio` of `trio==0.35.*`."""
+    match = re.match(r"[\w-]+", requirement)
+    assert match is not None
+    return match[0].lower()
 
 
 def documents() -> list[Path]:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import zipfile
 from fnmatch import fnmatch
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
-from tests.source_tree import ROOT, SHIPPED, attributes, modules, parsed, pyproject
+from tests.source_tree import ROOT, SHIPPED, attributes, imported_roots, modules, parsed, pyproject, requirement_name
 
 HIDDEN_INPUTS = (
     "time.*", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.date.today", "datetime.now",
@@ -27,6 +28,8 @@ ADAPTERS = {
     Path(name)
     for name in ("virtuallog/clock.py", "virtuallog/key_values.py", "virtuallog/worker.py", "simulation/fleet.py")
 }
+UNNAMED = {"pytest-trio", "setuptools"}
+"""Used without an import statement."""
 COMMANDS = Path("server/cli")
 """What runs in a terminal and in no node may wait for that terminal in a thread."""
 
@@ -66,6 +69,21 @@ def test_a_user_of_the_library_never_imports_the_server() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("folders", [SHIPPED, (*SHIPPED, "tests")], ids=["product", "tests"])
+def test_dependencies_are_what_is_imported(folders: tuple[str, ...]) -> None:
+    """Nothing rides on a dependency of a dependency, and a dependency arrives with its first use."""
+    declared = {requirement_name(line) for line in pyproject()["project"]["dependencies"]}
+    declared |= {requirement_name(line) for line in pyproject()["dependency-groups"]["test"] if "tests" in folders}
+    distributions = packages_distributions()
+    imported = {
+        distribution.lower()
+        for root in {root for module in modules(*folders) for root in imported_roots(module)}
+        for distribution in distributions.get(root, [])
+    }
+
+    assert imported - {"virtuallog"} == declared - UNNAMED
 
 
 def test_entry_points_name_things_that_exist() -> None:
