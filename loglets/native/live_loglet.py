@@ -12,7 +12,7 @@ from loglets.native.durable import Change, DurableLoglet, Known, WaveStored
 from loglets.native.messages import State
 from loglets.native.wave import Wave
 from virtuallog.chain import SegmentId
-from virtuallog.errors import CorruptionError
+from virtuallog.errors import CorruptionError, MalformedError
 
 
 @attrs.frozen
@@ -53,6 +53,8 @@ class LiveLoglet:
 
     def parse_untrusted(self, blobs: Sequence[bytes]) -> list[Wave]:
         """Raises MalformedError or CorruptionError."""
+        if not blobs:
+            raise MalformedError("a store without a wave")
         offered = [waves.parse_untrusted(blob) for blob in blobs]
         for wave in offered:
             if wave.segment != self.segment:
@@ -61,6 +63,8 @@ class LiveLoglet:
 
     def conflicts(self, wave: Wave) -> bool:
         """Whether other bytes are here under the same offsets: then there must have been two sequencers."""
+        if wave.first >= self.reserved:
+            return False
         checksum = self.in_flight.get(wave.first)
         if checksum is not None:
             return checksum != wave.checksum

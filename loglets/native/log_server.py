@@ -62,20 +62,19 @@ class LogServer:
         segment = request.segment
         if self._is_dropped(segment):
             return [Answer(ticket, _dropped(segment))]
-        question = Question(ticket=ticket, segment=segment)
         match request:
             case Store():
-                return self._store((request.wave,), request.known_tail, question)
-            case Repair():
-                return self._store(request.waves, request.known_tail, attrs.evolve(question, repairs=True))
-            case Seal():
-                return self._seal(question)
-            case WaitTail():
-                return self._wait(request, ticket)
-            case Trim():
-                return self._trim(request, question)
+                return self._store(segment, (request.wave,), request.known_tail, ticket, repairs=False)
             case GetState():
                 return [Answer(ticket, self.state(segment))]
+            case WaitTail():
+                return self._wait(request, ticket)
+            case Repair():
+                return self._store(segment, request.waves, request.known_tail, ticket, repairs=True)
+            case Seal():
+                return self._seal(self._loglet(segment), Question(ticket=ticket, segment=segment))
+            case Trim():
+                return self._trim(request, Question(ticket=ticket, segment=segment))
 
     def forget(self, lowest_live_version: int, ticket: Ticket) -> list[Effect]:
         """Drop every loglet of an earlier version and never create one again; answered with None once durable."""
@@ -139,27 +138,26 @@ class LogServer:
 
     # -- requests -------------------------------------------------------------------------------------------------
 
-    def _store(self, blobs: Sequence[bytes], known_tail: int, question: Question) -> list[Effect]:
-        assert question.segment is not None
-        loglet = self._loglet(question.segment)
+    def _store(
+        self, segment: SegmentId, blobs: Sequence[bytes], known_tail: int, ticket: Ticket, *, repairs: bool
+    ) -> list[Effect]:
+        loglet = self._loglet(segment)
         try:
             offered = loglet.parse_untrusted(blobs)
         except VirtualLogError as error:
-            return [Answer(question.ticket, error)]
+            return [Answer(ticket, error)]
         effects = self._learn(loglet, known_tail)
         if any(loglet.conflicts(wave) for wave in offered):
-            broken = CorruptionError(f"two different waves of loglet {loglet.segment} claim the same offsets")
-            return [*effects, Answer(question.ticket, broken), Fail(broken)]
-        question = attrs.evolve(question, stop=offered[-1].stop if offered else 0)
+            broken = CorruptionError(f"two different waves of loglet {segment} claim the same offsets")
+            return [*effects, Answer(ticket, broken), Fail(broken)]
+        question = Question(ticket=ticket, segment=segment, stop=offered[-1].stop, repairs=repairs)
         changes = () if _refuses(loglet, question) else loglet.reserve(offered)
         if not changes:
             return effects + self._after_pending(question)
-        return effects + self._persist(changes, question, essential=question.repairs)
+        return effects + self._persist(changes, question, essential=repairs)
 
-    def _seal(self, question: Question) -> list[Effect]:
+    def _seal(self, loglet: LiveLoglet, question: Question) -> list[Effect]:
         """Stores are refused from now on; the record goes behind those accepted before, and so does the answer."""
-        assert question.segment is not None
-        loglet = self._loglet(question.segment)
         if loglet.sealing:
             return self._after_pending(question)
         loglet.sealing = True

@@ -16,7 +16,7 @@ Ticket: TypeAlias = Any
 """The driver's own: whom an answer is for."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True, eq=False)  # not frozen: one for every store, and frozen classes take twice as long to make
 class Question:
     """What to answer, from the state at a place in the WAL, once everything up to there is durable."""
 

@@ -36,7 +36,7 @@ _MAGIC: Final = b"VW"
 _VERSION: Final = 1
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@attrs.define(eq=False, kw_only=True)  # not frozen: made for every store, and frozen classes take twice as long to make
 class Wave:
     """A wave with its header opened. Two waves are the same when their checksums are."""
 
