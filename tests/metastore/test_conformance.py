@@ -48,6 +48,7 @@ class OverMemory:
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 async def test_paxos_in_the_simulated_world(clause: Clause, autojump_clock: trio.testing.MockClock) -> None:
+    """Our register keeps every clause, on simulated disks and a simulated network."""
     async with world() as metastores:
         await metastores.start(FIVE)
         await run_clause(clause, OverWorld(metastores))

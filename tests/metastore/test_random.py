@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from metastore.acceptor import Acceptor
+from metastore.messages import Accept, Learn
 from simulation import scheduler
 from tests.metastore.world import FIVE, THREE, World, world
 from virtuallog.api import MetaStore
@@ -20,7 +21,7 @@ BAD = LinkQuality(
 )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_register_survives_everything(seed: int) -> None:
     """At most one value per version, versions and values agree, reads see what was put; afterwards all can go on."""
     history = scheduler.run(seed, lambda: storm(seed))
@@ -41,14 +42,24 @@ async def storm(seed: int) -> RegisterHistory:
         cluster.network.set_quality(BAD)
         for node in FIVE:
             cluster.disk(node).write_seconds = 0.003
+        if seed % 2:
+            keep_slots_open(cluster, random.Random(source.random()))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(crash_and_restart, cluster, source, nursery.cancel_scope)
             for number in range(5):
                 client = history.recorded(cluster.client(*THREE))
                 nursery.start_soon(write_and_read, cluster, client, random.Random(f"{seed} {number}"))
+        cluster.heal()
         cluster.network.set_quality(LinkQuality())
         await quiet_end(cluster, history)
     return history
+
+
+def keep_slots_open(cluster: World, source: random.Random) -> None:
+    """Decisions hardly ever get through, and votes only now and then: slots stay half-accepted for long, and what
+    acceptors promised before a crash matters after it."""
+    share = {Learn: 0.8, Accept: 0.5}
+    cluster.lost = lambda node, request: source.random() < share.get(type(request), 0.0)
 
 
 async def write_and_read(cluster: World, client: MetaStore, source: random.Random) -> None:
@@ -77,15 +88,15 @@ async def put_until_settled(client: MetaStore, version: int, source: random.Rand
 
 async def crash_and_restart(cluster: World, source: random.Random, until: trio.CancelScope) -> None:
     """Up to two of five nodes are down at a time; some die because their disk fails, within a write or between."""
-    for _ in range(25):
-        await cluster.sleep(source.random())
+    for _ in range(20):
+        await cluster.sleep(source.random() * 0.5)
         nodes = source.sample(FIVE, source.choice([1, 1, 2]))
         for node in nodes:
             if source.random() < 0.3:
                 cluster.disk(node).fail_write(after=source.randrange(3))
         await cluster.sleep(source.random() * 0.5)
         cluster.crash(*nodes)
-        await cluster.sleep(source.random() * 2)
+        await cluster.sleep(source.choice([0.0, 2.0]) * source.random())
         for node in nodes:
             cluster.disk(node).mend()
         await cluster.start(nodes)
@@ -95,10 +106,16 @@ async def crash_and_restart(cluster: World, source: random.Random, until: trio.C
 async def quiet_end(cluster: World, history: RegisterHistory) -> None:
     """No faults any more: writing and reading work, and no two acceptors contradict each other."""
     writer, reader = (history.recorded(cluster.client(*THREE)) for _ in range(2))
-    for attempt in range(3):
+    won = 0
+    for attempt in range(10):
         version, _ = await writer.get()
-        await writer.put(b"quiet", version, 1 << 40 | attempt)
+        try:
+            await writer.put(b"quiet", version, 1 << 40 | attempt)
+        except ChainConflictError:
+            continue  # a vote from the storm, at a node that the get had not met, was finished first
         assert await reader.get() == (version + 1, b"quiet")
+        won += 1
+    assert won >= 9, "one slot at most was half-accepted when the storm ended"
     decided: dict[int, Acceptor] = {}
     for node in FIVE:
         acceptor = await cluster.living_acceptor(node)
