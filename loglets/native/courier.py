@@ -54,9 +54,16 @@ class Courier:
         tag: Any,
         timeout_seconds: float,
         wanted: Callable[[], bool] = lambda: False,
+        *,
+        pause: bool = False,
     ) -> None:
-        """Send; while `wanted()` a failed request is sent again after a pause, else its error is the answer."""
-        self._post(_Inquiry(server, request, tag, timeout_seconds, wanted))
+        """Send, after a pause if told so; while `wanted()` a failed request is sent again after a pause, else its
+        error is the answer."""
+        inquiry = _Inquiry(server, request, tag, timeout_seconds, wanted)
+        if pause:
+            self._post_later(inquiry)
+        else:
+            self._post(inquiry)
 
     async def receive(self, timeout_seconds: float) -> Answer | None:
         """The next answer; None when there was none for so long.
@@ -90,12 +97,15 @@ class Courier:
             inquiry.server, inquiry.request, lambda outcome: self._arrive(inquiry, outcome), inquiry.timeout_seconds
         )
 
+    def _post_later(self, inquiry: _Inquiry) -> None:
+        self._repeats.append((self._environment.clock.monotonic() + PAUSE_SECONDS, inquiry))
+        self._arrived.set()
+
     def _arrive(self, inquiry: _Inquiry, outcome: Any) -> None:
         if isinstance(outcome, VirtualLogError):
             self._last_error = outcome
             if inquiry.wanted() and not isinstance(outcome, SealedError):
-                self._repeats.append((self._environment.clock.monotonic() + PAUSE_SECONDS, inquiry))
-                self._arrived.set()
+                self._post_later(inquiry)
                 return
         self._answers.append(Answer(inquiry.server, inquiry.tag, outcome))
         self._arrived.set()

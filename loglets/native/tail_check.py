@@ -49,6 +49,8 @@ class Ask:
     servers: tuple[NodeId, ...]
     past: int = 0
     """For WAIT: answer when the tail is past this."""
+    pause: bool = False
+    """Not at once: the servers have just been asked, and said what led nowhere."""
 
 
 @attrs.frozen
@@ -176,6 +178,8 @@ class TailCheck:
         assert all(state.sealed for state in self._answers.values()), "a Seal is answered by a sealed server"
         tails = [state.local_tail for state in self._answers.values()]
         self._target = tail_to_cover(tails, len(self.config.servers))
+        if self.known_tail >= self._target:  # committed, though perhaps on servers that did not answer
+            return self._finish(Sealed(self._target))
         self.phase = _Phase.REPAIRING
         start = max(self.known_tail, *(state.trim for state in self._answers.values()))
         self._repair = repair.Repair(dict(self._answers), start, self._target, self.config.majority)
@@ -188,19 +192,19 @@ class TailCheck:
                 case repair.Repaired():
                     effects += self._finish(Sealed(self._target))
                 case repair.Baffled():
-                    effects += self._ask(_Phase.SEALING, Question.SEAL)
+                    effects += self._ask(_Phase.SEALING, Question.SEAL, pause=True)
                 case Fetch() | Complete():
                     effects.append(step)
         return effects
 
     # -- both -----------------------------------------------------------------------------------------------------
 
-    def _ask(self, phase: _Phase, question: Question) -> list[Effect]:
+    def _ask(self, phase: _Phase, question: Question, *, pause: bool = False) -> list[Effect]:
         """A new round: answers to earlier ones no longer count."""
         self.phase, self._repair = phase, None
         self.round += 1
         self._answers.clear()
-        return [Ask(self.round, question, self.config.servers)]
+        return [Ask(self.round, question, self.config.servers, pause=pause)]
 
     def _finish(self, tail: Tail) -> list[Effect]:
         """What was established is committed, wherever the knowledge came from."""

@@ -112,7 +112,9 @@ class TailCheckDriver:
         else:
             self._settled_by = None
         for server in ask.servers:
-            self._courier.ask(server, self._request(ask), ask, seconds, lambda: ask.round == self._core.round)
+            self._courier.ask(
+                server, self._request(ask), ask, seconds, lambda: ask.round == self._core.round, pause=ask.pause
+            )
 
     def _request(self, ask: Ask) -> Request[State]:
         match ask.question:
