@@ -242,4 +242,5 @@ def decode_untrusted(text: str) -> VirtualLogError:
             return error_class(**values)
     except (KeyError, AttributeError, ValueError, RecursionError):  # the last one: a million opening brackets
         pass
-    return UnavailableError(f"the other side failed: {text[:200]}")
+    # The end of it: strangers send tracebacks, whose last line says what happened.
+    return UnavailableError(f"the other side failed: {text[-200:]}")
