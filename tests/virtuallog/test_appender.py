@@ -207,6 +207,7 @@ async def test_what_was_trimmed_before_it_was_settled_is_unknown_not_repeated(au
 
 
 async def test_a_closed_appender_fails_its_waiters_and_nobody_elses(autojump_clock: MockClock) -> None:
+    """Whoever waits for a closed appender hears that the outcome is unknown, at once."""
     async with trio.open_nursery() as nursery:
         w = flaky(nursery, loss=1.0)
         log = w.client()
@@ -237,6 +238,7 @@ async def test_a_full_queue_makes_callers_wait(autojump_clock: MockClock) -> Non
 
 
 async def test_appends_to_a_closed_log_fail_and_are_not_in_it(autojump_clock: MockClock) -> None:
+    """SealedError from the log itself is a promise: the entry is not there, also after the log is opened again."""
     async with world() as w:
         log, operator = w.client(), w.client()
         await log.append(b"a")

@@ -70,6 +70,7 @@ async def test_a_reader_behind_the_trim_point_gets_a_gap_and_goes_on(autojump_cl
 
 
 async def test_a_reader_ends_with_a_log_closed_on_purpose_and_waits_at_an_open_tail(autojump_clock: MockClock) -> None:
+    """An open tail is where a reader waits; a log that is closed on purpose is where it ends."""
     async with world() as w:
         log = w.client()
         await log.append(b"a")
@@ -82,6 +83,7 @@ async def test_a_reader_ends_with_a_log_closed_on_purpose_and_waits_at_an_open_t
 
 
 async def test_a_reader_resumes_where_another_stopped(autojump_clock: MockClock) -> None:
+    """`position` is all there is to a reader: another one goes on from it without a gap or a repetition."""
     async with world() as w:
         log = w.client()
         await log.append_many([b"%d" % number for number in range(10)])

@@ -29,6 +29,7 @@ def test_only_one_batch_goes_to_a_loglet_that_has_settled_none() -> None:
 
 
 def test_sequence_numbers_run_on_across_batches() -> None:
+    """Each entry of a session has a number of its own, without holes between batches."""
     _, flights = fresh(3)
 
     assert [(f.batch.first_sequence, f.batch.stop_sequence) for f in flights] == [(0, 2), (2, 4), (4, 6)]

@@ -30,6 +30,7 @@ def boundaries(w: World) -> list[tuple[int, int | None]]:
 
 
 async def test_appends_land_in_order_and_are_read_back(autojump_clock: MockClock) -> None:
+    """Positions count from zero, empty entries are entries, and the tail is the first position without one."""
     async with world() as w:
         log = w.client()
         positions = [await log.append(payload) for payload in (b"a", b"", b"c")]
@@ -229,6 +230,7 @@ async def test_empty_segments_leave_the_chain(autojump_clock: MockClock) -> None
 
 
 async def test_reads_past_the_tail_and_unknown_kinds_are_typed_errors(autojump_clock: MockClock) -> None:
+    """What cannot be done is refused by type, changes nothing, and the log goes on."""
     async with world() as w:
         log = w.client()
         await log.append(b"a")
@@ -269,6 +271,7 @@ async def test_a_modified_segment_is_read_from_its_new_loglet(autojump_clock: Mo
 
 
 async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(autojump_clock: MockClock) -> None:
+    """A refused one says where the tail is; positions, and so expectations, go on across a swap."""
     async with world() as w:
         log = w.client()
         await log.append(b"a")
@@ -288,6 +291,7 @@ async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(a
 async def test_calls_before_bootstrap_say_so(
     call: Callable[[VirtualLog], Awaitable[object]], autojump_clock: MockClock
 ) -> None:
+    """A cluster without a register is not an empty log."""
     async with world() as w:
         w.metastore.values.clear()
         with pytest.raises(VirtualLogError, match="bootstrapped"):
