@@ -57,7 +57,8 @@ class LocalNode:
         """The last line that the child has logged."""
         with suppress(OSError):
             lines = (self.config.data / "log").read_text(errors="replace").splitlines()
-            return next((words for line in reversed(lines) if (words := line.strip(" |+-"))), "")
+            words = next((words for line in reversed(lines) if (words := line.strip(" |+-"))), "")
+            return words.removeprefix("virtuallog: ")
         return ""
 
 
@@ -192,17 +193,18 @@ async def open_local_cluster(
     The arguments are those of `layout.prepare`.
 
     Raises:
-        InvalidSettingError: `path` holds a cluster of another shape.
+        InvalidSettingError: `path` holds a cluster of another shape, or one that runs.
         StorageError: `path` cannot be written.
     """
-    configs = layout.prepare(path, nodes, log_nodes, base_port, loglet)
-    cluster = LocalCluster(path, {config.node: LocalNode(config) for config in configs}, SystemClock())
-    try:
-        for node in cluster.nodes:
-            await cluster.start(node)
-        yield cluster
-    finally:
-        await cluster.stop()
+    with layout.hold(path):
+        configs = layout.prepare(path, nodes, log_nodes, base_port, loglet)
+        cluster = LocalCluster(path, {config.node: LocalNode(config) for config in configs}, SystemClock())
+        try:
+            for node in cluster.nodes:
+                await cluster.start(node)
+            yield cluster
+        finally:
+            await cluster.stop()
 
 
 async def _forget(node: LocalNode) -> None:

@@ -9,6 +9,7 @@ DIR/node-N/pid          while it runs
 
 from __future__ import annotations
 
+import fcntl
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +23,27 @@ BASE_PORT: Final = 7001
 HOST: Final = "127.0.0.1"
 
 
+@contextmanager
+def hold(path: Path) -> Iterator[None]:
+    """Make sure that DIR exists, and that no other supervisor uses it, for the length of the block.
+
+    Raises:
+        InvalidSettingError: another one does.
+        StorageError: DIR cannot be written.
+    """
+    with file_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        lock = (path / "LOCK").open("ab")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InvalidSettingError(str(path), "another cluster runs here") from error
+        yield
+
+
 def prepare(path: Path, nodes: int, log_nodes: int, base_port: int | None, loglet: str) -> list[NodeConfig]:
-    """The configs of a cluster in `path`: as they were left there, or new ones, written.
+    """The configs of a cluster in `path`, which is held: as they were left there, or new ones, written.
 
     Args:
         path: DIR above.
@@ -38,7 +58,6 @@ def prepare(path: Path, nodes: int, log_nodes: int, base_port: int | None, logle
     """
     with file_errors(path):
         path = path.resolve()
-        path.mkdir(parents=True, exist_ok=True)
         (path / "cluster.toml").unlink(missing_ok=True)  # of an earlier run: it would say that the cluster answers
         if (path / "node-1" / "node.toml").exists():
             return _read(path, nodes, nodes + log_nodes, base_port)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from importlib import metadata
 from typing import Any, Final
 
@@ -188,7 +189,7 @@ class Node:
         if segment is None:
             segment = (await virtual_log.view.refresh()).chain.find(segment_id)
         if segment is None:
-            raise SealedError(f"segment {segment_id} is not in the chain")
+            raise SealedError(f"segment {segment_id} is not in the chain", refused=True)
         return segment.kind, segment.config
 
     async def _serve_metastore(self, environment: NodeEnvironment) -> Handlers:
@@ -256,6 +257,7 @@ class Node:
         return failures
 
 
+@cache
 def _software() -> str:
     return metadata.version("virtuallog")
 

@@ -53,6 +53,16 @@ async def survey(services: Services, register: Register, planner: NodeId) -> Clu
 
 
 def _member(register: Register, node: NodeId, answer: Outcome[NodeStatus]) -> Member:
-    if isinstance(answer, VirtualLogError) or answer.store_id != register.nodes[node].store_id:
-        return Member(node=node, boot=0, roles=register.nodes[node].roles, alive=False)
+    """A node counts as alive if it is the one meant and serves every role that the table says it has.
+
+    One that has lost a role stays a candidate, only a dead one: else a planner would take it for a smaller cluster and
+    keep fewer copies than before, silently.
+    """
+    entry = register.nodes[node]
+    if (
+        isinstance(answer, VirtualLogError)
+        or answer.store_id != entry.store_id
+        or not entry.roles.issubset(answer.roles)
+    ):
+        return Member(node=node, boot=0, roles=entry.roles, alive=False)
     return Member(node=node, boot=answer.boot, roles=frozenset(answer.roles), alive=True)

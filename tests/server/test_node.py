@@ -17,6 +17,7 @@ from loglets.memory import MemoryProvider
 from server.config import NodeAddress, NodeConfig
 from server.identity import Identity
 from server.node import Node, NodePorts
+from server.survey import survey
 from virtuallog.api import LogletProvider
 from virtuallog.chain import SegmentId
 from virtuallog.control import GetStatus, NodeStatus, PrefixTrim, ReconfigExtend, SealLog, Setting
@@ -283,6 +284,23 @@ async def test_a_role_that_fails_later_is_closed(world: World, autojump_clock: M
         await world.client().call(NodeId(1), Ping(), 5)
     assert (await world.status(1)).failures == ("fragile: rot",)
     await until(lambda: all(node.identity.cluster for node in nodes))
+
+
+async def test_a_node_that_has_lost_a_role_is_planned_with_as_a_dead_one(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """It keeps its place among the candidates: a planner must not take it for a smaller cluster, with fewer copies."""
+    fragile = FragileProvider()
+    nodes = [await world.start(1, fragile), await world.start(2), await world.start(3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+    assert fragile.environment is not None
+    fragile.environment.fail(CorruptionError("rot"))
+    world.stop(2)
+
+    register = register_of(await world.status(1))
+    cluster = await survey(world.client(), register, NodeId(3))
+    assert [(member.node, member.alive) for member in cluster.members] == [(1, False), (2, False), (3, True)]
+    assert all("log-server" in member.roles for member in cluster.members)
 
 
 async def test_a_role_task_that_raises_closes_only_its_role(world: World, autojump_clock: MockClock) -> None:

@@ -1,0 +1,77 @@
+"""The files of a local cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from server import layout
+from server.config import read_node_config
+from virtuallog.errors import InvalidSettingError, StorageError
+
+
+def test_a_new_cluster_is_written_down_and_found_again(tmp_path: Path) -> None:
+    """Nodes with all roles, log nodes with one; the ports stay when it is started again without naming them."""
+    new = layout.prepare(tmp_path, nodes=3, log_nodes=1, base_port=7801, loglet="native")
+
+    assert [config.listen for config in new] == [f"127.0.0.1:{port}" for port in range(7801, 7805)]
+    assert [config.roles for config in new] == [("sequencer", "log-server")] * 3 + [("log-server",)]
+    assert {config.members for config in new} == {(1, 2, 3)}
+    assert new[3].all_roles == ("log-server",)
+    assert read_node_config(tmp_path / "node-4" / "node.toml") == new[3]
+    assert layout.prepare(tmp_path, nodes=3, log_nodes=1, base_port=None, loglet="native") == new
+
+
+def test_ports_are_found_when_none_is_named(tmp_path: Path) -> None:
+    """0 stands for any free ones, 7001 and on is the default."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    free = layout.prepare(tmp_path / "a", nodes=2, log_nodes=0, base_port=0, loglet="native")
+    usual = layout.prepare(tmp_path / "b", nodes=2, log_nodes=0, base_port=None, loglet="native")
+
+    assert len({config.listen for config in free}) == 2
+    assert [config.listen for config in usual] == ["127.0.0.1:7001", "127.0.0.1:7002"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "log_nodes", "base_port", "reason"),
+    [
+        (5, 0, None, "holds a cluster of 3 nodes and 0 log nodes, not 5 and 0"),
+        (3, 1, None, "holds a cluster of 3 nodes and 0 log nodes, not 3 and 1"),
+        (3, 0, 7901, "first node listens on 127.0.0.1:7801"),
+    ],
+)
+def test_a_cluster_of_another_shape_is_refused(
+    tmp_path: Path, nodes: int, log_nodes: int, base_port: int | None, reason: str
+) -> None:
+    """What the register says of a cluster does not change because `up` was called with other numbers."""
+    layout.prepare(tmp_path, nodes=3, log_nodes=0, base_port=7801, loglet="native")
+
+    with pytest.raises(InvalidSettingError, match=reason):
+        layout.prepare(tmp_path, nodes, log_nodes, base_port, "native")
+
+
+def test_only_one_supervisor_at_a_time(tmp_path: Path) -> None:
+    """A second one would take away the first one's cluster.toml before it fails."""
+    again = layout.hold(tmp_path)
+    with layout.hold(tmp_path), pytest.raises(InvalidSettingError, match="another cluster runs here"):
+        again.__enter__()
+    with layout.hold(tmp_path):
+        layout.prepare(tmp_path, 1, 0, 0, "native")
+
+
+def test_an_old_cluster_file_goes_first(tmp_path: Path) -> None:
+    """It would tell scripts that the cluster answers."""
+    (tmp_path / "cluster.toml").write_text("old")
+    layout.prepare(tmp_path, 1, 0, 0, "native")
+
+    assert not (tmp_path / "cluster.toml").exists()
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """An error of the file system is one of ours, with the path."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StorageError, match="file"), layout.hold(tmp_path / "file" / "below"):
+        pass
