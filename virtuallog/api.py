@@ -68,6 +68,8 @@ class Loglet(Protocol):
 
         Raises:
             UnavailableError: not enough servers answered.
+            ReconfigurationNeededError: entries in flight stay undecided until somebody seals.
+            SealedError: the loglet has been dropped (every other method may say so, too).
         """
         ...
 

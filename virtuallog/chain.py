@@ -43,8 +43,16 @@ class SegmentId:
 
     @classmethod
     def parse(cls, text: str) -> SegmentId:
+        """The id that `str` wrote.
+
+        Raises:
+            InvalidSettingError: it does not look like that.
+        """
         version, _, attempt = text.partition(".")
-        return cls(int(version), int(attempt, 16))
+        try:
+            return cls(int(version), int(attempt, 16))
+        except ValueError:
+            raise InvalidSettingError("segment", f"'{text}' is not version.attempt") from None
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any, Final, NewType
 import attrs
 import capnp
 
-from virtuallog.chain import Chain, Segment, SegmentId
+from virtuallog.chain import Chain, Segment, SegmentId, validate
 from virtuallog.errors import MalformedError, TooLargeError
 from virtuallog.rpc.schema import load
 from virtuallog.types import LogletOffset, LogPosition, NodeId
@@ -129,9 +129,14 @@ def _decode_untrusted(message: Any) -> Register:
     )
     if not segments:
         raise MalformedError("a register without segments")
+    chain = Chain(message.version, segments)
+    try:
+        validate(chain)
+    except AssertionError as error:
+        raise MalformedError(f"a register whose chain is broken: {chain}") from error
     return Register(
         cluster=ClusterId(bytes(message.cluster)),
-        chain=Chain(message.version, segments),
+        chain=chain,
         members=tuple(NodeId(member) for member in message.members),
         nodes={
             NodeId(node.id): NodeEntry(

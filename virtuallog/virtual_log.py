@@ -19,7 +19,7 @@ from virtuallog.api import LogletProvider, MetaStore, Placed
 from virtuallog.appender import Appender, AppenderSettings
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.chain_writer import ChainWriter, ChainWriterSettings, Planner
-from virtuallog.errors import BeyondTailError, SealedError, UnavailableError
+from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, SealedError, UnavailableError
 from virtuallog.ports import Environment
 from virtuallog.reader import Reader
 from virtuallog.register import Register
@@ -111,6 +111,9 @@ class VirtualLog:
                 tail = await self.view.loglet(segment).check_tail()
             except SealedError:  # dropped: the chain has moved on without us
                 tail = Sealed(segment.base)
+            except ReconfigurationNeededError:
+                await self.chain_writer.successor_of(segment.id, failed=True)
+                continue
             if isinstance(tail, Open):
                 return Open(self.view.saw_tail(segment.position(tail.tail)))
             await self.chain_writer.successor_of(segment.id)

@@ -136,7 +136,7 @@ class Sequencer:
     def offer(self, batch: Batch, ticket: Ticket, now_ms: int, *, opens: bool, expected_tail: int) -> list[Effect]:
         """A checked batch has arrived; it is resolved once it is committed."""
         if self.stopped is not None:
-            return [Resolve(ticket, self.stopped)]
+            return [Resolve(ticket, _turned_away(self.stopped))]
         try:
             placement = self._sessions.find(batch, opens=opens)
             if placement is not None:
@@ -299,6 +299,11 @@ class Sequencer:
         self._mismatches.clear()
         self._queued_bytes = 0
         return [Resolve(ticket, error) for ticket in tickets]
+
+
+def _turned_away(stopped: VirtualLogError) -> VirtualLogError:
+    """The error for a batch that comes after the end: of this offer, at least, nothing is in the log."""
+    return attrs.evolve(stopped, refused=True) if isinstance(stopped, SealedError) else stopped
 
 
 def _acknowledged(reply: Stored) -> int:

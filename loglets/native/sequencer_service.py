@@ -61,7 +61,7 @@ class SequencerService:
         if running is not None:
             running.append(request, done)
         elif self._is_dropped(request.segment):
-            done(SealedError(f"loglet {request.segment} has been dropped"))
+            done(SealedError(f"loglet {request.segment} has been dropped", refused=True))
         elif request.segment not in self._early:
             self._early[request.segment] = [(request, done)]
             self._environment.nursery.start_soon(self._make, request.segment)
@@ -77,7 +77,7 @@ class SequencerService:
             config = decode_untrusted(encoded)
             _check_incarnation(config, self._environment)
             if self._is_dropped(segment):
-                raise SealedError(f"loglet {segment} has been dropped")
+                raise SealedError(f"loglet {segment} has been dropped", refused=True)
         except VirtualLogError as error:
             for _, done in self._early.pop(segment):
                 done(error)

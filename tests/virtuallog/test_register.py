@@ -14,20 +14,34 @@ from virtuallog.errors import MalformedError, TooLargeError
 from virtuallog.register import REGISTER_BYTES_MAX, ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.types import LogletOffset, LogPosition, NodeId
 
-positions = st.integers(0, (1 << 63) - 1).map(LogPosition)
 ids = st.builds(SegmentId, st.integers(1, 1 << 40), st.integers(0, (1 << 63) - 1))
 nodes = st.integers(0, (1 << 32) - 1).map(NodeId)
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10)
 
-segments = st.builds(
-    Segment,
-    id=ids,
-    kind=words,
-    config=st.binary(max_size=30),
-    start=positions,
-    stop=st.none() | positions,
-    base=st.integers(0, 1 << 62).map(LogletOffset),
-)
+
+@st.composite
+def chains(draw: st.DrawFn) -> Chain:
+    """Chains that keep the invariants: adjacent segments, only the last one open or closed on purpose."""
+    count = draw(st.integers(1, 4))
+    bounds = sorted(draw(st.lists(st.integers(0, (1 << 63) - 1), min_size=count + 1, max_size=count + 1, unique=True)))
+    segments = tuple(
+        Segment(
+            id=segment_id,
+            kind=draw(words),
+            config=draw(st.binary(max_size=30)),
+            start=LogPosition(start),
+            stop=LogPosition(stop),
+            base=LogletOffset(draw(st.integers(0, 1 << 62))),
+        )
+        for segment_id, start, stop in zip(
+            draw(st.lists(ids, min_size=count, max_size=count, unique=True)), bounds, bounds[1:], strict=False
+        )
+    )
+    if draw(st.booleans()):
+        segments = (*segments[:-1], attrs.evolve(segments[-1], stop=None))
+    return Chain(max(segment.id.version for segment in segments), segments)
+
+
 entries = st.builds(
     NodeEntry,
     store_id=st.binary(min_size=16, max_size=16),
@@ -37,7 +51,7 @@ entries = st.builds(
 registers = st.builds(
     Register,
     cluster=st.binary(min_size=16, max_size=16).map(ClusterId),
-    chain=st.builds(Chain, st.integers(1, 1 << 40), st.lists(segments, min_size=1, max_size=4).map(tuple)),
+    chain=chains(),
     members=st.lists(nodes, max_size=5).map(tuple),
     nodes=st.dictionaries(nodes, entries, max_size=4),
 )
@@ -136,3 +150,15 @@ def test_a_planned_change_is_refused_once_the_register_is_full() -> None:
 
     assert caught.value.limit == REGISTER_BYTES_MAX
     assert decode_untrusted(full.encode()) == full
+
+
+def test_a_register_whose_chain_is_broken_is_malformed() -> None:
+    """Overlaps, holes and segments from the future are caught at the door, not deep inside a reader."""
+    first, second = SMALL.chain.segments
+    for segments in (
+        (attrs.evolve(first, stop=LogPosition(101)), second),
+        (second, first),
+        (first, attrs.evolve(second, id=SegmentId(99, 1))),
+    ):
+        with pytest.raises(MalformedError):
+            decode_untrusted(SMALL.with_chain(Chain(SMALL.version, segments)).encode())
