@@ -80,9 +80,14 @@ async def live(storage: Storage, boot: Boot, witness: Witness) -> None:
         witness.end_replay()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(append_all, wal, boot, witness)
-            await wal.run(lambda: [Record(STATE, str(witness.durable).encode())])
+            await wal.run(lambda: snapshot(witness.durable))
     except* StorageError:
         pass  # what a dying process sees
+
+
+def snapshot(known: int) -> list[Record]:
+    """The state, twice, in records that reach over several sectors: a snapshot can be torn apart from its header."""
+    return [Record(STATE, str(known).encode().ljust(700))] * 2
 
 
 async def append_all(wal: WriteAheadLog, boot: Boot, witness: Witness) -> None:

@@ -9,7 +9,7 @@ from loglets.wal import format as fmt
 from loglets.wal.record import address_of, offset_of
 from loglets.wal.segment import Segment
 from tests.ports.beds import Bed
-from tests.wal.logs import DATA, SMALL, User, opened, put_data, running
+from tests.wal.logs import DATA, SMALL, User, opened, put_data, running, until
 from virtuallog.errors import CorruptionError, MalformedError
 
 FIRST, SECOND = fmt.name_of(1), fmt.name_of(2)
@@ -198,18 +198,21 @@ async def test_a_last_segment_with_a_footer_is_continued_in_the_next(bed: Bed) -
     assert (await reopened(bed)).data[-1] == b"next"
 
 
-async def test_a_torn_beginning_of_a_segment_is_as_if_it_never_began(bed: Bed) -> None:
-    """A part of the snapshot is not enough to go on from: the segment before is still the last one."""
+@pytest.mark.parametrize(
+    "kept", [0, 5, fmt.RECORD_HEADER_BYTES], ids=["no snapshot", "its header torn", "its state torn"]
+)
+async def test_a_torn_beginning_of_a_segment_is_as_if_it_never_began(bed: Bed, kept: int) -> None:
+    """Without its whole snapshot a segment is not continued: else the state would go with the segments before it."""
     offsets = await closed_first_segment(bed)
-    header = bed.image(SECOND)[: fmt.HEADER_BYTES]
-    for kept in (fmt.HEADER_BYTES, fmt.HEADER_BYTES + 5, fmt.HEADER_BYTES + fmt.RECORD_HEADER_BYTES):
-        zero_from(bed, kept, SECOND)
-        bed.overwrite(SECOND, 0, header)
-        async with running(bed.mount()) as user:
-            assert len(user.data) == len(offsets)
-            await put_data(user, b"again")
-        assert (await reopened(bed)).data == [*user.data, b"again"]
-        bed.unmount()
+    zero_from(bed, fmt.HEADER_BYTES + kept, SECOND)
+
+    async with running(bed.mount()) as user:
+        assert len(user.data) == len(offsets)
+        (address,) = await put_data(user, b"again")
+        user.wal.drop_before(address)
+        await until(lambda: FIRST not in bed.names())
+    again = await reopened(bed)
+    assert (again.data, again.known) == ([b"again"], len(offsets) + 1)
 
 
 async def test_a_lost_header_of_a_torn_beginning(bed: Bed) -> None:
