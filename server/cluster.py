@@ -32,8 +32,8 @@ from virtuallog.types import NodeId
 END_SECONDS: Final = 10.0
 """How long children may take to end in order before they are killed: a flush, and answers to calls in progress."""
 POLL_SECONDS: Final = 0.05
-START_SECONDS: Final = 30.0
-"""Until a cluster must have answered: importing and formatting take a second, on a busy machine several."""
+START_SECONDS: Final = 60.0
+"""Until a cluster must have answered: importing and formatting take two seconds, on a machine that is busy many."""
 
 
 @attrs.define(eq=False)
