@@ -37,8 +37,14 @@ class FaultPlan:
     """Mean seconds between two faults of each class that is active."""
 
     @classmethod
-    def draw(cls, source: random.Random, without: Sequence[str] = ()) -> FaultPlan:
-        """Draw all that is to be drawn; the classes in `without` are never active."""
+    def draw(cls, source: random.Random, without: Sequence[str] = (), pace: float = 1.0) -> FaultPlan:
+        """Draw all that is to be drawn.
+
+        Args:
+            source: of the run.
+            without: classes that are never active.
+            pace: below 1 for runs that are shorter than the usual half a minute.
+        """
         share = source.choice((0.0, 0.3, 0.3, 0.5, 1.0))
 
         def maybe(value: float) -> float:
@@ -53,9 +59,9 @@ class FaultPlan:
                 reorder=maybe(source.choice((0.01, 0.1, 0.5))),
             ),
             clocks=ClockErrors(maybe(source.choice((0.001, 0.05, 0.3))), maybe(source.choice((0.1, 3600.0)))),
-            write_seconds=(0.0, source.choice((0.0005, 0.002, 0.02))),
+            write_seconds=(0.0, source.choice((0.0005, 0.005, 0.05))),
             intervals={
-                name: source.choice(_INTERVALS) * (5 if name in LOSING else 1)
+                name: pace * source.choice(_INTERVALS) * (5 if name in LOSING else 1)
                 for name in _CLASSES
                 if source.random() < share and name not in without
             },
@@ -133,6 +139,16 @@ class Nemesis:
             self._note(name, machine)
             machine.crash(power=power)
             await self._rest()
+            self._restart(machine)
+
+    async def blackout(self) -> None:
+        """Power is lost everywhere at once: nobody has what nobody has synced."""
+        self.world.fault("blackout")
+        down = [machine for machine in self._machines() if machine.running]
+        for machine in down:
+            machine.crash()
+        for machine in down:
+            await trio.sleep(self._random.random())
             self._restart(machine)
 
     async def pause(self) -> None:
@@ -268,6 +284,7 @@ class Nemesis:
 _CLASSES: Final[dict[str, Callable[[Nemesis], Awaitable[None]]]] = {
     "crash": Nemesis.crash,
     "kill": Nemesis.kill,
+    "blackout": Nemesis.blackout,
     "pause": Nemesis.pause,
     "wipe": Nemesis.wipe,
     "failing disk": Nemesis.fail_disk,

@@ -87,6 +87,15 @@ class LogletSeal:
 
 
 @attrs.frozen
+class LogletRead:
+    """`read` of a loglet. Result: [(places, session, sequence)] of the batches found, whole or clipped."""
+
+    segment: SegmentId
+    start: int
+    stop: int
+
+
+@attrs.frozen
 class Get:
     """A client read the register. Result: (version, value)."""
 
@@ -99,7 +108,9 @@ class Put:
     value: bytes = attrs.field(repr=False)
 
 
-Action: TypeAlias = Append | CheckTail | Read | Trim | Reconfigure | LogletAppend | LogletTail | LogletSeal | Get | Put
+Action: TypeAlias = (
+    Append | CheckTail | Read | Trim | Reconfigure | LogletAppend | LogletTail | LogletSeal | LogletRead | Get | Put
+)
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from simulation.history import History, LogletAppend, LogletSeal, LogletTail, Operation
+from simulation.history import History, LogletAppend, LogletRead, LogletSeal, LogletTail, Operation
 from simulation.violation import Check, Violation, proof
 from virtuallog.chain import SegmentId
 from virtuallog.types import Open, Sealed
@@ -27,6 +27,7 @@ class _Calls:
     open_tails: list[Operation]
     sealed_tails: list[Operation]
     seals: list[Operation]
+    reads: list[Operation]
 
     @property
     def tails(self) -> list[Operation]:
@@ -102,12 +103,32 @@ def one_batch_per_place(history: History) -> Iterator[Violation]:
                                 proof(operation, append))  # fmt: skip
 
 
+def acknowledged_is_readable(history: History) -> Iterator[Violation]:
+    """I7, I10: all readers of a loglet, and whoever appended to it, agree on which batch lies where."""
+    for calls in _by_loglet(history):
+        owners: dict[int, tuple[bytes, int, Operation]] = {}
+        for append in calls.appends:
+            for index, place in enumerate(append.result):
+                owners.setdefault(place, (append.action.session, append.action.sequence + index, append))
+        for read in calls.reads:
+            for places, session, sequence in read.result:
+                for index, place in enumerate(places):
+                    known = owners.setdefault(place, (session, sequence + index, read))
+                    if known[:2] != (session, sequence + index):
+                        yield Violation(
+                            "acknowledged is readable",
+                            f"loglet {calls.segment}: two entries at {place}",
+                            proof(known[2], read),
+                        )
+
+
 LOGLET_CHECKS: Final[tuple[Check, ...]] = (
     acknowledged_below_the_stop,
     sealed_takes_nothing,
     open_tails_below_the_stop,
     loglet_tails_move_forward,
     one_batch_per_place,
+    acknowledged_is_readable,
 )
 
 
@@ -124,7 +145,7 @@ def _by_loglet(history: History) -> Iterator[_Calls]:
         found: SegmentId = operation.action.segment
         return found
 
-    operations = [op for op in history.operations(LogletAppend, LogletTail, LogletSeal) if op.returned]
+    operations = [op for op in history.operations(LogletAppend, LogletTail, LogletSeal, LogletRead) if op.returned]
     for segment_id, group in groupby(sorted(operations, key=segment), key=segment):
         calls = list(group)
         yield _Calls(
@@ -133,4 +154,5 @@ def _by_loglet(history: History) -> Iterator[_Calls]:
             [call for call in calls if isinstance(call.result, Open)],
             [call for call in calls if isinstance(call.result, Sealed)],
             [call for call in calls if isinstance(call.action, LogletSeal)],
+            [call for call in calls if isinstance(call.action, LogletRead)],
         )

@@ -16,7 +16,7 @@ from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import RetryableError, VirtualLogError
 from virtuallog.ports import Environment
-from virtuallog.types import NodeId, Sealed
+from virtuallog.types import LogletOffset, NodeId, Sealed
 
 OpenLoglet: TypeAlias = Callable[[Environment], Loglet]
 _Role: TypeAlias = Callable[["Loglet", "Cast", random.Random], Awaitable[None]]
@@ -36,6 +36,20 @@ class Cast:
     """Each observer checks the tail so many times."""
     pause_seconds: float = 0.02
     """Mean time between two calls of one client."""
+
+
+async def read_all(world: World, open_loglet: OpenLoglet) -> bool:
+    """Seal the loglet and read everything below its stop, as a client that knows nothing; whether that worked."""
+    async with world.client(NodeId(2000)) as environment:
+        loglet = ObservedLoglet(open_loglet(environment), SEGMENT, world.history, "judge")
+        try:
+            await loglet.seal()
+            stop, at = (await loglet.check_tail()).tail, 0
+            while at < stop:
+                at = (await loglet.read(LogletOffset(at), LogletOffset(stop), 1 << 20))[-1].stop
+        except RetryableError:
+            return False
+        return True
 
 
 async def run(world: World, cast: Cast, open_loglet: OpenLoglet) -> None:
@@ -84,7 +98,7 @@ async def _offer(loglet: Loglet, batch: Batch, *, opens: bool) -> bool:
 
 async def _seal(loglet: Loglet, cast: Cast, source: random.Random) -> None:
     """What a reconfigurer does: seal, then read the stop."""
-    await trio.sleep(source.random() * cast.batches * cast.pause_seconds)
+    await trio.sleep(source.random() * cast.batches * (cast.pause_seconds + 0.01))
     for _ in range(20):
         try:
             await loglet.seal()

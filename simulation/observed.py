@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 
-from simulation.history import Get, History, LogletAppend, LogletSeal, LogletTail, Put
+from simulation.history import Get, History, LogletAppend, LogletRead, LogletSeal, LogletTail, Put
 from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider, Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.rpc.interface import Interface
-from virtuallog.types import LogletOffset, NodeId, Tail
+from virtuallog.types import LogletOffset, NodeId, PlacedBatch, Tail
 
 
 @attrs.frozen
@@ -55,8 +55,7 @@ class ObservedProvider:
 
 @attrs.frozen
 class ObservedLoglet:
-    """A `Loglet` that is recorded. `wait_tail` and `read` are not: an open tail from the one may lag, and what the
-    other returns is judged where the client of the log sees it."""
+    """A `Loglet` that is recorded, `wait_tail` excepted: an open tail from that may lag."""
 
     _loglet: Loglet
     _segment: SegmentId
@@ -80,7 +79,13 @@ class ObservedLoglet:
         return await self._loglet.wait_tail(past)
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        return await self._loglet.read(start, stop, max_bytes)
+        with self._history.record(self._who, LogletRead(self._segment, start, stop)) as returned:
+            found = await self._loglet.read(start, stop, max_bytes)
+            batches = [item for item in found if isinstance(item, PlacedBatch)]
+            returned(
+                [(batch.places, batch.batch.session, batch.batch.first_sequence + batch.first) for batch in batches]
+            )
+            return found
 
     async def seal(self) -> None:
         with self._history.record(self._who, LogletSeal(self._segment)) as returned:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
@@ -12,14 +11,14 @@ import trio
 from metastore import PaxosProvider
 from simulation.chain_checkers import REGISTER_CHECKS
 from simulation.faults import LOSING, FaultPlan, Nemesis
-from simulation.machine import Machine, MachinePorts
+from simulation.machine import Machine, Program
 from simulation.observed import ObservedMetaStore
+from simulation.role import role
 from simulation.scenario import Scenario
 from simulation.violation import Violation
 from simulation.world import World
 from virtuallog.api import MetaStore
 from virtuallog.errors import ChainConflictError, RetryableError, UnavailableError
-from virtuallog.ports import NodeEnvironment
 from virtuallog.types import NodeId
 
 CALM_SECONDS: Final = 60.0
@@ -65,26 +64,8 @@ async def _story(world: World) -> None:
     world.check(*REGISTER_CHECKS)
 
 
-def _acceptor(world: World, plan: _Plan) -> Callable[[MachinePorts], Awaitable[None]]:
-    async def program(ports: MachinePorts) -> None:
-        process = ports.process
-        async with trio.open_nursery() as nursery:
-            environment = NodeEnvironment(
-                services=ports.services,
-                clock=ports.clock,
-                random=world.random(f"acceptor {process.node}.{process.boot}"),
-                nursery=nursery,
-                node=process.node,
-                boot=process.boot,
-                storage=ports.storage,
-                key_values=ports.key_values,
-                segment_config=_no_segments,
-                fail=_never_fails,
-            )
-            ports.listen(await PaxosProvider().serve(plan.members, environment))
-            await trio.sleep_forever()
-
-    return program
+def _acceptor(world: World, plan: _Plan) -> Program:
+    return role(world, lambda environment: PaxosProvider().serve(plan.members, environment))
 
 
 async def _client(world: World, plan: _Plan, node: NodeId) -> None:
@@ -131,14 +112,6 @@ async def _demand_progress(world: World, plan: _Plan) -> None:
                     return
     message = f"no put was decided within {CALM_SECONDS:g} s after the faults stopped"
     world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
-
-
-async def _no_segments(_: Any) -> tuple[str, bytes]:
-    raise UnavailableError("there are no segments in this scenario")
-
-
-def _never_fails(error: BaseException) -> None:
-    raise AssertionError("no disk fails in this scenario") from error
 
 
 REGISTER: Final = Scenario(

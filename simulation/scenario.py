@@ -40,7 +40,8 @@ DEFAULT: Final = "cluster"
 def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
     from simulation.cluster_story import CLUSTER
+    from simulation.native_story import LOADED, NATIVE, REPAIR
     from simulation.register_story import REGISTER
     from simulation.weak_seal_story import WEAK_SEAL
 
-    return (CLUSTER, REGISTER, WEAK_SEAL)
+    return (CLUSTER, LOADED, NATIVE, REGISTER, REPAIR, WEAK_SEAL)

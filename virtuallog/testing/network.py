@@ -87,6 +87,12 @@ class SimulatedNetwork:
         for link in self._links.values():
             link.heal()
 
+    def heal_node(self, node: NodeId) -> None:
+        """The same, for the links from and to one node."""
+        for pair, link in self._links.items():
+            if node in pair:
+                link.heal()
+
     def note(self, what: str, source: NodeId, target: NodeId, message: object) -> None:
         """Something happened to this message: count it and tell whoever watches."""
         self.counts[what] += 1

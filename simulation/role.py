@@ -1,0 +1,52 @@
+"""Runs the serving side of one component on a machine, without the rest of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import trio
+
+from simulation.machine import MachinePorts, Program
+from simulation.world import World
+from virtuallog.errors import SealedError
+from virtuallog.ports import Handlers, NodeEnvironment
+
+Serve: TypeAlias = Callable[[NodeEnvironment], Awaitable[Handlers]]
+SegmentConfig: TypeAlias = Callable[[Any], Awaitable[tuple[str, bytes]]]
+
+
+async def no_segments(_: Any) -> tuple[str, bytes]:
+    """The chain of a world that has none."""
+    raise SealedError("there are no segments in this scenario")
+
+
+def role(world: World, serve: Serve, segment_config: SegmentConfig = no_segments) -> Program:
+    """A program that serves. Its process stops when the component says that it can no longer be trusted."""
+
+    async def program(ports: MachinePorts) -> None:
+        process = ports.process
+        failures: list[BaseException] = []
+        async with trio.open_nursery() as nursery:
+
+            def fail(error: BaseException) -> None:
+                failures.append(error)
+                nursery.cancel_scope.cancel()
+
+            environment = NodeEnvironment(
+                services=ports.services,
+                clock=ports.clock,
+                random=world.random(f"role {process.node}.{process.boot}"),
+                nursery=nursery,
+                node=process.node,
+                boot=process.boot,
+                storage=ports.storage,
+                key_values=ports.key_values,
+                segment_config=segment_config,
+                fail=fail,
+            )
+            ports.listen(await serve(environment))
+            await trio.sleep_forever()
+        raise failures[0]
+
+    return program
