@@ -34,8 +34,13 @@ LINES = 50_000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A place for some hundred MiB of write-ahead logs, which pytest would keep for three sessions."""
+    """A place for some hundred MiB of write-ahead logs, which pytest would keep for three sessions.
+
+    Prints what the nodes have logged; pytest shows it when the test has failed.
+    """
     yield tmp_path
+    for log in sorted(tmp_path.rglob("node-*/log")):
+        sys.stderr.write(f"--- {log.parent.name}\n{log.read_text()[-4000:]}")
     shutil.rmtree(tmp_path)
 
 
