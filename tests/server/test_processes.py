@@ -145,6 +145,25 @@ async def test_lines_come_back_as_they_went_in_across_live_reconfigurations(fold
             os.kill(pid, 0)
 
 
+async def test_children_do_not_outlive_a_killed_supervisor(folder: Path) -> None:
+    """kill -9 of `up`: its node notices that stdin is closed, and ends in order."""
+    up = await trio.lowlevel.open_process(
+        [*COMMAND, "up", "--nodes", "1", "--data", str(folder), "--base-port", str(free_port())],
+        stdout=subprocess.DEVNULL,
+    )
+    with trio.fail_after(30):  # noqa: TID251 -- real time
+        while not (folder / "cluster.toml").exists():
+            assert up.poll() is None
+            await trio.sleep(0.05)  # noqa: TID251 -- real time
+        pid = int((folder / "node-1" / "pid").read_text())
+        up.kill()
+        await up.wait()
+        while _is_alive(pid):
+            await trio.sleep(0.05)  # noqa: TID251 -- real time
+
+    assert "the parent is gone" in (folder / "node-1" / "log").read_text()
+
+
 async def test_nothing_acknowledged_is_lost_when_all_are_killed(folder: Path) -> None:
     """kill -9 of every node in the middle of appends; after a restart every acknowledged entry is there, once."""
     acknowledged: list[bytes] = []
@@ -266,6 +285,10 @@ def test_a_node_refuses_what_it_cannot_be_sure_of(folder: Path) -> None:
     )
     assert optimised.returncode == 1
     assert b"does not run under python -O" in optimised.stderr
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 def _flip_a_bit(storage: Path, landmark: bytes) -> None:
