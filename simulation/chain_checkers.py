@@ -81,6 +81,12 @@ REGISTER_CHECKS: Final[tuple[Check, ...]] = (one_value_per_version, versions_mov
 CHAIN_CHECKS: Final[tuple[Check, ...]] = (*REGISTER_CHECKS, chain_is_gapless, open_tails_below_the_boundary)
 
 
+def newest_chain(history: History) -> chain.Chain | None:
+    """The newest chain that any client has learned."""
+    chains = _chains(history)
+    return chains[max(chains)][0] if chains else None
+
+
 def _decided(history: History) -> Iterator[tuple[int, bytes, Operation]]:
     """Each (version, value) that a client knows to be decided, and how it knows."""
     for operation in history.operations(Get, Put):

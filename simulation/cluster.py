@@ -64,6 +64,8 @@ class Cluster:
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
     products: dict[NodeId, Node] = attrs.field(factory=dict, init=False)
     """The present, or last, life of each node: what checkers look into."""
+    served: dict[NodeId, Mapping[str, LogletProvider]] = attrs.field(factory=dict, init=False)
+    """The loglet providers of that life."""
     _clients: int = attrs.field(default=0, init=False)
 
     @property
@@ -86,12 +88,13 @@ class Cluster:
         node = NodeId(FIRST_CLIENT + self._clients)
         who = f"{name} {node}"
         async with self.world.client(node, lifetime_seconds) as environment:
+            providers = self._observed(self._make_providers(), who)
             metastore = self._metastore(who).open(self.members, environment)
 
             async def planner(register: Register) -> Members:
                 return await survey(environment.services, register, environment.random.choice(self.nodes))
 
-            log = VirtualLog(metastore, self._providers(who), environment, planner=planner, settings=self.settings)
+            log = VirtualLog(metastore, providers, environment, planner=planner, settings=self.settings)
             yield Client(who, log, environment.random)
 
     async def wait_ready(self) -> None:
@@ -112,11 +115,12 @@ class Cluster:
             storage=ports.storage,
             key_values=ports.key_values,
         )
+        made = self.served[process.node] = self._make_providers()
         product = self.products[process.node] = Node(
             node_ports,
             self._config(process.node),
             identity,
-            providers=self._providers(who),
+            providers=self._observed(made, who),
             metastore=self._metastore(who),
         )
         async with trio.open_nursery() as nursery:
@@ -133,9 +137,12 @@ class Cluster:
             loglet=self.plan.kinds[0]().kind,
         )
 
-    def _providers(self, who: str) -> Mapping[str, LogletProvider]:
-        made = [ObservedProvider(make(), self.world.history, who) for make in self.plan.kinds]
+    def _make_providers(self) -> Mapping[str, LogletProvider]:
+        made = [make() for make in self.plan.kinds]
         return {provider.kind: provider for provider in made}
+
+    def _observed(self, providers: Mapping[str, LogletProvider], who: str) -> Mapping[str, LogletProvider]:
+        return {kind: ObservedProvider(provider, self.world.history, who) for kind, provider in providers.items()}
 
     def _metastore(self, who: str) -> ObservedMetaStoreProvider:
         return ObservedMetaStoreProvider(PaxosProvider(), self.world.history, who)

@@ -16,18 +16,23 @@ from typing import Final
 import trio
 
 from loglets.native import NativeProvider
+from loglets.native.config import NativeConfig, decode_untrusted
+from loglets.native.log_server import LogServer
 from loglets.wal import WalSettings
-from simulation.chain_checkers import CHAIN_CHECKS
+from simulation.chain_checkers import CHAIN_CHECKS, newest_chain
 from simulation.checkers import LOG_CHECKS
 from simulation.cluster import Client, Cluster, ClusterPlan
 from simulation.faults import FaultPlan, Nemesis
 from simulation.loglet_checkers import LOGLET_CHECKS
+from simulation.native_checkers import servers_agree
 from simulation.scenario import Scenario
 from simulation.violation import Violation
 from simulation.workload import Workload, WorkloadPlan
 from simulation.world import World
 from virtuallog.appender import AppenderSettings
+from virtuallog.chain import SegmentId
 from virtuallog.errors import VirtualLogError
+from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLogSettings
 
 START_SECONDS: Final = 30.0
@@ -68,6 +73,23 @@ async def _story(world: World) -> None:
     for machine in cluster.machines.values():
         world.counts.update(machine.fired)
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
+    world.violations.extend(servers_agree(_log_servers(cluster), _native_configs(world)))
+
+
+def _log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
+    """The LogServer of each node that has opened one in its last life."""
+    providers = {node: served["native"] for node, served in cluster.served.items()}
+    services = {
+        node: provider.log_server for node, provider in providers.items() if isinstance(provider, NativeProvider)
+    }
+    return {node: service.core for node, service in services.items() if service is not None}
+
+
+def _native_configs(world: World) -> dict[SegmentId, NativeConfig]:
+    """Of the native segments in the newest chain that anybody knows."""
+    newest = newest_chain(world.history)
+    segments = newest.segments if newest is not None else ()
+    return {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
 
 
 def _plan(source: random.Random) -> ClusterPlan:

@@ -40,6 +40,11 @@ class NativeProvider:
     def interfaces(self) -> Sequence[Interface]:
         return (wire.LOG_SERVER, wire.SEQUENCER)
 
+    @property
+    def log_server(self) -> LogServerService | None:
+        """This node's LogServer, once `serve` has started it: for tools that look inside."""
+        return self._log_server
+
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
         return planner.plan(cluster, settings, previous).encode()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 
 import attrs
 
@@ -22,6 +23,10 @@ class WaveIndex:
 
     def __len__(self) -> int:
         return len(self._firsts)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """(first offset, entries, checksum) of each wave, for whoever compares servers."""
+        return zip(self._firsts, self._entries, self._checksums, strict=True)
 
     @property
     def lowest_address(self) -> Address | None:

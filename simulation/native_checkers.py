@@ -1,0 +1,57 @@
+"""Looks into the LogServers themselves when a run is over: invariant I7. What no client can see is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from loglets.native.config import NativeConfig
+from loglets.native.log_server import LogServer
+from loglets.native.messages import State
+from simulation.violation import Violation
+from virtuallog.chain import SegmentId
+from virtuallog.types import NodeId
+
+_UNKNOWN = 1 << 62
+"""Tail of a server that nobody can look into: it may have anything."""
+
+
+def servers_agree(
+    servers: Mapping[NodeId, LogServer], configs: Mapping[SegmentId, NativeConfig]
+) -> Iterator[Violation]:
+    """One wave per offset on all servers, and nobody takes for committed what is not.
+
+    Args:
+        servers: the last state of every LogServer that ran; of a crashed one what it had acknowledged to itself.
+        configs: of the loglets to look at.
+    """
+    for segment, config in configs.items():
+        members = {node: servers[node] for node in config.servers if node in servers}
+        yield from _one_wave_per_offset(segment, members)
+        yield from _known_is_committed(segment, config, {node: one.state(segment) for node, one in members.items()})
+
+
+def _one_wave_per_offset(segment: SegmentId, servers: Mapping[NodeId, LogServer]) -> Iterator[Violation]:
+    owners: dict[int, tuple[tuple[int, int, int], NodeId]] = {}
+    for node, server in servers.items():
+        durable = server.durable.loglets.get(segment)
+        for wave in durable.waves if durable is not None else ():
+            first, entries, _ = wave
+            for offset in range(first, first + entries):
+                known, other = owners.setdefault(offset, (wave, node))
+                if known != wave:
+                    message = f"loglet {segment}: nodes {other} and {node} have different waves at offset {offset}"
+                    yield Violation("one wave per offset", message)
+
+
+def _known_is_committed(
+    segment: SegmentId, config: NativeConfig, states: Mapping[NodeId, State]
+) -> Iterator[Violation]:
+    tails = [states[node].local_tail if node in states else _UNKNOWN for node in config.servers]
+    committed = sorted(tails, reverse=True)[config.majority - 1]
+    for node, state in states.items():
+        if state.known_tail > committed:
+            message = f"loglet {segment}: node {node} knows tail {state.known_tail}, committed is {committed}"
+            yield Violation("known is committed", message)
+        if state.trim > state.known_tail:
+            message = f"loglet {segment}: node {node} has trimmed {state.trim}, known is {state.known_tail}"
+            yield Violation("trimmed is known", message)
