@@ -12,17 +12,18 @@ import attrs
 import trio
 
 from metastore import PaxosProvider
-from server.config import NodeAddress, NodeConfig
+from server.config import NodeConfig
 from server.identity import Identity
 from server.node import Node, NodePorts
-from server.survey import survey
 from simulation.machine import Machine, MachinePorts
 from simulation.observed import ObservedMetaStoreProvider, ObservedProvider
 from simulation.world import World
 from virtuallog.api import Cluster as Members
 from virtuallog.api import LogletProvider
+from virtuallog.cluster_file import NodeAddress
 from virtuallog.errors import UnavailableError
 from virtuallog.register import Register
+from virtuallog.survey import survey
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
 

@@ -109,6 +109,8 @@ class RunningSequencer:
     _core: Sequencer
     _environment: NodeEnvironment
     _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _abandoned: bool = attrs.field(default=False, init=False)
+    """The role has been closed, and its nursery with it: answers that are still on their way concern nobody."""
 
     def append(self, request: Append, done: Done) -> None:
         """A handler: returns at once. What it has ordered is replicated, whether or not the caller still waits."""
@@ -126,16 +128,22 @@ class RunningSequencer:
 
     async def run(self) -> None:
         """Until the loglet is sealed."""
-        while self._core.stopped is None:
-            await self._offered.wait()
-            self._offered = trio.Event()
-            self._guard(lambda: self._core.turn(self._now_ms()))
+        try:
+            while self._core.stopped is None:
+                await self._offered.wait()
+                self._offered = trio.Event()
+                self._guard(lambda: self._core.turn(self._now_ms()))
+        except trio.Cancelled:
+            self._abandoned = True
+            raise
 
     def _now_ms(self) -> int:
         return max(0, int(self._environment.clock.wall() * 1000))
 
     def _guard(self, step: Callable[[], list[Effect]]) -> None:
         """A broken invariant ends this role; it must not end the connection that happened to call."""
+        if self._abandoned:
+            return
         try:
             self._perform(step())
         except AssertionError as error:
