@@ -16,13 +16,13 @@ import structlog
 from server.config import NodeConfig
 from server.formatting import phase_of
 from server.identity import Phase
-from server.survey import ask_all
 from virtuallog import chain
 from virtuallog.api import Cluster, LogletProvider, Member, MetaStore
 from virtuallog.control import NodeStatus
 from virtuallog.errors import ChainConflictError, UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.register import ClusterId, NodeEntry, Register
+from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 
 RETRY_SECONDS: Final = 0.2

@@ -21,12 +21,13 @@ import attrs
 import trio
 
 from server import layout
-from server.config import ClusterFile, NodeAddress, NodeConfig
-from server.survey import ask_all
+from server.config import NodeConfig
 from virtuallog.clock import SystemClock
+from virtuallog.cluster_file import ClusterFile, NodeAddress
 from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.register import decode_untrusted
+from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 
 END_SECONDS: Final = 10.0

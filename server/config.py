@@ -1,47 +1,25 @@
-"""What can be configured, and the only place that reads config files.
+"""What can be configured on a node, and the only place that reads it from a file.
 
-Two files exist. A node reads its own `node.toml` (`NodeConfig`; docs/sample.toml lists every option). A client reads
-`cluster.toml` (`ClusterFile`), a list of nodes to ask first; everything else about a cluster is in its register.
+docs/sample.toml lists every option. Clients read `cluster.toml` (`virtuallog.cluster_file`) instead; everything else
+about a cluster is in its register.
 
 A class checks itself when it is constructed, so a bad combination fails before anything starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import attrs
 
-from server import toml_text
-from server.toml_text import FieldError, toml_key
-from virtuallog.errors import InvalidSettingError
+from virtuallog.cluster_file import NODE_ID_MAX, NodeAddress, check_address, check_unique, read_toml
+from virtuallog.toml_text import FieldError, toml_key
 from virtuallog.types import NodeId
 
-NODE_ID_MAX: Final = (1 << 32) - 1
-"""Node ids are 32 bits wide in the register."""
 ROLES: Final = ("sequencer", "log-server")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-SettingsT = TypeVar("SettingsT")
-
-
-@attrs.frozen(kw_only=True)
-class NodeAddress:
-    """One node of a list of nodes."""
-
-    id: int
-    """Number of the node, from 1 on; unique in the cluster and never given to another machine."""
-    address: str
-    """host:port on which the node answers."""
-
-    def __attrs_post_init__(self) -> None:
-        if not 1 <= self.id <= NODE_ID_MAX:
-            raise FieldError(f"must be between 1 and {NODE_ID_MAX}, not {self.id}", "id")
-        _check_address(self.address, "address")
-
-    def __str__(self) -> str:
-        return f"{self.id}@{self.address}"
 
 
 @attrs.frozen(kw_only=True)
@@ -84,8 +62,8 @@ class NodeConfig:
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.id <= NODE_ID_MAX:
             raise FieldError(f"must be between 1 and {NODE_ID_MAX}, not {self.id}", "id")
-        _check_address(self.listen, "listen")
-        _check_unique([peer.id for peer in self.peers], "peer")
+        check_address(self.listen, "listen")
+        check_unique([peer.id for peer in self.peers], "peer")
         known = {peer.id for peer in self.all_peers}
         if self.id not in known:
             raise FieldError(f"the list of peers lacks this node, {self.id}", "peer")
@@ -113,41 +91,14 @@ class NodeConfig:
         return (*self.roles, *(("metastore",) if self.node in self.members else ()))
 
 
-@attrs.frozen(kw_only=True)
-class ClusterFile:
-    """Where a client starts to look for a cluster: `cluster.toml`."""
-
-    nodes: tuple[NodeAddress, ...] = attrs.field(metadata=toml_key("node"))
-    """Some nodes of the cluster; one that answers is enough, it names the others."""
-
-    def __attrs_post_init__(self) -> None:
-        if not self.nodes:
-            raise FieldError("needs at least one node", "node")
-        _check_unique([node.id for node in self.nodes], "node")
-
-    def spell(self) -> str:
-        """The file that reads back as this."""
-        head = "# Where clients of this cluster start to look for it.\n"
-        return head + "".join(f'\n[[node]]\nid = {node.id}\naddress = "{node.address}"\n' for node in self.nodes)
-
-
 def read_node_config(path: Path) -> NodeConfig:
     """The node's config file; a relative data directory counts from the folder that the file is in.
 
     Raises:
         InvalidSettingError: names file, line and key.
     """
-    config = _read(NodeConfig, path)
+    config = read_toml(NodeConfig, path)
     return attrs.evolve(config, data=path.parent / config.data)
-
-
-def read_cluster_file(path: Path) -> ClusterFile:
-    """The client's list of nodes.
-
-    Raises:
-        InvalidSettingError: names file, line and key.
-    """
-    return _read(ClusterFile, path)
 
 
 def parse_peers(text: str) -> tuple[NodeAddress, ...]:
@@ -163,39 +114,6 @@ def parse_peers(text: str) -> tuple[NodeAddress, ...]:
             raise FieldError(f"'{part}' is not id@host:port", "peer")
         peers.append(NodeAddress(id=int(number), address=address))
     return tuple(peers)
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 host stands in brackets.
-
-    Raises:
-        FieldError: it does not look like that.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise FieldError(f"'{address}' is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _read(settings: type[SettingsT], path: Path) -> SettingsT:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSettingError(str(path), f"cannot be read: {error}") from error
-    return toml_text.parse(settings, text, path)
-
-
-def _check_address(address: str, field: str) -> None:
-    try:
-        split_address(address)
-    except FieldError as error:
-        raise FieldError(str(error), field) from None
-
-
-def _check_unique(ids: Sequence[int], field: str) -> None:
-    for index, node in enumerate(ids):
-        if node in ids[:index]:
-            raise FieldError(f"node {node} is listed twice", field, index, "id")
 
 
 def _check_known(values: Iterable[object], known: Iterable[object], field: str, reason: str) -> None:

@@ -18,10 +18,10 @@ import attrs
 import structlog
 
 from server.identity import Identity, Phase
-from server.survey import ask_all
 from virtuallog.control import NodeStatus
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Clock, Services
+from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 
 ASK_PAUSE_SECONDS: Final = 0.2

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from server.config import ROLES, NodeAddress, NodeConfig, read_node_config
+from server.config import ROLES, NodeConfig, read_node_config
+from virtuallog.cluster_file import NodeAddress
 from virtuallog.errors import InvalidSettingError, StorageError
 
 BASE_PORT: Final = 7001

@@ -29,7 +29,6 @@ from server.control import Control
 from server.formatting import Formatter
 from server.identity import Identity, Phase
 from server.role import Role
-from server.survey import survey
 from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
 from virtuallog.chain import SegmentId
 from virtuallog.control import NodeStatus
@@ -42,6 +41,7 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
 from virtuallog.register import Register
+from virtuallog.survey import survey
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 

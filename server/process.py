@@ -19,14 +19,15 @@ import trio
 from trio.abc import Listener
 
 from server import logging
-from server.address_book import AddressBook
-from server.config import NodeConfig, split_address
+from server.config import NodeConfig
 from server.data_directory import open_data_directory
 from server.identity import Identity
 from server.node import Node, NodePorts
-from server.plugins import all_interfaces, loglet_providers, metastore_provider
+from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
+from virtuallog.cluster_file import split_address
 from virtuallog.errors import InvalidSettingError, UnsupportedError
+from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Handler, Request
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.rpc.server import RpcServer

@@ -1,0 +1,32 @@
+"""One log over interchangeable consensus protocols, swapped live.
+
+    async with connect("cluster/cluster.toml") as log:
+        await log.append(b"entry")
+
+The contract of a loglet is in `virtuallog.api`, the picture of the whole in docs/architecture.md.
+"""
+
+from virtuallog.batch import Batch, SessionId
+from virtuallog.blocking import BlockingLog, connect_blocking
+from virtuallog.connect import connect
+from virtuallog.types import Data, Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed
+from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
+
+__all__ = [
+    "connect",
+    "connect_blocking",
+    "VirtualLog",
+    "VirtualLogSettings",
+    "BlockingLog",
+    "LogPosition",
+    "LogletOffset",
+    "NodeId",
+    "SessionId",
+    "Batch",
+    "PlacedBatch",
+    "Data",
+    "Gap",
+    "GapKind",
+    "Open",
+    "Sealed",
+]

@@ -6,7 +6,7 @@ it has to `refresh`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -30,6 +30,8 @@ class View:
     """The newest register seen so far."""
     known_tail: LogPosition = LogPosition(0)  # noqa: RUF009 -- an int at run time
     """The highest tail seen so far: the log is readable below it."""
+    on_newer: Callable[[Register], None] = lambda _: None
+    """Told of each newer register, to learn addresses from; must not block."""
     _loglets: dict[SegmentId, Loglet] = attrs.field(factory=dict)
 
     async def current(self) -> Register:
@@ -54,6 +56,7 @@ class View:
         if self.cached is not None and newer.version <= self.cached.version:
             return self.cached
         self.cached = newer
+        self.on_newer(newer)
         live = {segment.id for segment in newer.chain.segments}
         for segment_id in [known for known in self._loglets if known not in live]:
             del self._loglets[segment_id]

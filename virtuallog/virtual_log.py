@@ -9,7 +9,7 @@ else has no effect to undo.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -49,10 +49,22 @@ class VirtualLog:
         *,
         planner: Planner,
         settings: VirtualLogSettings | None = None,
+        register: Register | None = None,
+        on_register: Callable[[Register], None] = lambda _: None,
     ) -> None:
-        """Makes no call yet. Work that outlives its caller runs in `environment.nursery`."""
+        """Makes no call yet. Work that outlives its caller runs in `environment.nursery`.
+
+        Args:
+            metastore: holds the register.
+            providers: of every kind of loglet in the chain.
+            environment: to run in.
+            planner: who lives, when this client has to choose servers.
+            settings: how it behaves.
+            register: what it knows to begin with.
+            on_register: told of each newer register, to learn addresses from; must not block.
+        """
         settings = settings or VirtualLogSettings()
-        self.view: Final = View(metastore, providers, environment)
+        self.view: Final = View(metastore, providers, environment, cached=register, on_newer=on_register)
         self.chain_writer: Final = ChainWriter(self.view, planner, settings.chain)
         self._appender_settings = settings.appender
         self._appender: Appender | None = None

@@ -17,7 +17,15 @@ from loglets.native.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
 from virtuallog.api import Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
-from virtuallog.errors import CorruptionError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.errors import (
+    CorruptionError,
+    ReconfigurationNeededError,
+    SealedError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+    WrongRecipientError,
+)
 from virtuallog.ports import Environment, NodeEnvironment, Request
 from virtuallog.types import LogletOffset, NodeId, Sealed, Tail
 
@@ -53,7 +61,12 @@ class NativeLoglet:
             opens=opens,
             expected_tail=NO_EXPECTATION if expected_tail is None else expected_tail,
         )
-        reply = await self._environment.services.call(self.config.sequencer, request, APPEND_SECONDS)
+        try:
+            reply = await self._environment.services.call(self.config.sequencer, request, APPEND_SECONDS)
+        except (CorruptionError, StorageError, WrongRecipientError) as error:
+            # The sequencer's node has lost its disk, or this role on it. It orders nothing more, and what it had
+            # ordered is a maybe.
+            raise ReconfigurationNeededError(f"the sequencer on node {self.config.sequencer}: {error}") from error
         self._learn(reply.known_tail)
         return range(reply.first, reply.first + batch.count)
 

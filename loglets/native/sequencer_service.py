@@ -18,7 +18,7 @@ from loglets.native.messages import Append, GetState, Store, Stored
 from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
-from virtuallog.errors import OverloadedError, ReconfigurationNeededError, SealedError, VirtualLogError
+from virtuallog.errors import MalformedError, OverloadedError, ReconfigurationNeededError, SealedError, VirtualLogError
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 from virtuallog.types import NodeId
 
@@ -116,8 +116,8 @@ class RunningSequencer:
         """A handler: returns at once. What it has ordered is replicated, whether or not the caller still waits."""
         try:
             batch = Batch.parse_untrusted(request.batch)
-        except VirtualLogError as error:
-            done(error)
+        except VirtualLogError as error:  # damaged on its way: nothing here is corrupt
+            done(MalformedError(f"the batch cannot be read: {error}"))
             return
         now, opens, expected_tail = self._now_ms(), request.opens, request.expected_tail
         self._guard(lambda: self._core.offer(batch, done, now, opens=opens, expected_tail=expected_tail))

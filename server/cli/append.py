@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from server.cli.failures import Failure, Unavailable
 from server.cli.lines import LineCutter
 from server.cli.options import cluster_option, echo_json, json_option
-from server.client import open_log
-from server.config import ClusterFile
 from virtuallog.appender import Appender
+from virtuallog.cluster_file import ClusterFile
+from virtuallog.connect import connect
 from virtuallog.errors import RetryableError, VirtualLogError
 
 CHUNK_BYTES: Final = 1 << 20
@@ -54,7 +54,7 @@ def append(cluster: ClusterFile, payload: str | None, lines: BinaryIO | None, as
 
 
 async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> None:
-    async with open_log(cluster) as log:
+    async with connect(cluster) as log:
         position = await log.append(payload)
     if as_json:
         echo_json({"position": position})
@@ -63,7 +63,7 @@ async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> No
 
 
 async def _append_lines(cluster: ClusterFile, lines: BinaryIO, as_json: bool) -> None:
-    async with open_log(cluster) as log:
+    async with connect(cluster) as log:
         with log.appender() as appender, _progress(lines) as progress:
             run = _Run(appender, progress)
             await run.append(lines)

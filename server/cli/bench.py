@@ -13,12 +13,12 @@ import trio
 
 from server.bench.appends import Measurement, measure
 from server.cli.options import echo_json, json_option
-from server.client import open_log, open_services_to
 from server.cluster import open_local_cluster
-from server.config import ClusterFile, read_cluster_file
 from server.process import SWITCH_SECONDS
 from virtuallog.batch import ENTRY_BYTES_MAX
 from virtuallog.clock import SystemClock
+from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.connect import connect, open_services_to
 
 
 @click.group()
@@ -78,7 +78,7 @@ COMMANDS: tuple[click.Command, ...] = (bench,)
 async def _measure_all(
     outstanding: list[int], size: int, seconds: float, loglet: str | None, cluster: ClusterFile | None, as_json: bool
 ) -> None:
-    async with _own_cluster(loglet) if cluster is None else _as_it_is(cluster) as measured, open_log(measured) as log:
+    async with _own_cluster(loglet) if cluster is None else _as_it_is(cluster) as measured, connect(measured) as log:
         if cluster is not None and loglet is not None:
             await log.reconfig_extend(loglet)
         for number in outstanding:

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from server.cli.options import cluster_option, echo_json, json_option, parse_settings
-from server.client import ask_living, open_services_to
-from server.config import ClusterFile
-from server.plugins import loglet_providers
 from virtuallog.chain import Segment
+from virtuallog.cluster_file import ClusterFile
+from virtuallog.connect import ask_living, open_services_to
 from virtuallog.control import ChainChanged, GetStatus, ReconfigExtend, ReconfigTruncate, SealLog, Setting
 from virtuallog.errors import MalformedError, UnavailableError
+from virtuallog.plugins import loglet_providers
 from virtuallog.ports import Request
 from virtuallog.register import Register, decode_untrusted
 

@@ -11,12 +11,12 @@ import trio
 from rich.console import Console
 
 from server.cli.failures import Failure
-from server.client import open_services_to
 from server.cluster import open_local_cluster
 from server.demo.picture import draw
 from server.demo.story import Outcome, Story
 from server.process import SWITCH_SECONDS
 from virtuallog.clock import SystemClock
+from virtuallog.connect import open_services_to
 
 
 @click.command()

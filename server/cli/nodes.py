@@ -13,15 +13,16 @@ from rich.table import Table
 
 from server import process
 from server.cli.options import cluster_option, echo_json, json_option
-from server.client import open_services_to
 from server.cluster import LocalCluster, open_local_cluster
-from server.config import ClusterFile, NodeConfig, parse_peers, read_node_config
-from server.survey import ask_all
-from server.toml_text import FieldError
+from server.config import NodeConfig, parse_peers, read_node_config
+from virtuallog.cluster_file import ClusterFile
+from virtuallog.connect import open_services_to
 from virtuallog.control import NodeStatus
 from virtuallog.errors import StorageError, VirtualLogError
 from virtuallog.ports import Outcome
 from virtuallog.register import decode_untrusted
+from virtuallog.survey import ask_all
+from virtuallog.toml_text import FieldError
 from virtuallog.types import NodeId
 
 

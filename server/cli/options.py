@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from server.config import ClusterFile, read_cluster_file
+from virtuallog.cluster_file import ClusterFile, read_cluster_file
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 

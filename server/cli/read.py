@@ -13,9 +13,9 @@ import trio
 
 from server.cli.failures import Failure
 from server.cli.options import cluster_option, echo_json, json_option
-from server.client import ask_living, open_log, open_services_to
-from server.config import ClusterFile
 from virtuallog.api import Placed
+from virtuallog.cluster_file import ClusterFile
+from virtuallog.connect import ask_living, connect, open_services_to
 from virtuallog.control import PrefixTrim
 from virtuallog.errors import BeyondTailError
 from virtuallog.types import Data, Gap, GapKind, LogPosition, PlacedBatch, Sealed
@@ -82,7 +82,7 @@ def trim(cluster: ClusterFile, position: int, as_json: bool) -> None:
 
 async def _read(cluster: ClusterFile, start: int, stop: int | None, follow: bool, printer: Print) -> None:
     lost = 0
-    async with open_log(cluster) as log:
+    async with connect(cluster) as log:
         end = stop if follow else await _end(log, stop)
         reader = log.reader(LogPosition(start), None if end is None else LogPosition(end))
         out = sys.stdout.buffer
@@ -105,7 +105,7 @@ async def _end(log: VirtualLog, stop: int | None) -> int:
 
 
 async def _tail(cluster: ClusterFile, as_json: bool) -> None:
-    async with open_log(cluster) as log:
+    async with connect(cluster) as log:
         found = await log.check_tail()
     sealed = isinstance(found, Sealed)
     if as_json:

@@ -9,14 +9,14 @@ from typing import Final
 import attrs
 import trio
 
-from server.client import ask_living, open_log, open_services_to
 from server.cluster import LocalCluster
 from server.demo.verdict import Verdict, judge
 from server.demo.workload import Workload
-from server.plugins import loglet_providers
 from virtuallog.clock import SystemClock
+from virtuallog.connect import ask_living, connect, open_services_to
 from virtuallog.control import ReconfigExtend, Setting
 from virtuallog.errors import UnavailableError
+from virtuallog.plugins import loglet_providers
 from virtuallog.ports import Services
 from virtuallog.register import decode_untrusted
 from virtuallog.types import Data, LogPosition, NodeId
@@ -143,7 +143,7 @@ def tour() -> Iterator[tuple[str, dict[str, str]]]:
 
 @asynccontextmanager
 async def _clients(cluster: LocalCluster) -> AsyncIterator[list[VirtualLog]]:
-    async with open_log(cluster.file) as first, open_log(cluster.file) as second:
+    async with connect(cluster.file) as first, connect(cluster.file) as second:
         yield [first, second]
 
 

@@ -14,12 +14,12 @@ import trio
 from trio.testing import MockClock
 
 from loglets.memory import MemoryProvider
-from server.config import NodeAddress, NodeConfig
+from server.config import NodeConfig
 from server.identity import Identity
 from server.node import Node, NodePorts
-from server.survey import survey
 from virtuallog.api import LogletProvider
 from virtuallog.chain import SegmentId
+from virtuallog.cluster_file import NodeAddress
 from virtuallog.control import GetStatus, NodeStatus, PrefixTrim, ReconfigExtend, SealLog, Setting
 from virtuallog.errors import (
     CorruptionError,
@@ -32,6 +32,7 @@ from virtuallog.errors import (
 from virtuallog.ports import Environment, Handlers, NodeEnvironment, Request
 from virtuallog.register import ClusterId, Register, decode_untrusted
 from virtuallog.rpc.interface import Interface, Method
+from virtuallog.survey import survey
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.testing.network import SimulatedNetwork, SimulatedServices

@@ -9,15 +9,15 @@ from pathlib import Path
 import click
 import pytest
 
-from server.address_book import AddressBook
 from server.cli import program
 from server.cli.failures import Failure
-from server.config import NodeAddress
 from server.data_directory import open_data_directory
 from server.identity import Identity, Phase
-from server.plugins import all_interfaces, loglet_providers, metastore_provider
+from virtuallog.address_book import AddressBook
 from virtuallog.chain import genesis
+from virtuallog.cluster_file import NodeAddress
 from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError, UnknownKindError
+from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.rpc.methods import bind
 from virtuallog.rpc.node import Open

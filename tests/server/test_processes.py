@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,13 +18,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from server.client import open_log, open_services_to
 from server.cluster import LocalCluster, open_local_cluster
-from server.survey import ask_all
 from virtuallog.api import Placed
+from virtuallog.blocking import connect_blocking
+from virtuallog.cluster_file import ClusterFile
+from virtuallog.connect import connect, open_services_to
 from virtuallog.control import NodeStatus
-from virtuallog.errors import VirtualLogError
-from virtuallog.types import LogPosition, NodeId, PlacedBatch
+from virtuallog.errors import UnknownKindError, VirtualLogError
+from virtuallog.survey import ask_all
+from virtuallog.types import Data, LogPosition, NodeId, PlacedBatch
 from virtuallog.virtual_log import VirtualLog
 
 pytestmark = pytest.mark.processes
@@ -177,7 +180,7 @@ async def test_nothing_acknowledged_is_lost_when_all_are_killed(folder: Path) ->
             number += 1
 
     async with local_cluster(folder) as cluster:
-        async with open_log(cluster.file) as log, trio.open_nursery() as nursery:
+        async with connect(cluster.file) as log, trio.open_nursery() as nursery:
             for writer in range(8):
                 nursery.start_soon(append_for_ever, log, writer)
             while len(acknowledged) < 300:
@@ -188,7 +191,7 @@ async def test_nothing_acknowledged_is_lost_when_all_are_killed(folder: Path) ->
         for node in cluster.nodes:
             await cluster.start(node)
         await wait_ready(cluster)
-        async with open_log(cluster.file) as log:
+        async with connect(cluster.file) as log:
             await log.append(b"after")
             found = await payloads_of(log)
 
@@ -202,7 +205,7 @@ async def test_nothing_acknowledged_is_lost_when_all_are_killed(folder: Path) ->
 async def test_a_flipped_bit_closes_one_node_and_the_others_go_on(folder: Path) -> None:
     """A node whose write-ahead log is damaged refuses to serve it, and says so; the log stays whole."""
     async with local_cluster(folder) as cluster:
-        async with open_log(cluster.file) as log:
+        async with connect(cluster.file) as log:
             await log.reconfig_extend("native", {"sequencer": "1"})
             for number in range(200):
                 await log.append(b"entry %d " % number + b"x" * 500)
@@ -212,7 +215,7 @@ async def test_a_flipped_bit_closes_one_node_and_the_others_go_on(folder: Path) 
 
         status = await wait_status(cluster, 3, "native:")
         assert status.roles == ("metastore",)
-        async with open_log(cluster.file) as log:
+        async with connect(cluster.file) as log:
             await log.append(b"after")
             assert len(await payloads_of(log)) == 201
 
@@ -220,7 +223,7 @@ async def test_a_flipped_bit_closes_one_node_and_the_others_go_on(folder: Path) 
 async def test_a_wiped_disk_stays_out(folder: Path) -> None:
     """A node that lost its data does not come back by itself; the others go on without it."""
     async with local_cluster(folder) as cluster:
-        async with open_log(cluster.file) as log:
+        async with connect(cluster.file) as log:
             await log.reconfig_extend("native", {"sequencer": "1"})
         await cluster.kill(NodeId(2))
         for part in ("storage", "values"):
@@ -230,7 +233,7 @@ async def test_a_wiped_disk_stays_out(folder: Path) -> None:
 
         status = await wait_status(cluster, 2, "a disk was lost or the path is wrong")
         assert status.phase == "unformatted"
-        async with open_log(cluster.file) as log:
+        async with connect(cluster.file) as log:
             await log.append(b"after")
 
 
@@ -300,3 +303,28 @@ def _flip_a_bit(storage: Path, landmark: bytes) -> None:
                 file.write(bytes([landmark[0] ^ 1]))
             return
     raise AssertionError(f"no file holds {landmark!r}")
+
+
+async def test_threads_use_the_log_without_async(folder: Path) -> None:
+    """The blocking twin: two threads append while a third swaps the loglet; errors arrive as they were raised."""
+    async with local_cluster(folder) as cluster:
+        found = await trio.to_thread.run_sync(use_blocking, folder / "cluster.toml", cluster.file)
+        assert sorted(found) == sorted(b"%d/%d" % (name, number) for name in range(2) for number in range(20))
+
+
+def use_blocking(path: Path, cluster: ClusterFile) -> list[bytes]:
+    path.write_text(cluster.spell())
+    with connect_blocking(path) as log, ThreadPoolExecutor(3) as pool:
+
+        def produce(name: int) -> None:
+            for number in range(20):
+                log.append(b"%d/%d" % (name, number))
+
+        swap = pool.submit(log.reconfig_extend, "native")
+        for future in [pool.submit(produce, 0), pool.submit(produce, 1)]:
+            future.result()
+        swap.result()
+        with pytest.raises(UnknownKindError):
+            log.reconfig_extend("banana")
+        tail = LogPosition(log.check_tail().tail)
+        return [record.payload for record in log.records(LogPosition(0), tail) if isinstance(record, Data)]

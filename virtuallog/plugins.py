@@ -1,4 +1,4 @@
-"""Finds loglet kinds and MetaStores: the server names none, so strangers can add theirs."""
+"""Finds the loglet kinds and MetaStores that are installed: our own code names none, so strangers can add theirs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from virtuallog.rpc.interface import Interface
 LOGLETS: Final = "virtuallog.loglets"
 METASTORES: Final = "virtuallog.metastores"
 METASTORE: Final = "paxos"
-SINGLE_PROCESS: Final = frozenset({"memory"})
-"""Kinds for examples and tests, whose logs live in one process and die with it: no part of a cluster."""
 
 
 def loglet_providers() -> dict[str, LogletProvider]:
     """A new provider of each installed kind, by name."""
     found = sorted(entry_points(group=LOGLETS), key=lambda entry: entry.name)
-    made = [entry.load()() for entry in found if entry.name not in SINGLE_PROCESS]
+    made = [entry.load()() for entry in found]
     return {provider.kind: provider for provider in made}
 
 

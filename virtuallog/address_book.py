@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from server.config import NodeAddress
+from virtuallog.cluster_file import NodeAddress
 from virtuallog.errors import UnavailableError
 from virtuallog.register import Register
 from virtuallog.rpc.link import Peer

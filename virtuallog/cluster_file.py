@@ -1,0 +1,105 @@
+"""Where a client starts to look for a cluster: `cluster.toml`, a list of nodes to ask first.
+
+Everything else about a cluster is in its register. `virtuallog up` writes such a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import attrs
+
+from virtuallog import toml_text
+from virtuallog.errors import InvalidSettingError
+from virtuallog.toml_text import FieldError, toml_key
+
+NODE_ID_MAX: Final = (1 << 32) - 1
+"""Node ids are 32 bits wide in the register."""
+SettingsT = TypeVar("SettingsT")
+
+
+@attrs.frozen(kw_only=True)
+class NodeAddress:
+    """One node of a list of nodes."""
+
+    id: int
+    """Number of the node, from 1 on; unique in the cluster and never given to another machine."""
+    address: str
+    """host:port on which the node answers."""
+
+    def __attrs_post_init__(self) -> None:
+        if not 1 <= self.id <= NODE_ID_MAX:
+            raise FieldError(f"must be between 1 and {NODE_ID_MAX}, not {self.id}", "id")
+        check_address(self.address, "address")
+
+    def __str__(self) -> str:
+        return f"{self.id}@{self.address}"
+
+
+@attrs.frozen(kw_only=True)
+class ClusterFile:
+    """Where a client starts to look for a cluster: `cluster.toml`."""
+
+    nodes: tuple[NodeAddress, ...] = attrs.field(metadata=toml_key("node"))
+    """Some nodes of the cluster; one that answers is enough, it names the others."""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.nodes:
+            raise FieldError("needs at least one node", "node")
+        check_unique([node.id for node in self.nodes], "node")
+
+    def spell(self) -> str:
+        """The file that reads back as this."""
+        head = "# Where clients of this cluster start to look for it.\n"
+        return head + "".join(f'\n[[node]]\nid = {node.id}\naddress = "{node.address}"\n' for node in self.nodes)
+
+
+def read_cluster_file(path: Path) -> ClusterFile:
+    """The client's list of nodes.
+
+    Raises:
+        InvalidSettingError: names file, line and key.
+    """
+    return read_toml(ClusterFile, path)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of `host:port`; an IPv6 host stands in brackets.
+
+    Raises:
+        FieldError: it does not look like that.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise FieldError(f"'{address}' is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:
+    """A frozen class from a TOML file, strictly.
+
+    Raises:
+        InvalidSettingError: names file, line and key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSettingError(str(path), f"cannot be read: {error}") from error
+    return toml_text.parse(settings, text, path)
+
+
+def check_address(address: str, field: str) -> None:
+    """For constructors. Raises FieldError."""
+    try:
+        split_address(address)
+    except FieldError as error:
+        raise FieldError(str(error), field) from None
+
+
+def check_unique(ids: Sequence[int], field: str) -> None:
+    """For constructors. Raises FieldError."""
+    for index, node in enumerate(ids):
+        if node in ids[:index]:
+            raise FieldError(f"node {node} is listed twice", field, index, "id")

@@ -1,0 +1,144 @@
+"""Opens a cluster's log: finds the nodes, learns the register, and gives a VirtualLog to use.
+
+async with connect("cluster/cluster.toml") as log:
+position = await log.append(b"entry")
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import trio
+
+from virtuallog.address_book import AddressBook
+from virtuallog.api import LogletProvider
+from virtuallog.clock import SystemClock
+from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.control import CONTROL, NodeStatus
+from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
+from virtuallog.ports import Environment, Outcome, ReplyT, Request, Services
+from virtuallog.register import Register, decode_untrusted
+from virtuallog.rpc.interface import Interface
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import tcp_connect
+from virtuallog.survey import ask_all, survey
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
+
+
+@asynccontextmanager
+async def connect(
+    cluster: str | Path | ClusterFile,
+    *,
+    providers: Mapping[str, LogletProvider] | None = None,
+    settings: VirtualLogSettings | None = None,
+) -> AsyncIterator[VirtualLog]:
+    """A client of the cluster's log, for as long as the block runs.
+
+    Args:
+        cluster: a `cluster.toml`, or what it says.
+        providers: the loglet kinds to use; None: all that are installed.
+        settings: how the client behaves.
+
+    Raises:
+        UnavailableError: none of the listed nodes answers, or the cluster is not bootstrapped.
+        InvalidSettingError: the file cannot be read.
+    """
+    seeds = cluster if isinstance(cluster, ClusterFile) else read_cluster_file(Path(cluster))
+    kinds, metastore = providers if providers is not None else loglet_providers(), metastore_provider()
+    book, source = AddressBook.of(seeds.nodes), random.Random()
+    async with _run_services(book, all_interfaces(kinds, metastore)) as services:
+        register = newest_register(await ask_all(services, _ids(seeds)))
+        book.learn(register)
+        with _plain_errors():
+            async with trio.open_nursery() as nursery:
+                environment = Environment(services=services, clock=SystemClock(), random=source, nursery=nursery)
+                yield VirtualLog(
+                    metastore.open(register.members, environment),
+                    kinds,
+                    environment,
+                    planner=lambda known: survey(services, known, register.members[0]),
+                    settings=settings,
+                    register=register,
+                    on_register=book.learn,
+                )
+                nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_services_to(cluster: ClusterFile) -> AsyncIterator[Services]:
+    """Control requests to the nodes of a cluster file."""
+    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL]) as services:
+        yield services
+
+
+async def ask_living(
+    services: Services, cluster: ClusterFile, request: Request[ReplyT], timeout_seconds: float
+) -> ReplyT:
+    """Send the request to one node that takes part in the cluster.
+
+    Raises:
+        UnavailableError: none does, or it did not answer in time: the outcome is unknown.
+        VirtualLogError: what the node answered.
+    """
+    answers = await ask_all(services, _ids(cluster))
+    for node, answer in answers.items():
+        if not isinstance(answer, VirtualLogError) and answer.register:
+            return await services.call(node, request, timeout_seconds)
+    raise _nobody(answers)
+
+
+def newest_register(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> Register:
+    """The register of the node that knows most.
+
+    Raises:
+        UnavailableError: no node answered, or none knows a register.
+    """
+    known = [
+        decode_untrusted(answer.register)
+        for answer in answers.values()
+        if not isinstance(answer, VirtualLogError) and answer.register
+    ]
+    if not known:
+        raise _nobody(answers)
+    return max(known, key=lambda register: register.version)
+
+
+def _nobody(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> UnavailableError:
+    reasons = "; ".join(f"node {node}: {_reason(answer)}" for node, answer in answers.items())
+    return UnavailableError(f"no node of the cluster can be used ({reasons})")
+
+
+def _reason(answer: Outcome[NodeStatus]) -> str:
+    if isinstance(answer, VirtualLogError):
+        return str(answer)
+    return "; ".join(answer.failures) or "the cluster has not been bootstrapped"
+
+
+def _ids(cluster: ClusterFile) -> list[NodeId]:
+    return [NodeId(node.id) for node in cluster.nodes]
+
+
+@asynccontextmanager
+async def _run_services(book: AddressBook, interfaces: Sequence[Interface]) -> AsyncIterator[RpcServices]:
+    services = RpcServices(interfaces, book.find, tcp_connect(), SystemClock(), random.Random())
+    with _plain_errors():
+        async with trio.open_nursery() as nursery:
+            await nursery.start(services.run)
+            yield services
+            nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Our nurseries are none of the caller's business: an error of his own block reaches him as he raised it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:
+            raise group.exceptions[0] from None
+        raise
