@@ -26,7 +26,13 @@ THREADS = ("threading.*", "concurrent.*", "multiprocessing.*", "trio.to_thread",
 
 ADAPTERS = {
     Path(name)
-    for name in ("virtuallog/clock.py", "virtuallog/key_values.py", "virtuallog/worker.py", "simulation/fleet.py")
+    for name in (
+        "virtuallog/blocking.py",
+        "virtuallog/clock.py",
+        "virtuallog/key_values.py",
+        "virtuallog/worker.py",
+        "simulation/fleet.py",
+    )
 }
 UNNAMED = {"pytest-trio", "setuptools"}
 """Used without an import statement."""
