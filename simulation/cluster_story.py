@@ -43,9 +43,9 @@ times the longest timeout, grace period and watchdog period one after the other.
 OPERATOR_SECONDS: Final = 20.0
 """Nothing replaces a sequencer that died for good while nothing was in flight: that is an operator's part today
 (`virtuallog reconfigure`), so the judge plays it when no append has succeeded for so long."""
-WORKLOAD_SECONDS: Final = 40.0
+WORKLOAD_SECONDS: Final = 20.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
-_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=8.0))
+_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=5.0))
 
 _WAL: Final = WalSettings(
     segment_bytes=256 << 10, record_bytes_max=96 << 10, group_bytes_max=100 << 10, queue_bytes_max=1 << 20,
