@@ -34,8 +34,11 @@ ADAPTERS = {
         "simulation/fleet.py",
     )
 }
+"""Where the real clock, threads and processes enter."""
+
 UNNAMED = {"pytest-trio", "setuptools"}
 """Used without an import statement."""
+
 COMMANDS = Path("server/cli")
 """What runs in a terminal and in no node may wait for that terminal in a thread."""
 
