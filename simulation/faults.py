@@ -214,7 +214,7 @@ class Nemesis:
         """A machine's links become slow, in both directions."""
         node, network = self._pick().node, self.world.network
         factor = self._random.choice((5.0, 50.0))
-        self._note("slow", f"{node} by {factor:g}")
+        self._note("slow links", f"{node} by {factor:g}")
         links = [network.link(*pair) for other in self._nodes() for pair in ((node, other), (other, node))]
         for link in links:
             link.slowness = factor
@@ -292,7 +292,7 @@ _CLASSES: Final[dict[str, Callable[[Nemesis], Awaitable[None]]]] = {
     "halves": Nemesis.halve,
     "one way": Nemesis.deafen,
     "clog": Nemesis.clog,
-    "slow": Nemesis.slow,
+    "slow links": Nemesis.slow,
     "wall clock jump": Nemesis.jump,
 }
 LOSING: Final = ("wipe", "failing disk")
