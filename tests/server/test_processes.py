@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +18,7 @@ import pytest
 import trio
 
 from server.cluster import LocalCluster, open_local_cluster
+from tests.free_ports import free_ports
 from virtuallog.api import Placed
 from virtuallog.blocking import connect_blocking
 from virtuallog.cluster_file import ClusterFile
@@ -91,24 +91,11 @@ async def payloads_of(log: VirtualLog) -> list[bytes]:
     return found
 
 
-def free_port() -> int:
-    """The first of three ports in a row that are free just now."""
-    for port in range(20_000 + os.getpid() % 20_000, 60_000, 3):
-        try:
-            for offset in range(3):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port + offset))
-        except OSError:
-            continue
-        return port
-    raise AssertionError("no free ports")
-
-
 async def test_lines_come_back_as_they_went_in_across_live_reconfigurations(folder: Path) -> None:
     """`up`, `append --lines -`, `reconfigure` twice in the middle, `read --raw`: the same bytes. SIGTERM ends all."""
     data = folder / "data"
     up = await trio.lowlevel.open_process(
-        [*COMMAND, "up", "--nodes", "3", "--data", str(data), "--base-port", str(free_port())],
+        [*COMMAND, "up", "--nodes", "3", "--data", str(data), "--base-port", str(free_ports())],
         stdout=subprocess.DEVNULL,
     )
     try:
@@ -151,7 +138,7 @@ async def test_lines_come_back_as_they_went_in_across_live_reconfigurations(fold
 async def test_children_do_not_outlive_a_killed_supervisor(folder: Path) -> None:
     """kill -9 of `up`: its node notices that stdin is closed, and ends in order."""
     up = await trio.lowlevel.open_process(
-        [*COMMAND, "up", "--nodes", "1", "--data", str(folder), "--base-port", str(free_port())],
+        [*COMMAND, "up", "--nodes", "1", "--data", str(folder), "--base-port", str(free_ports())],
         stdout=subprocess.DEVNULL,
     )
     with trio.fail_after(30):  # noqa: TID251 -- real time
@@ -259,7 +246,7 @@ def test_a_benchmark_prints_one_object_per_measurement(folder: Path) -> None:
 
 def test_a_node_refuses_what_it_cannot_be_sure_of(folder: Path) -> None:
     """Each with one line and exit code 1: the data of another node, a port in use, a directory in use, python -O."""
-    port = free_port()
+    port = free_ports()
     mine = ("--id", "1", "--data", folder / "one", "--peers", f"1@127.0.0.1:{port}")
     node = subprocess.Popen([*COMMAND, "serve", *mine], stderr=subprocess.PIPE)
     try:

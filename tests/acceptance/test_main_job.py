@@ -1,0 +1,131 @@
+"""The main job, with nothing but the commands: a large file through a log whose loglets are swapped and killed under it.
+
+The file is fed at a pace that leaves time for the swaps: unhindered, a million lines are through in some ten seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.free_ports import free_ports
+
+pytestmark = pytest.mark.processes
+
+LINES = 1_000_000
+FEED_SECONDS = 40.0
+SWAPS = 5
+COMMAND = [sys.executable, "-P", "-m", "server"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Removed at once: some gigabytes for a million lines."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+def write_lines(path: Path) -> None:
+    """Lines of many lengths, empty ones and arbitrary bytes among them."""
+    chance = random.Random(2020)
+    with path.open("wb") as file:
+        for number in range(LINES):
+            noise = chance.randbytes(chance.randrange(60)).replace(b"\n", b"")
+            file.write(b"" if number % 97 == 0 else b"%d %s" % (number, noise))
+            file.write(b"\n")
+
+
+def feed(source: Path, job: subprocess.Popen[bytes]) -> None:
+    """The file into the job's stdin, evenly over `FEED_SECONDS`."""
+    size, began = source.stat().st_size, time.monotonic()  # noqa: TID251 -- real processes, real time
+    assert job.stdin is not None
+    with source.open("rb") as file, job.stdin:
+        while chunk := file.read(64 << 10):
+            job.stdin.write(chunk)
+            due = began + FEED_SECONDS * file.tell() / size
+            time.sleep(max(0.0, due - time.monotonic()))  # noqa: TID251
+
+
+class Commands:
+    """Runs `virtuallog ...` on one cluster."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.environment = {**os.environ, "VIRTUALLOG_CLUSTER": str(data / "cluster.toml")}
+
+    def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*COMMAND, *arguments], env=self.environment, **streams)
+
+    def run(self, *arguments: str) -> Any:
+        done = subprocess.run([*COMMAND, *arguments, "--json"], env=self.environment, capture_output=True, check=True)
+        return json.loads(done.stdout)
+
+    def wait_tail(self, beyond: int, job: subprocess.Popen[bytes]) -> int:
+        """The tail once it is past `beyond`; the job must still be running then, or a swap would prove nothing."""
+        while (tail := int(self.run("tail")["tail"])) <= beyond:
+            assert job.poll() is None, "the append has ended early"
+        return tail
+
+
+def kill_sequencers_node(commands: Commands) -> int:
+    """SIGKILL the node that orders entries; returns its id."""
+    node = int(commands.run("chain")["segments"][-1]["config"]["sequencer"])
+    os.kill(int((commands.data / f"node-{node}" / "pid").read_text()), signal.SIGKILL)
+    return node
+
+
+def test_a_file_survives_five_swaps_and_a_kill_byte_for_byte(folder: Path) -> None:
+    """Nothing lost, doubled or moved: `read --raw` is the file, and at least five boundaries lie inside it."""
+    source, data, copy = folder / "lines", folder / "cluster", folder / "copy"
+    write_lines(source)
+    commands = Commands(data)
+    port = ("--base-port", str(free_ports()))
+    up = commands.start("up", "--nodes", "3", "--data", str(data), *port, stdout=subprocess.DEVNULL)
+    try:
+        while not (data / "cluster.toml").exists():
+            assert up.poll() is None
+            time.sleep(0.05)  # noqa: TID251 -- real processes, real time
+        began = time.monotonic()  # noqa: TID251
+        job = commands.start("append", "--lines", "-", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        feeder = threading.Thread(target=feed, args=(source, job))
+        feeder.start()
+        boundary = 0
+        for swap in range(SWAPS):
+            boundary = commands.wait_tail(boundary, job)
+            commands.run("reconfigure", "--to", "native", "--set", f"sequencer={swap % 3 + 1}")
+        dead = kill_sequencers_node(commands)
+        commands.run("reconfigure", "--to", "native")
+        assert job.poll() is None
+        feeder.join()
+        assert job.wait(timeout=300) == 0
+        seconds = time.monotonic() - began  # noqa: TID251
+        with copy.open("wb") as file:
+            subprocess.run([*COMMAND, "read", "--raw"], env=commands.environment, stdout=file, check=True)
+        boundaries = [segment["start"] for segment in commands.run("chain")["segments"]]
+    finally:
+        up.send_signal(signal.SIGTERM)
+        up.wait()
+
+    print(  # noqa: T201 -- for whoever runs it with -s
+        f"{LINES} lines in {seconds:.1f} s with node {dead} killed, boundaries at {boundaries}"
+    )
+    assert sum(0 < boundary < LINES for boundary in boundaries) >= SWAPS
+    assert digest(copy) == digest(source)
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
