@@ -19,10 +19,12 @@ from virtuallog.api import Cluster, LogletProvider
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
     ChainConflictError,
+    InvalidSettingError,
     ReconfigurationNeededError,
     RetryableError,
     SealedError,
     UnavailableError,
+    VirtualLogError,
 )
 from virtuallog.reconfigure import Change, Close, Done, Effect, Event, Extend, Reconfiguration, Truncate
 from virtuallog.register import Register
@@ -91,7 +93,7 @@ class ChainWriter:
         the loglet itself has asked for a successor.
 
         Raises:
-            UnavailableError: the MetaStore or the loglet does not answer.
+            UnavailableError: the MetaStore or the loglet does not answer, or too few nodes for a successor.
         """
         environment, settings, pause = self._view.environment, self._settings, self._settings.poll_min
         grace = 0.0 if failed else settings.grace * (1 + environment.random.random() / 2)
@@ -108,12 +110,19 @@ class ChainWriter:
 
     async def _roll_forward(self, stuck: Register) -> None:
         last = stuck.chain.last
-        config = await self._plan(self._view.provider(last.kind), {}, stuck)
+        try:
+            config = await self._plan(self._view.provider(last.kind), {}, stuck)
+        except InvalidSettingError as error:
+            # Nobody has set anything: there are too few nodes at this moment. Others come back, or answer in time.
+            raise UnavailableError(f"no successor for loglet {last.id} can be planned: {error}") from error
         log.info("rolling forward", segment=str(last.id), version=stuck.version)
         await self.change(Extend(last.kind, config), planned=False, only_after=last.id)
 
     async def run_watchdog(self) -> None:
-        """For ever: finish changes that somebody left half done. Every node runs one; the conditional put elects."""
+        """For ever: finish changes that somebody left half done. Every node runs one; the conditional put elects.
+
+        No error ends it, since that would end the node: a chain that this node cannot help is still served by it.
+        """
         environment, period = self._view.environment, self._settings.watchdog_period
         while True:
             await environment.clock.sleep(period * (0.5 + environment.random.random()))
@@ -121,6 +130,8 @@ class ChainWriter:
                 await self._watch_once()
             except RetryableError as error:
                 log.debug("watchdog", error=str(error))
+            except VirtualLogError as error:
+                log.warning("watchdog", error=f"{type(error).__name__}: {error}")
 
     async def _watch_once(self) -> None:
         segment = (await self._view.refresh()).chain.active

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
+import attrs
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from loglets.memory import MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, world
 from virtuallog import chain
+from virtuallog.api import Cluster
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import (
     BeyondTailError,
@@ -309,3 +312,61 @@ async def test_the_watchdog_finishes_what_nobody_else_meets(autojump_clock: Mock
         await trio.sleep(5)
 
         assert boundaries(w) == [(0, 1), (1, None)]
+
+
+@attrs.define
+class Deserted(MemoryProvider):
+    """For a while, no node that could serve a new loglet answers in time."""
+
+    deserted: bool = True
+
+    def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
+        if self.deserted:
+            raise InvalidSettingError("servers", "fewer than 2 nodes answer")
+        return MemoryProvider.plan(self, cluster, settings, previous)
+
+
+async def test_a_roll_forward_waits_for_nodes_that_are_slow_to_answer(autojump_clock: MockClock) -> None:
+    """After a power loss nodes come back one by one. Too few of them for a new loglet: the watchdog, which is part of
+    each node's process, and the appends that wait, try again until there are enough."""
+    async with trio.open_nursery() as nursery:
+        provider = Deserted()
+        w = World(nursery, providers={"memory": provider})
+        log, watch = w.client(), w.client()
+        await log.append(b"before")
+        await active_loglet(log, w).seal()
+        nursery.start_soon(watch.chain_writer.run_watchdog)
+        positions: list[LogPosition] = []
+
+        async def append() -> None:
+            positions.append(await log.append(b"after"))
+
+        nursery.start_soon(append)
+        await trio.sleep(10)
+        assert not positions
+        provider.deserted = False
+        await trio.sleep(2)
+
+        assert positions == [1]
+        with pytest.raises(UnavailableError):  # what an operator asks for is another matter: refused with its reason
+            provider.deserted = True
+            await active_loglet(log, w).seal()
+            await log.check_tail()
+        with pytest.raises(InvalidSettingError):
+            await log.reconfig_extend("memory")
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_watchdog_outlives_a_chain_that_it_cannot_handle(autojump_clock: MockClock) -> None:
+    """A kind that this node's software does not know: the log goes on without its watchdog, and later with it."""
+    async with world() as w:
+        log, watch = w.client(), w.client()
+        watch.view.providers = {"memory": w.providers["memory"]}
+        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        await log.reconfig_extend("sparse")
+        await trio.sleep(5)
+        await log.reconfig_extend("memory")
+        await active_loglet(log, w).seal()
+        await trio.sleep(5)
+
+        assert isinstance(await active_loglet(log, w).check_tail(), Open)
