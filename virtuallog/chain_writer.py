@@ -16,7 +16,7 @@ import trio
 
 from virtuallog import reconfigure
 from virtuallog.api import Cluster, LogletProvider
-from virtuallog.chain import SegmentId
+from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import (
     ChainConflictError,
     InvalidSettingError,
@@ -116,7 +116,7 @@ class ChainWriter:
             # Nobody has set anything: there are too few nodes at this moment. Others come back, or answer in time.
             raise UnavailableError(f"no successor for loglet {last.id} can be planned: {error}") from error
         log.info("rolling forward", segment=str(last.id), version=stuck.version)
-        await self.change(Extend(last.kind, config), planned=False, only_after=last.id)
+        await self.change(Extend(last.kind, config, reopens=False), planned=False, only_after=last.id)
 
     async def run_watchdog(self) -> None:
         """For ever: finish changes that somebody left half done. Every node runs one; the conditional put elects.
@@ -182,11 +182,11 @@ class ChainWriter:
 
     async def _run_effect(self, effect: Effect, attempt: int, planned: bool) -> Event:
         match effect:
-            case reconfigure.Seal(segment):
-                await self._view.loglet(segment).seal()
-                return reconfigure.SealReturned()
-            case reconfigure.CheckTail(segment):
-                return await self._view.loglet(segment).check_tail()
+            case reconfigure.Seal(segment) | reconfigure.CheckTail(segment):
+                try:
+                    return await self._ask_loglet(effect, segment)
+                except SealedError:
+                    return await self._successor_of_dropped(segment)
             case reconfigure.Read():
                 return await self._view.refresh()
             case reconfigure.Put(proposed, expected_version):
@@ -194,6 +194,20 @@ class ChainWriter:
                 return await self._put(value, proposed, expected_version, attempt)
             case Done():
                 raise AssertionError(effect)
+
+    async def _ask_loglet(self, effect: reconfigure.Seal | reconfigure.CheckTail, segment: Segment) -> Event:
+        loglet = self._view.loglet(segment)
+        if isinstance(effect, reconfigure.CheckTail):
+            return await loglet.check_tail()
+        await loglet.seal()
+        return reconfigure.SealReturned()
+
+    async def _successor_of_dropped(self, segment: Segment) -> Register:
+        """Loglets are dropped once a decided chain is without them: somebody else's change came first."""
+        found = await self._view.refresh()
+        if found.chain.last.id == segment.id:
+            raise UnavailableError(f"loglet {segment.id} has been dropped, though the chain has it")
+        return found
 
     async def _put(self, value: bytes, proposed: Register, expected_version: int, attempt: int) -> Event:
         try:

@@ -11,6 +11,7 @@ Rules, easy to get wrong:
 * A seal that completed but still reads as open is sealed again, not trusted.
 * A version bump is no proof of an extend: truncate and modify bump it too. Only the id of the last segment counts.
 * An unknown outcome of a put is settled by putting the same attempt again; a win is known by the attempt.
+* A loglet that has been dropped is no longer in the chain: go on with `step(register)`, as after a lost put.
 * Two racers may read different tails; the put picks one, and only that one ever bounds the segment.
 
 `virtual_log.py` runs the effects. Nothing is lost if it dies between any two of them: anybody can start over.
@@ -34,6 +35,8 @@ class Extend:
 
     kind: str
     config: bytes
+    reopens: bool = True
+    """Also if the log has been closed on purpose. Not so for a roll-forward: it may have met the seal of a close."""
 
 
 @attrs.frozen
@@ -141,7 +144,7 @@ class Reconfiguration:
             return self._propose()
         if active is not None:
             return Seal(active)
-        if isinstance(self.change, Close):
+        if not self._reopens:
             return Done(self.register, won=False)
         self._stop = self.register.chain.last.stop
         return self._propose()
@@ -169,6 +172,10 @@ class Reconfiguration:
             case _:
                 assert_never(event)
 
+    @property
+    def _reopens(self) -> bool:
+        return isinstance(self.change, Extend) and self.change.reopens
+
     def _propose(self) -> Effect:
         after = successor(self.register.chain, self.change, self._stop, self.attempt)
         if after is None:
@@ -189,7 +196,7 @@ class Reconfiguration:
         same_last = found.chain.last.id == before.chain.last.id
         if same_last and found.chain.last.stop == before.chain.last.stop:
             return self._propose()
-        if same_last and isinstance(self.change, Extend):  # somebody closed the log meanwhile: reopen it
+        if same_last and self._reopens:  # somebody closed the log meanwhile
             self._stop = found.chain.last.stop
             return self._propose()
         return Done(found, won=False)

@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from loglets.memory import MemoryProvider
-from tests.virtuallog.worlds import World, active_loglet, contents, world
+from tests.virtuallog.worlds import World, active_loglet, contents, no_nodes, world
 from virtuallog import chain
 from virtuallog.api import Cluster
 from virtuallog.batch import Batch, SessionId
@@ -24,6 +24,7 @@ from virtuallog.errors import (
     UnknownKindError,
     VirtualLogError,
 )
+from virtuallog.register import Register
 from virtuallog.types import Gap, GapKind, LogPosition, Open, PlacedBatch, Sealed
 from virtuallog.virtual_log import VirtualLog
 
@@ -348,11 +349,8 @@ async def test_a_roll_forward_waits_for_nodes_that_are_slow_to_answer(autojump_c
         await trio.sleep(2)
 
         assert positions == [1]
-        with pytest.raises(UnavailableError):  # what an operator asks for is another matter: refused with its reason
-            provider.deserted = True
-            await active_loglet(log, w).seal()
-            await log.check_tail()
-        with pytest.raises(InvalidSettingError):
+        provider.deserted = True
+        with pytest.raises(InvalidSettingError):  # what an operator asks for is refused, with its reason
             await log.reconfig_extend("memory")
         nursery.cancel_scope.cancel()
 
@@ -370,3 +368,41 @@ async def test_the_watchdog_outlives_a_chain_that_it_cannot_handle(autojump_cloc
         await trio.sleep(5)
 
         assert isinstance(await active_loglet(log, w).check_tail(), Open)
+
+
+async def test_a_change_whose_loglet_was_dropped_meanwhile_starts_over(autojump_clock: MockClock) -> None:
+    """Between the plan and the seal somebody else has replaced an empty segment, and the nodes have dropped it."""
+    async with world() as w:
+        log, other = w.client(), w.client()
+
+        async def planned_late(register: Register) -> Cluster:
+            if w.register.version == 1:
+                await other.reconfig_extend("memory")
+                await w.providers["memory"].forget(2)
+            return await no_nodes(register)
+
+        log.chain_writer._planner = planned_late
+        await log.reconfig_extend("sparse")
+
+        assert [segment.kind for segment in w.register.chain.segments] == ["sparse"]
+        assert w.register.version == 3
+
+
+async def test_a_roll_forward_does_not_reopen_a_log_that_is_being_closed(autojump_clock: MockClock) -> None:
+    """A close is a seal first. Who rolls that forward while the marker is put finds it, and leaves the log closed."""
+    async with world() as w:
+        log, other = w.client(), w.client()
+        await log.append(b"a")
+        await other.check_tail()
+
+        async def planned_late(register: Register) -> Cluster:
+            await log.seal()
+            return await no_nodes(register)
+
+        other.chain_writer._planner = planned_late
+        await active_loglet(log, w).seal()
+        with pytest.raises(SealedError):
+            await other.append(b"refused")
+
+        assert await other.check_tail() == Sealed(1)
+        assert await log.check_tail() == Sealed(1)
