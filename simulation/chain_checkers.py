@@ -34,11 +34,16 @@ def versions_move_forward(history: History) -> Iterator[Violation]:
 
 
 def refused_stays_refused(history: History) -> Iterator[Violation]:
-    """A put that lost to somebody else's value is never the one that was decided."""
+    """A put that lost to somebody else's value is never the one that was decided.
+
+    Two clients may well put equal bytes (both close the log at the same place): then one of them may have won.
+    """
     decided = {(version, value): operation for version, value, operation in _decided(history)}
-    for put in history.operations(Put):
-        winner = decided.get((put.action.version, put.action.value))
-        if put.failed and winner is not None:
+    puts = history.operations(Put)
+    possible = {_put(put) for put in puts if not put.failed}
+    for put in puts:
+        winner = decided.get(_put(put))
+        if put.failed and winner is not None and _put(put) not in possible:
             yield Violation(
                 "refused stays refused", f"version {put.action.version} was refused and decided", proof(put, winner)
             )

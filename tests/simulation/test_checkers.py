@@ -330,6 +330,14 @@ def test_a_refused_put_that_was_decided(story: Story) -> None:
     assert story.broken() == {"refused stays refused"}
 
 
+def test_equal_bytes_of_two_puts(story: Story) -> None:
+    """Two clients close the log at the same place; one wins, and the other one's bytes are decided all the same."""
+    story.failed(Put(2, register(SECOND)), ChainConflictError(1, 2))
+    story.happened(Put(2, register(SECOND)), 2)
+
+    assert story.broken() == set()
+
+
 def test_a_boundary_that_moves(story: Story) -> None:
     """I1: version 3 closes the first segment somewhere else."""
     moved = Chain(3, chain.extend(FIRST, 6, "memory", b"", 2).segments)
