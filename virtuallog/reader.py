@@ -7,7 +7,8 @@ so a consumer knows at each moment that everything below `position` has been see
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from virtuallog.api import Placed
@@ -34,12 +35,17 @@ class Reader:
         self.position: LogPosition = start
         """First position that has not been handed out."""
 
-    async def __aiter__(self) -> AsyncIterator[Record]:
-        async for placed in self.batches():
-            for record in records(placed):
-                yield record
+    async def __aiter__(self) -> AsyncGenerator[Record, None]:
+        async with aclosing(self.batches()) as found:
+            async for placed in found:
+                stop = self.position
+                for record in records(placed):
+                    # Left in the middle of a batch, a reader resumes in the middle of it.
+                    self.position = LogPosition(record.stop if isinstance(record, Gap) else record.position + 1)
+                    yield record
+                self.position = stop
 
-    async def batches(self) -> AsyncIterator[Placed]:
+    async def batches(self) -> AsyncGenerator[Placed, None]:
         """Batches and gaps, adjacent and in order. Ends at `stop`, or at the end of a log closed on purpose.
 
         Servers that do not answer make it wait, not fail.

@@ -56,6 +56,8 @@ class View:
         if self.cached is not None and newer.version <= self.cached.version:
             return self.cached
         self.cached = newer
+        last = newer.chain.last
+        self.saw_tail(last.start if last.stop is None else last.stop)  # closed segments are complete up to their stop
         self.on_newer(newer)
         live = {segment.id for segment in newer.chain.segments}
         for segment_id in [known for known in self._loglets if known not in live]:

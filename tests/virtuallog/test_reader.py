@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.virtuallog.worlds import active_loglet, world
-from virtuallog.types import Data, Gap, GapKind, LogPosition, Record
+from virtuallog.errors import UnavailableError
+from virtuallog.types import Data, Gap, GapKind, LogletOffset, LogPosition, Record, Tail
 from virtuallog.virtual_log import VirtualLog
 
 
@@ -91,6 +94,49 @@ async def test_a_reader_resumes_where_another_stopped(autojump_clock: MockClock)
         head = [record async for record in first]
         tail = [record async for record in log.reader(first.position, LogPosition(10))]
         assert payloads(head + tail) == [b"%d" % number for number in range(10)]
+
+
+async def test_a_reader_left_in_the_middle_of_a_batch_resumes_there(autojump_clock: MockClock) -> None:
+    """`position` counts records that were handed out, not what was fetched with them."""
+    async with world() as w:
+        log = w.client()
+        await log.append_many([b"%d" % number for number in range(6)])
+        first = log.reader(LogPosition(0), LogPosition(6))
+        head: list[Record] = []
+        async with aclosing(aiter(first)) as records:
+            async for record in records:
+                head.append(record)
+                assert first.position == len(head)
+                if len(head) == 2:
+                    break
+
+        again = [record async for record in first]
+        assert payloads(head + again) == [b"%d" % number for number in range(6)]
+
+
+async def test_closed_segments_are_read_without_the_active_one(autojump_clock: MockClock) -> None:
+    """Where a closed segment ends is in the chain: its servers are all that a read of it needs."""
+    async with world() as w:
+        await w.client().append_many([b"a", b"b"])
+        await w.client().reconfig_extend("sparse")
+        reader = w.client()
+        await reader.view.refresh()
+        reader.view._loglets[w.register.chain.last.id] = Unreachable()  # type: ignore[assignment]
+
+        seen: list[Record] = []
+        with trio.move_on_after(5):
+            await collect(reader, seen)
+        assert payloads(seen) == [b"a", b"b"]
+
+
+class Unreachable:
+    """A loglet of which no majority answers."""
+
+    async def check_tail(self) -> Tail:
+        raise UnavailableError("nobody answers")
+
+    async def wait_tail(self, past: LogletOffset) -> Tail:
+        raise UnavailableError("nobody answers")
 
 
 async def test_a_reader_parked_on_a_sealed_segment_without_successor_finishes_the_change(
