@@ -17,7 +17,7 @@ import attrs
 from virtuallog import reconfigure
 from virtuallog.api import LogletProvider, MetaStore, Placed
 from virtuallog.appender import Appender, AppenderSettings
-from virtuallog.chain import Segment, SegmentId
+from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.chain_writer import ChainWriter, ChainWriterSettings, Planner
 from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, SealedError, UnavailableError
 from virtuallog.ports import Environment
@@ -171,7 +171,8 @@ class VirtualLog:
         return Reader(self, start, stop)
 
     async def prefix_trim(self, position: LogPosition) -> LogPosition:
-        """Drop everything below `position`; returns the effective trim point, at most the tail.
+        """Drop everything below `position`; returns the effective trim point: at most the tail, and more than `position`
+        where others have trimmed further.
 
         Segments that this empties leave the chain. Readers may still see some of it for a while.
 
@@ -179,14 +180,28 @@ class VirtualLog:
             UnavailableError: not enough servers answered; a part may have been trimmed.
         """
         target = LogPosition(min(position, (await self.check_tail()).tail))
-        chain = (await self.view.current()).chain
+        while True:
+            register = await self.view.current()
+            try:
+                effective = await self._trim_segments(register.chain, target)
+            except SealedError as error:  # a loglet was dropped: others have trimmed further than we know
+                if (await self.view.refresh()).version == register.version:
+                    raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
+                continue
+            if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
+                await self.chain_writer.truncate(target)
+            return effective
+
+    async def _trim_segments(self, chain: Chain, target: LogPosition) -> LogPosition:
+        """Trim each segment up to `target`; returns the trim point of the last of them."""
+        effective = chain.start
         for segment in chain.segments:
             if segment.start < target:
                 end = target if segment.stop is None else min(target, segment.stop)
-                await self.view.loglet(segment).prefix_trim(segment.offset(end))
-        if any(segment.stop is not None and segment.stop <= target for segment in chain.segments[:-1]):
-            await self.chain_writer.truncate(target)
-        return max(target, chain.start)
+                trimmed = segment.position(await self.view.loglet(segment).prefix_trim(segment.offset(end)))
+                # What lies beyond the stop of a closed segment is not in the log.
+                effective = trimmed if segment.stop is None else min(trimmed, segment.stop)
+        return effective
 
     async def find_trim_point(self) -> LogPosition:
         """First position that has not been trimmed, as far as the servers asked know."""

@@ -203,6 +203,24 @@ async def test_trims_below_at_and_above_a_boundary(trim: int, chain_start: int, 
         assert [position for position, _ in await contents(log)] == list(range(effective, 5))
 
 
+async def test_a_trim_by_an_old_chain_goes_on_where_others_have_trimmed(autojump_clock: MockClock) -> None:
+    """Segments that others have trimmed away, and nodes have dropped, are not in the way; the answer says how far the
+    log is trimmed, whoever did it."""
+    async with world() as w:
+        log, late = w.client(), w.client()
+        for kind in ("memory", "sparse"):
+            await log.append_many([b"a", b"b"])
+            await log.reconfig_extend(kind)
+        await log.append_many([b"a", b"b"])
+        await late.check_tail()
+        assert await log.prefix_trim(LogPosition(5)) == 5
+        for provider in w.providers.values():
+            await provider.forget(w.register.chain.segments[0].id.version)
+
+        assert await late.prefix_trim(LogPosition(3)) == 4
+        assert await late.find_trim_point() == 5
+
+
 async def test_a_client_with_a_stale_chain_finds_its_way(autojump_clock: MockClock) -> None:
     """Item 10: append, tail and read with a chain from before several extends and a truncation."""
     async with world() as w:
