@@ -114,8 +114,13 @@ class Appender:
             return range(0)
         size = check_size(payloads, self._settings.entry_bytes_max)
         await self._queue.wait_room()
+        if self._scope.cancel_called:
+            raise UnavailableError("the appender is closed: nothing was done")
         if not self._queue and not self._session.flights:
             self._progress = self._clock.monotonic()
+            # Whatever comes now is placed behind what has been seen: to look for it further down would be in vain, and
+            # impossible once that has been trimmed.
+            self._floor = max(self._floor, self._view.known_tail)
         offer = Offer(payloads, size, expected_tail)
         self._queue.put(offer)
         self._work.set()
@@ -156,6 +161,7 @@ class Appender:
         if chain.active is None:
             raise SealedError("the log has been closed")
         self._segment = chain.active
+        self._asked_for_successor = False
         # Nothing of ours is in this segment yet, and nothing can get below a tail that was seen before we send.
         self._floor = max(chain.active.start, self._view.known_tail)
 

@@ -224,6 +224,54 @@ async def test_a_closed_appender_fails_its_waiters_and_nobody_elses(autojump_clo
         nursery.cancel_scope.cancel()
 
 
+async def test_a_closed_appender_fails_those_who_wait_for_room_and_those_who_come_late(
+    autojump_clock: MockClock,
+) -> None:
+    """Nobody waits for an appender that does no work any more. Of their entries nothing is in the log."""
+    async with trio.open_nursery() as nursery:
+        w = flaky(nursery, loss=1.0)
+        appender = w.client().appender(AppenderSettings(queue_bytes_max=100, batch_bytes=100, window=1))
+        failed: list[bytes] = []
+
+        async def append(payload: bytes) -> None:
+            with pytest.raises(UnavailableError):
+                await appender.append([payload])
+            failed.append(payload)
+
+        with trio.move_on_after(10):
+            async with trio.open_nursery() as work:
+                for number in range(5):
+                    work.start_soon(append, b"%d" % number * 100)
+                await trio.sleep(1)
+                appender.close()
+                await append(b"late")
+        assert len(failed) == 6
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_idle_session_settles_by_what_came_after_it(autojump_clock: MockClock) -> None:
+    """Others have appended and trimmed since its last entry. Its next one is searched for from the tail that was known
+    when it was offered, and not in what has been trimmed."""
+    async with trio.open_nursery() as nursery:
+        w = flaky(nursery, loss=0.0)
+        log, operator = w.client(), w.client()
+        await log.append(b"first")
+        await operator.append_many([b"a", b"b"])
+        await operator.prefix_trim(LogPosition(3))
+        await log.check_tail()
+        loglet = active_loglet(log, w)
+        assert isinstance(loglet, Flaky)
+        loglet.loss = 1.0
+
+        async with trio.open_nursery() as work:
+            work.start_soon(log.append, b"second")
+            await trio.sleep(1)
+            await operator.reconfig_extend("memory")
+
+        assert [payload for _, payload in await contents(operator)] == [b"second"]
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_full_queue_makes_callers_wait(autojump_clock: MockClock) -> None:
     """Bytes queued are bounded however many callers there are."""
     async with world() as w:
