@@ -33,6 +33,7 @@ from virtuallog.errors import (
     ReconfigurationNeededError,
     SealedError,
     TailMismatchError,
+    UnavailableError,
     VirtualLogError,
 )
 from virtuallog.types import NodeId
@@ -136,7 +137,7 @@ class Sequencer:
     def offer(self, batch: Batch, ticket: Ticket, now_ms: int, *, opens: bool, expected_tail: int) -> list[Effect]:
         """A checked batch has arrived; it is resolved once it is committed."""
         if self.stopped is not None:
-            return [Resolve(ticket, _turned_away(self.stopped))]
+            return [Resolve(ticket, self._turned_away(batch))]
         try:
             placement = self._sessions.find(batch, opens=opens)
             if placement is not None:
@@ -199,7 +200,7 @@ class Sequencer:
         placement.tickets.append(ticket)
         if len(placement.tickets) <= TICKETS_MAX:
             return []
-        return [Resolve(placement.tickets.pop(0), OverloadedError("the same batch was offered again and again"))]
+        return [Resolve(placement.tickets.pop(0), UnavailableError("the same batch was offered again and again"))]
 
     def _refuse(self, expected_tail: int, ticket: Ticket) -> list[Effect]:
         mismatch = TailMismatchError(expected_tail, self.tail)
@@ -300,10 +301,13 @@ class Sequencer:
         self._queued_bytes = 0
         return [Resolve(ticket, error) for ticket in tickets]
 
-
-def _turned_away(stopped: VirtualLogError) -> VirtualLogError:
-    """The error for a batch that comes after the end: of this offer, at least, nothing is in the log."""
-    return attrs.evolve(stopped, refused=True) if isinstance(stopped, SealedError) else stopped
+    def _turned_away(self, batch: Batch) -> VirtualLogError:
+        """The error for a batch that comes after the end. It says that nothing is in the log only if that is so: this
+        may be the second copy of an offer, and its answer may arrive before the first one's."""
+        assert self.stopped is not None
+        if not isinstance(self.stopped, SealedError):
+            return self.stopped
+        return attrs.evolve(self.stopped, refused=not self._sessions.may_have_placed(batch))
 
 
 def _acknowledged(reply: Stored) -> int:

@@ -119,7 +119,12 @@ class RunningSequencer:
         except VirtualLogError as error:  # damaged on its way: nothing here is corrupt
             done(MalformedError(f"the batch cannot be read: {error}"))
             return
-        now, opens, expected_tail = self._now_ms(), request.opens, request.expected_tail
+        # Sessions are forgotten by a clock that does not jump; waves carry the time of day.
+        now, opens, expected_tail = (
+            int(self._environment.clock.monotonic() * 1000),
+            request.opens,
+            request.expected_tail,
+        )
         self._guard(lambda: self._core.offer(batch, done, now, opens=opens, expected_tail=expected_tail))
 
     def stop(self, error: VirtualLogError) -> None:

@@ -16,8 +16,9 @@ from virtuallog.errors import OutOfOrderError, OverloadedError, ReconfigurationN
 
 SESSIONS_MAX: Final = 16384
 """About 1 KB each."""
-SESSION_KEEP_MS: Final = 60_000
-"""A session is not forgotten before it has been idle for so long: longer than anybody waits before offering again."""
+SESSION_KEEP_MS: Final = 120_000
+"""A session is not forgotten before it has been idle for so long. An appender offers its batch again for a minute, and
+the last time the offer itself may take some seconds: forgotten by then, a batch that `opens` would be placed twice."""
 BATCHES_MAX: Final = 64
 """Batches remembered per session, committed or not; an appender has far fewer in flight."""
 
@@ -80,6 +81,11 @@ class Sessions:
             if placement.sequence == batch.first_sequence:
                 return placement
         raise ReconfigurationNeededError("the sequencer has forgotten where this batch is")
+
+    def may_have_placed(self, batch: Batch) -> bool:
+        """False if the batch surely has no place."""
+        session = self._sessions.get(batch.session)
+        return self._has_forgotten if session is None else batch.first_sequence < session.next_sequence
 
     def place(self, batch: Batch, first: int, ticket: Any, now_ms: int) -> Placement:
         """Remember a new batch at offset `first`.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from loglets.native import sessions as module
+from loglets.native.loglet import APPEND_SECONDS
 from loglets.native.sessions import Sessions
 from tests.native.parts import batch_of
+from virtuallog.appender import AppenderSettings
 from virtuallog.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError
 
 
@@ -53,6 +55,13 @@ def test_an_idle_session_makes_room_and_is_not_taken_for_a_new_one(monkeypatch: 
     with pytest.raises(ReconfigurationNeededError):
         sessions.find(batch_of(1, 1, b"a" * 16), opens=False)
     assert sessions.find(batch_of(1, 1, b"b" * 16), opens=False) is None
+
+
+def test_a_session_is_remembered_for_longer_than_its_appender_offers_again() -> None:
+    """Without any progress, the last offer begins when the appender is about to give up, and takes its time."""
+    appender = AppenderSettings()
+
+    assert 1500 * (appender.give_up + appender.retry_max + APPEND_SECONDS) < module.SESSION_KEEP_MS
 
 
 def test_a_session_in_use_does_not_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
