@@ -1,8 +1,8 @@
 """Who a node is, durably: which data directory this is, of which node and cluster, and how often it was started.
 
 `store_id` is random and made when a data directory is formatted. It names what survives a restart: LogServers,
-acceptors. `boot` goes up by one, durably, each time a process starts on the directory. It names what must not survive
-one: sequencers. Both stand in one small file, which is replaced as a whole: written new, synced, renamed.
+acceptors. `boot` goes up by one, durably, each time a process starts on the directory, from a random number on. It names
+what must not survive one: sequencers. Both stand in one small file, which is replaced as a whole: written new, synced, renamed.
 
     unformatted ---- every peer is new as well ----> formatting ---- every peer is at least that ----> formatted
     (no file)                                        (a store id, no vote)                              (votes)
@@ -140,9 +140,13 @@ class Identity:
         return self._marker.cluster if self._marker else None
 
     async def start_formatting(self, source: random.Random) -> None:
-        """Give the directory a store id."""
+        """Give the directory a store id, and the first of its boot numbers."""
         assert self.phase is Phase.UNFORMATTED
-        await self._save(Marker(node=self.node, formatted=False, boot=1, store_id=source.randbytes(16)))
+        store_id = source.randbytes(16)
+        # Not 1: a directory that replaces a lost one, for the same node, would count through the same numbers again,
+        # and a sequencer of the lost one would be taken for its own.
+        first = 1 + int.from_bytes(store_id[:4], "little")
+        await self._save(Marker(node=self.node, formatted=False, boot=first, store_id=store_id))
 
     async def finish_formatting(self) -> None:
         """From now on this node may vote and store."""

@@ -62,7 +62,8 @@ class AppenderSettings:
     """First pause before a batch is offered again; doubles up to `retry_max`."""
     retry_max: float = 1.0
     give_up: float = 60.0
-    """Without any progress for so long, appends fail with UnavailableError: their outcome is unknown, for good."""
+    """Without any progress for so long, appends fail with UnavailableError: their outcome is unknown, for good. Loglets
+    need not remember an idle session for much longer than this default; a larger value could put an entry in twice."""
 
 
 class Appender:

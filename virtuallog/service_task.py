@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import trio
 
-from virtuallog.errors import VirtualLogError
+from virtuallog.errors import UnavailableError, VirtualLogError
 
 ResultT = TypeVar("ResultT")
 
@@ -16,6 +16,7 @@ async def in_service(nursery: trio.Nursery, work: Callable[[], Awaitable[ResultT
     """Run `work` in `nursery` and wait for its result. A cancelled caller stops waiting; the work goes on.
 
     Raises:
+        UnavailableError: the nursery ended before the work did: unknown outcome.
         VirtualLogError: what `work` raised. Anything else `work` raises ends the nursery: it is a bug.
     """
     finished = trio.Event()
@@ -34,4 +35,6 @@ async def in_service(nursery: trio.Nursery, work: Callable[[], Awaitable[ResultT
     await finished.wait()
     if errors:
         raise errors[0]
+    if not results:
+        raise UnavailableError("this client was shut down: unknown outcome")
     return results[0]

@@ -34,7 +34,7 @@ async def test_an_empty_directory_is_unformatted_until_told_otherwise() -> None:
     assert await storage.names() == []
 
     await identity.start_formatting(random.Random(1))
-    assert (identity.phase, identity.boot) == (Phase.FORMATTING, 1)
+    assert (identity.phase, identity.boot > 0) == (Phase.FORMATTING, True)
     await identity.finish_formatting()
     assert identity.phase is Phase.FORMATTED
     assert len(identity.store_id) == 16
@@ -52,7 +52,18 @@ async def test_each_start_has_a_boot_number_of_its_own() -> None:
         assert (again.store_id, again.cluster, again.phase) == (first.store_id, CLUSTER, Phase.FORMATTED)
         boots.append(again.boot)
 
-    assert boots == [1, 2, 3, 4]
+    assert boots == list(range(first.boot, first.boot + 4))
+
+
+async def test_a_directory_that_replaces_a_lost_one_has_other_boot_numbers() -> None:
+    """The chain names a sequencer by node and boot. A wiped node that is let in again must not be taken for it."""
+    boots = set()
+    for seed in range(100):
+        identity = await Identity.open(Disk(random.Random(1)).mount(), NODE)
+        await identity.start_formatting(random.Random(seed))
+        boots.add(identity.boot)
+
+    assert len(boots) == 100
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -116,6 +116,28 @@ async def test_a_cancelled_reconfigurer_does_not_leave_a_sealed_log_behind(autoj
             assert w.register.version in {version, version + 1}
 
 
+async def test_a_change_under_way_when_the_client_ends_is_unknown(autojump_clock: MockClock) -> None:
+    """Its service task is cancelled with the client. Whoever waits for it from outside hears that, and nothing else."""
+    async with world() as w, trio.open_nursery() as service:
+        log = w.client(service)
+        w.metastore.lose_replies = 1
+        raised: list[UnavailableError] = []
+
+        async def extend() -> None:
+            try:
+                await log.reconfig_extend("memory")
+            except UnavailableError as error:
+                raised.append(error)
+
+        w.nursery.start_soon(extend)
+        for _ in range(4):
+            await trio.lowlevel.checkpoint()
+        service.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await wait_all_tasks_blocked()
+        assert len(raised) == 1
+
+
 async def test_a_put_whose_reply_is_lost_is_one_change_not_two(autojump_clock: MockClock) -> None:
     """Item 21: the unknown outcome is settled by the same attempt."""
     async with world() as w:
