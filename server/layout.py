@@ -10,9 +10,10 @@ DIR/node-N/pid          while it runs
 from __future__ import annotations
 
 import fcntl
+import random
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,9 @@ from virtuallog.errors import InvalidSettingError, StorageError
 
 BASE_PORT: Final = 7001
 HOST: Final = "127.0.0.1"
+FREE_PORTS: Final = range(10_000, 32_000)
+"""Below those that systems give to outgoing connections: a node that was killed needs its port again, and while it is
+down every connection anybody opens could take it."""
 
 
 @contextmanager
@@ -115,15 +119,15 @@ def _plan(path: Path, nodes: int, total: int, base_port: int | None, loglet: str
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now. Somebody may take one before we do; then the node says so and ends."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that nobody uses just now. Somebody may take one before we do; then the node says so and ends."""
+    free: list[int] = []
+    for port in random.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            free.append(port)
+        if len(free) == count:
+            return free
+    raise InvalidSettingError("base port", f"no {count} ports between {FREE_PORTS[0]} and {FREE_PORTS[-1]} are free")
 
 
 def _spell(config: NodeConfig) -> str:

@@ -34,6 +34,15 @@ def test_ports_are_found_when_none_is_named(tmp_path: Path) -> None:
     assert [config.listen for config in usual] == ["127.0.0.1:7001", "127.0.0.1:7002"]
 
 
+def test_found_ports_are_not_those_of_outgoing_connections(tmp_path: Path) -> None:
+    """A node that was killed finds its port free when it starts again, whatever others connect to meanwhile."""
+    nodes = layout.prepare(tmp_path, nodes=9, log_nodes=0, base_port=0, loglet="native")
+
+    ports = {int(node.listen.rpartition(":")[2]) for node in nodes}
+    assert len(ports) == 9
+    assert max(ports) < 32768
+
+
 @pytest.mark.parametrize(
     ("nodes", "log_nodes", "base_port", "reason"),
     [
