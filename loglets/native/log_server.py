@@ -26,7 +26,7 @@ from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry,
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, State, Store, Stored, Trim, WaitTail
 from loglets.wal import Address
 from virtuallog.chain import SegmentId
-from virtuallog.errors import CorruptionError, OverloadedError, SealedError, VirtualLogError
+from virtuallog.errors import CorruptionError, OverloadedError, SealedError, UnavailableError, VirtualLogError
 
 WAITERS_MAX: Final = 4096
 """Parked `WaitTail`s of all clients: a few hundred bytes each."""
@@ -72,7 +72,7 @@ class LogServer:
             case Repair():
                 return self._store(segment, request.waves, request.known_tail, ticket, repairs=True)
             case Seal():
-                return self._seal(self._loglet(segment), Question(ticket=ticket, segment=segment))
+                return self._seal(self._loglet(segment), Question(ticket=ticket, segment=segment, seals=True))
             case Trim():
                 return self._trim(request, Question(ticket=ticket, segment=segment))
 
@@ -204,6 +204,8 @@ class LogServer:
         if self._is_dropped(question.segment):
             return Answer(question.ticket, _dropped(question.segment))
         loglet = self._loglet(question.segment)
+        if question.seals and not loglet.durable.sealed:  # an earlier seal, which this one had joined, was not written
+            return Answer(question.ticket, UnavailableError("the seal could not be written"))
         return Answer(question.ticket, _stored(loglet, question) if question.stop else loglet.state)
 
     # -- loglets --------------------------------------------------------------------------------------------------

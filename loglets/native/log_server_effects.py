@@ -26,6 +26,7 @@ class Question:
     stop: int = 0
     """Of the wave to be stored; 0: answered with the `State`."""
     repairs: bool = False
+    seals: bool = False
 
 
 @attrs.define(eq=False)

@@ -10,7 +10,14 @@ from loglets.native.log_server_effects import Answer, DropBefore, Fail, Persist
 from loglets.native.messages import ReadWaves, Seal, Store, Trim, WaitTail
 from tests.native.parts import SEGMENT, Server, state_of, stored_of, wave_of
 from virtuallog.chain import SegmentId
-from virtuallog.errors import CorruptionError, DiskFullError, MalformedError, OverloadedError, SealedError
+from virtuallog.errors import (
+    CorruptionError,
+    DiskFullError,
+    MalformedError,
+    OverloadedError,
+    SealedError,
+    UnavailableError,
+)
 
 
 def test_a_store_is_answered_once_it_is_durable() -> None:
@@ -137,6 +144,23 @@ def test_a_stored_wave_offered_again_after_the_seal_is_not_accepted() -> None:
     server.repair(wave)
 
     assert server.store(wave) == stored_of(1, accepted=False, sealed=True)
+
+
+def test_a_seal_that_was_not_written_is_not_answered_with_a_state() -> None:
+    """Its record found no room, while a later one, of another loglet, did. Who asked again meanwhile had been put behind
+    that one, and must not take the answer for a sealed server's."""
+    server, other = Server(), SegmentId(4, 1)
+    server.seal(sync=False)
+    server.ask("other", Seal(segment=other), sync=False)
+    server.ask("again", Seal(segment=SEGMENT), sync=False)
+    first, second = server.queue
+
+    answers = server.core.failed(first.entry, DiskFullError("full"))
+    answers += server.core.persisted(second.entry, [1])  # type: ignore[list-item]
+
+    outcomes = {answer.ticket: answer.outcome for answer in answers if isinstance(answer, Answer)}
+    assert isinstance(outcomes["again"], UnavailableError)
+    assert outcomes["other"] == state_of(0, sealed=True)
 
 
 def test_item_37_seal_waves_trim_and_floor_survive_a_restart() -> None:
