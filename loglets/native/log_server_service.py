@@ -14,7 +14,7 @@ from loglets.native.log_server import LogServer
 from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail, Waves
 from loglets.wal import Address, WalSettings, WriteAheadLog
-from virtuallog.errors import CorruptionError, OverloadedError, TrimmedError, VirtualLogError
+from virtuallog.errors import CorruptionError, OverloadedError, TrimmedError, UnavailableError, VirtualLogError
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 
 TICK_SECONDS: Final = 0.5
@@ -35,6 +35,8 @@ class LogServerService:
     _wal: WriteAheadLog
     _environment: NodeEnvironment
     _waiting: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _forgetting: list[Done] = attrs.field(factory=list, init=False)
+    """Whoever waits in `forget`: not a task of this role, so its end does not end the wait."""
     _reads: trio.MemorySendChannel[tuple[ReadWaves, Done]] = attrs.field(init=False)
 
     @classmethod
@@ -61,16 +63,25 @@ class LogServerService:
         return {**stepped, ReadWaves: self._read_soon}
 
     async def forget(self, lowest_live_version: int) -> None:
-        """See `LogServer.forget`; returns once it is durable. Cancelling the wait does not undo it."""
+        """See `LogServer.forget`; returns once it is durable. Cancelling the wait does not undo it.
+
+        Raises:
+            UnavailableError: this role was closed meanwhile; whether it is durable is unknown.
+            StorageError: the disk failed.
+        """
         outcomes: list[Any] = []
-        durable = trio.Event()
+        answered = trio.Event()
 
         def done(outcome: Any) -> None:
             outcomes.append(outcome)
-            durable.set()
+            answered.set()
 
-        self._perform(self.core.forget(lowest_live_version, done))
-        await durable.wait()
+        self._forgetting.append(done)
+        try:
+            self._perform(self.core.forget(lowest_live_version, done))
+            await answered.wait()
+        finally:
+            self._forgetting.remove(done)
         if isinstance(outcomes[0], VirtualLogError):
             raise outcomes[0]
 
@@ -114,6 +125,9 @@ class LogServerService:
             await self._wal.run(self.core.durable.snapshot, task_status=task_status)
         except VirtualLogError as error:
             self._environment.fail(error)
+        finally:
+            for done in self._forgetting:
+                done(UnavailableError("this LogServer has been closed"))
 
     async def _run_ticks(self) -> None:
         while True:

@@ -420,6 +420,30 @@ async def test_a_dropped_loglet_is_not_created_again(autojump_clock: trio.testin
             await one.loglet.seal()
 
 
+async def test_a_role_that_is_closed_leaves_nobody_waiting_for_it_to_forget(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its node follows the register with one task; that goes on for the other roles."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        provider, scope = cluster.nodes[NodeId(1)].provider, cluster.nodes[NodeId(1)].scope
+        assert provider is not None and scope is not None
+        raised: list[UnavailableError] = []
+
+        async def forget() -> None:
+            try:
+                await provider.forget(2)
+            except UnavailableError as error:
+                raised.append(error)
+
+        with cluster.clock.timeout(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(forget)
+                await trio.lowlevel.checkpoint()
+                scope.cancel()
+        assert len(raised) == 1
+
+
 async def test_a_reader_that_waits_hears_of_an_append(autojump_clock: trio.testing.MockClock) -> None:
     """Within a round trip or two, not after a poll interval; also of the last one before a pause."""
     async with running_cluster() as cluster:
