@@ -15,11 +15,12 @@ queue or in flight: no hole arises, and nobody else's entry is lost.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 import trio
 
+from virtuallog.address_space import AddressSpace
 from virtuallog.batch import ENTRY_BYTES_MAX, SessionId
 from virtuallog.chain import Chain, Segment
 from virtuallog.errors import (
@@ -36,9 +37,6 @@ from virtuallog.errors import (
 from virtuallog.offers import Offer, OfferQueue, check_size
 from virtuallog.session import Flight, Session
 from virtuallog.types import GapKind, LogletOffset, LogPosition, PlacedBatch
-
-if TYPE_CHECKING:
-    from virtuallog.virtual_log import VirtualLog
 
 SETTLE_READ_BYTES: Final = 4 << 20
 """How much one call brings while a sealed range is searched."""
@@ -69,11 +67,11 @@ class AppenderSettings:
 class Appender:
     """A session of a VirtualLog; a context manager. Its entries are in the log in the order of its `append` calls."""
 
-    def __init__(self, log: VirtualLog, settings: AppenderSettings) -> None:
-        """Starts its work in the nursery of `log`; `close` ends it."""
-        self._log = log
-        self._view = log.view
-        self._clock = log.view.environment.clock
+    def __init__(self, space: AddressSpace, settings: AppenderSettings) -> None:
+        """Starts its work in the service nursery; `close` ends it."""
+        self._space = space
+        self._view = space.view
+        self._clock = space.view.environment.clock
         self._settings = settings
         self._queue = OfferQueue(settings.queue_bytes_max)
         self._session = Session(self._new_session_id(), settings.window)
@@ -89,7 +87,7 @@ class Appender:
         """When the last entry was acknowledged, or the first one offered."""
         self._work = trio.Event()
         self._scope = trio.CancelScope()
-        log.view.environment.nursery.start_soon(self._run)
+        space.view.environment.nursery.start_soon(self._run)
 
     @property
     def session(self) -> SessionId:
@@ -255,7 +253,7 @@ class Appender:
         """The loglet is sealed: find out which flights it holds, and go on behind it."""
         assert self._segment is not None
         left = self._segment
-        chain = (await self._log.chain_writer.successor_of(left.id, failed=self._asked_for_successor)).chain
+        chain = (await self._space.chain_writer.successor_of(left.id, failed=self._asked_for_successor)).chain
         self._asked_for_successor = False
         mine = await self._search(left, chain) if self._session.has_maybes else []
         for flight, placed in self._session.settle(mine):
@@ -271,10 +269,10 @@ class Appender:
         closed = chain.find(left.id)
         start, stop = self._floor, closed.stop if closed is not None else None
         if stop is None:  # the segment was dropped or replaced: whatever it held lies below the tail
-            stop = LogPosition((await self._log.check_tail()).tail)
+            stop = LogPosition((await self._space.check_tail()).tail)
         mine = []
         while start < stop:
-            for placed in await self._log.read(start, stop, SETTLE_READ_BYTES):
+            for placed in await self._space.read(start, stop, SETTLE_READ_BYTES):
                 start = LogPosition(placed.stop)
                 if isinstance(placed, PlacedBatch):
                     if placed.batch.session == self._session.id:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from virtuallog.address_space import AddressSpace
 from virtuallog.api import Placed
 from virtuallog.chain import Segment
 from virtuallog.errors import RetryableError, SealedError
 from virtuallog.types import Gap, LogPosition, Open, Record
-
-if TYPE_CHECKING:
-    from virtuallog.virtual_log import VirtualLog
 
 READ_BYTES: Final = 1 << 20
 """How much one call brings: some thousand small entries, some milliseconds of work."""
@@ -28,9 +26,9 @@ RETRY_SECONDS: Final = (0.01, 1.0)
 class Reader:
     """Iterate over it for records, over `batches()` for whole batches; `position` is where to resume."""
 
-    def __init__(self, log: VirtualLog, start: LogPosition, stop: LogPosition | None) -> None:
+    def __init__(self, space: AddressSpace, start: LogPosition, stop: LogPosition | None) -> None:
         """Reads [start, stop); without `stop` it waits at the tail until it is cancelled, or the log is closed."""
-        self._log = log
+        self._space = space
         self._stop = stop
         self.position: LogPosition = start
         """First position that has not been handed out."""
@@ -56,9 +54,9 @@ class Reader:
                 limit = await self._wait_limit()
                 if limit is None:
                     return
-                found = await self._log.read(self.position, limit, READ_BYTES)
+                found = await self._space.read(self.position, limit, READ_BYTES)
             except RetryableError:
-                await self._log.view.environment.clock.sleep(pause)
+                await self._space.view.environment.clock.sleep(pause)
                 pause = min(2 * pause, RETRY_SECONDS[1])
                 continue
             pause = RETRY_SECONDS[0]
@@ -68,35 +66,35 @@ class Reader:
 
     async def _wait_limit(self) -> LogPosition | None:
         """A position beyond ours up to which can be read now; waits until there is one. None: the log has ended."""
-        log = self._log
+        space = self._space
         while True:
-            chain = (await log.view.current()).chain
+            chain = (await space.view.current()).chain
             if self.position < chain.start:
                 limit = chain.start
             elif (segment := chain.segment_at(self.position)) is None:
-                if (await log.view.refresh()).chain.version == chain.version:
+                if (await space.view.refresh()).chain.version == chain.version:
                     return None  # closed on purpose, and we are at its end
                 continue
             elif segment.stop is not None:
                 limit = segment.stop
-            elif self.position < log.view.known_tail:
-                limit = log.view.known_tail
+            elif self.position < space.view.known_tail:
+                limit = space.view.known_tail
             else:
                 await self._wait_tail(segment)
                 continue
             return limit if self._stop is None else min(limit, self._stop)
 
     async def _wait_tail(self, segment: Segment) -> None:
-        log = self._log
+        space = self._space
         try:
-            tail = await log.view.loglet(segment).wait_tail(segment.offset(self.position))
+            tail = await space.view.loglet(segment).wait_tail(segment.offset(self.position))
         except SealedError:  # dropped
             tail = None
         if isinstance(tail, Open):
-            if not log.view.saw_tail(segment.position(tail.tail)) > self.position:
-                await log.view.refresh()  # idle: look for trims and changes that nobody told us of
+            if not space.view.saw_tail(segment.position(tail.tail)) > self.position:
+                await space.view.refresh()  # idle: look for trims and changes that nobody told us of
         else:
-            await log.chain_writer.successor_of(segment.id)
+            await space.chain_writer.successor_of(segment.id)
 
 
 def records(placed: Placed) -> Iterator[Record]:

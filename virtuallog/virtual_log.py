@@ -15,15 +15,15 @@ from typing import Final
 import attrs
 
 from virtuallog import reconfigure
+from virtuallog.address_space import AddressSpace
 from virtuallog.api import LogletProvider, MetaStore, Placed
 from virtuallog.appender import Appender, AppenderSettings
-from virtuallog.chain import Chain, Segment, SegmentId
+from virtuallog.chain import SegmentId
 from virtuallog.chain_writer import ChainWriter, ChainWriterSettings, Planner
-from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, SealedError, UnavailableError
 from virtuallog.ports import Environment
 from virtuallog.reader import Reader
 from virtuallog.register import Register
-from virtuallog.types import Gap, GapKind, LogletOffset, LogPosition, Open, Sealed, Tail
+from virtuallog.types import LogletOffset, LogPosition, Tail
 from virtuallog.view import View
 
 _FIRST: Final = LogPosition(0)
@@ -66,6 +66,7 @@ class VirtualLog:
         settings = settings or VirtualLogSettings()
         self.view: Final = View(metastore, providers, environment, cached=register, on_newer=on_register)
         self.chain_writer: Final = ChainWriter(self.view, planner, settings.chain)
+        self.space: Final = AddressSpace(self.view, self.chain_writer)
         self._appender_settings = settings.appender
         self._appender: Appender | None = None
 
@@ -104,7 +105,7 @@ class VirtualLog:
 
     def appender(self, settings: AppenderSettings | None = None) -> Appender:
         """A session of its own: order is kept within a session, not between sessions. Close it after use."""
-        return Appender(self, settings or self._appender_settings)
+        return Appender(self.space, settings or self._appender_settings)
 
     async def check_tail(self) -> Tail:
         """First unwritten position; linearizable. `Sealed` only for a log that was closed on purpose.
@@ -112,23 +113,7 @@ class VirtualLog:
         Raises:
             UnavailableError: not enough servers answered, or nobody could finish a half-done change.
         """
-        while True:
-            segment = (await self.view.current()).chain.last
-            if segment.stop is not None:
-                # A cached "closed" may be old: somebody may have extended the log since.
-                if (await self.view.refresh()).chain.last.id == segment.id:
-                    return Sealed(segment.stop)
-                continue
-            try:
-                tail = await self.view.loglet(segment).check_tail()
-            except SealedError:  # dropped: the chain has moved on without us
-                tail = Sealed(segment.base)
-            except ReconfigurationNeededError:
-                await self.chain_writer.successor_of(segment.id, failed=True)
-                continue
-            if isinstance(tail, Open):
-                return Open(self.view.saw_tail(segment.position(tail.tail)))
-            await self.chain_writer.successor_of(segment.id)
+        return await self.space.check_tail()
 
     async def read(self, start: LogPosition, stop: LogPosition, max_bytes: int = 1 << 20) -> Sequence[Placed]:
         """What lies in [start, stop): begins at `start`, without holes, at least one item, about `max_bytes` of them.
@@ -139,36 +124,11 @@ class VirtualLog:
             BeyondTailError: `stop` is past the tail.
             UnavailableError: no server that has the entries answered.
         """
-        if start >= stop:
-            return []
-        if stop > self.view.known_tail:
-            tail = await self.check_tail()
-            if stop > tail.tail:
-                raise BeyondTailError(stop, tail.tail)
-        while True:
-            register = await self.view.current()
-            if start < register.chain.start:
-                return [Gap(start, min(stop, register.chain.start), GapKind.TRIMMED)]
-            segment = register.chain.segment_at(start)
-            if segment is not None:
-                try:
-                    return await self._read_segment(segment, start, stop, max_bytes)
-                except SealedError:  # the loglet was dropped: it is no longer in the chain
-                    pass
-            if (await self.view.refresh()).version == register.version:
-                raise UnavailableError(f"nobody serves position {start}, though the chain has it")
-
-    async def _read_segment(self, segment: Segment, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
-        # Clamped to the chain's stop: what a loglet holds beyond is not in the virtual address space.
-        if segment.stop is not None:
-            stop = min(stop, segment.stop)
-        found = await self.view.loglet(segment).read(segment.offset(start), segment.offset(stop), max_bytes)
-        shift = segment.shift
-        return [item.shift(shift) for item in found] if shift else found
+        return await self.space.read(start, stop, max_bytes)
 
     def reader(self, start: LogPosition = _FIRST, stop: LogPosition | None = None) -> Reader:
         """Records from `start` on: up to `stop`, or for ever, waiting at the tail."""
-        return Reader(self, start, stop)
+        return Reader(self.space, start, stop)
 
     async def prefix_trim(self, position: LogPosition) -> LogPosition:
         """Drop everything below `position`; returns the effective trim point: at most the tail, and more than `position`
@@ -179,40 +139,11 @@ class VirtualLog:
         Raises:
             UnavailableError: not enough servers answered; a part may have been trimmed.
         """
-        target = LogPosition(min(position, (await self.check_tail()).tail))
-        while True:
-            register = await self.view.current()
-            try:
-                effective = await self._trim_segments(register.chain, target)
-            except SealedError as error:  # a loglet was dropped: others have trimmed further than we know
-                if (await self.view.refresh()).version == register.version:
-                    raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
-                continue
-            if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
-                await self.chain_writer.truncate(target)
-            return effective
-
-    async def _trim_segments(self, chain: Chain, target: LogPosition) -> LogPosition:
-        """Trim each segment up to `target`; returns the trim point of the last of them."""
-        effective = chain.start
-        for segment in chain.segments:
-            if segment.start < target:
-                end = target if segment.stop is None else min(target, segment.stop)
-                trimmed = segment.position(await self.view.loglet(segment).prefix_trim(segment.offset(end)))
-                # What lies beyond the stop of a closed segment is not in the log.
-                effective = trimmed if segment.stop is None else min(trimmed, segment.stop)
-        return effective
+        return await self.space.prefix_trim(position)
 
     async def find_trim_point(self) -> LogPosition:
         """First position that has not been trimmed, as far as the servers asked know."""
-        tail = (await self.check_tail()).tail
-        start = (await self.view.current()).chain.start
-        while start < tail:
-            first = (await self.read(start, LogPosition(tail), 1))[0]
-            if not (isinstance(first, Gap) and first.kind is GapKind.TRIMMED):
-                break
-            start = LogPosition(first.stop)
-        return start
+        return await self.space.find_trim_point()
 
     # -- changes of the chain -----------------------------------------------------------------------------------
 

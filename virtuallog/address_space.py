@@ -1,0 +1,112 @@
+"""The virtual address space: where its tail is, and what lies at its positions (Delos, OSDI'20, section 3.1).
+
+The tail is asked of the last segment, data of the owner of the range. Appenders and readers are built on this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from virtuallog.api import Placed
+from virtuallog.chain import Chain, Segment
+from virtuallog.chain_writer import ChainWriter
+from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, SealedError, UnavailableError
+from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
+from virtuallog.view import View
+
+
+@attrs.define
+class AddressSpace:
+    """One client's way into the log."""
+
+    view: View
+    chain_writer: ChainWriter
+    """Finishes half-done changes that are met on the way."""
+
+    async def check_tail(self) -> Tail:
+        """See `VirtualLog.check_tail`."""
+        while True:
+            segment = (await self.view.current()).chain.last
+            if segment.stop is not None:
+                # A cached "closed" may be old: somebody may have extended the log since.
+                if (await self.view.refresh()).chain.last.id == segment.id:
+                    return Sealed(segment.stop)
+                continue
+            try:
+                tail = await self.view.loglet(segment).check_tail()
+            except SealedError:  # dropped: the chain has moved on without us
+                tail = Sealed(segment.base)
+            except ReconfigurationNeededError:
+                await self.chain_writer.successor_of(segment.id, failed=True)
+                continue
+            if isinstance(tail, Open):
+                return Open(self.view.saw_tail(segment.position(tail.tail)))
+            await self.chain_writer.successor_of(segment.id)
+
+    async def read(self, start: LogPosition, stop: LogPosition, max_bytes: int = 1 << 20) -> Sequence[Placed]:
+        """See `VirtualLog.read`."""
+        if start >= stop:
+            return []
+        if stop > self.view.known_tail:
+            tail = await self.check_tail()
+            if stop > tail.tail:
+                raise BeyondTailError(stop, tail.tail)
+        while True:
+            register = await self.view.current()
+            if start < register.chain.start:
+                return [Gap(start, min(stop, register.chain.start), GapKind.TRIMMED)]
+            segment = register.chain.segment_at(start)
+            if segment is not None:
+                try:
+                    return await self._read_segment(segment, start, stop, max_bytes)
+                except SealedError:  # the loglet was dropped: it is no longer in the chain
+                    pass
+            if (await self.view.refresh()).version == register.version:
+                raise UnavailableError(f"nobody serves position {start}, though the chain has it")
+
+    async def _read_segment(self, segment: Segment, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
+        # Clamped to the chain's stop: what a loglet holds beyond is not in the virtual address space.
+        if segment.stop is not None:
+            stop = min(stop, segment.stop)
+        found = await self.view.loglet(segment).read(segment.offset(start), segment.offset(stop), max_bytes)
+        shift = segment.shift
+        return [item.shift(shift) for item in found] if shift else found
+
+    async def prefix_trim(self, position: LogPosition) -> LogPosition:
+        """See `VirtualLog.prefix_trim`."""
+        target = LogPosition(min(position, (await self.check_tail()).tail))
+        while True:
+            register = await self.view.current()
+            try:
+                effective = await self._trim_segments(register.chain, target)
+            except SealedError as error:  # a loglet was dropped: others have trimmed further than we know
+                if (await self.view.refresh()).version == register.version:
+                    raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
+                continue
+            if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
+                await self.chain_writer.truncate(target)
+            return effective
+
+    async def _trim_segments(self, chain: Chain, target: LogPosition) -> LogPosition:
+        """Trim each segment up to `target`; returns the trim point of the last of them."""
+        effective = chain.start
+        for segment in chain.segments:
+            if segment.start < target:
+                end = target if segment.stop is None else min(target, segment.stop)
+                trimmed = segment.position(await self.view.loglet(segment).prefix_trim(segment.offset(end)))
+                # What lies beyond the stop of a closed segment is not in the log.
+                effective = trimmed if segment.stop is None else min(trimmed, segment.stop)
+        return effective
+
+    async def find_trim_point(self) -> LogPosition:
+        """See `VirtualLog.find_trim_point`."""
+        tail = (await self.check_tail()).tail
+        start = (await self.view.current()).chain.start
+        while start < tail:
+            first = (await self.read(start, LogPosition(tail), 1))[0]
+            if not (isinstance(first, Gap) and first.kind is GapKind.TRIMMED):
+                break
+            start = LogPosition(first.stop)
+        return start
