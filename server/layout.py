@@ -121,7 +121,7 @@ def _plan(path: Path, nodes: int, total: int, base_port: int | None, loglet: str
 def _free_ports(count: int) -> list[int]:
     """Ports that nobody uses just now. Somebody may take one before we do; then the node says so and ends."""
     free: list[int] = []
-    for port in random.SystemRandom().sample(FREE_PORTS, len(FREE_PORTS)):
+    for port in random.Random().sample(FREE_PORTS, len(FREE_PORTS)):
         with socket.socket() as probe, suppress(OSError):
             probe.bind((HOST, port))
             free.append(port)
