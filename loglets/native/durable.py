@@ -18,7 +18,7 @@ import attrs
 from loglets.native import wave as waves
 from loglets.native.wave import Wave
 from loglets.native.wave_index import WaveIndex
-from loglets.wal import Address, Record
+from loglets.wal.record import Address, Record
 from virtuallog.chain import SegmentId
 from virtuallog.errors import MalformedError
 

@@ -24,7 +24,7 @@ from loglets.native.durable import Change, DurableLogs, Floor, Sealed, Trimmed, 
 from loglets.native.live_loglet import LiveLoglet, Waiter
 from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist, Question, Ticket
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, State, Store, Stored, Trim, WaitTail
-from loglets.wal import Address
+from loglets.wal.record import Address
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, OverloadedError, SealedError, UnavailableError, VirtualLogError
 

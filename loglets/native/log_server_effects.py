@@ -8,7 +8,7 @@ import attrs
 
 from loglets.native.durable import Change
 from loglets.native.messages import State, Stored
-from loglets.wal import Address, Record
+from loglets.wal.record import Address, Record
 from virtuallog.chain import SegmentId
 from virtuallog.errors import VirtualLogError
 

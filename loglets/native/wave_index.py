@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import attrs
 
 from loglets.native.wave import Wave
-from loglets.wal import Address
+from loglets.wal.record import Address
 
 
 @attrs.define(eq=False)
