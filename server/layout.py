@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from server.config import ROLES, NodeConfig, read_node_config
-from virtuallog.cluster_file import NodeAddress
+from virtuallog.cluster_file import NodeAddress, split_address
 from virtuallog.errors import InvalidSettingError, StorageError
 
 BASE_PORT: Final = 7001
@@ -58,15 +58,15 @@ def prepare(path: Path, nodes: int, log_nodes: int, base_port: int | None, logle
         loglet: kind of the first loglet of a new cluster.
 
     Raises:
-        InvalidSettingError: `path` holds a cluster of another shape.
+        InvalidSettingError: `path` holds a cluster of another shape, or a port is in use.
         StorageError: `path` cannot be read or written.
     """
     with file_errors(path):
         path = path.resolve()
         (path / "cluster.toml").unlink(missing_ok=True)  # of an earlier run: it would say that the cluster answers
         if (path / "node-1" / "node.toml").exists():
-            return _read(path, nodes, nodes + log_nodes, base_port)
-        configs = _plan(path, nodes, nodes + log_nodes, base_port, loglet)
+            return _check_ports_free(_read(path, nodes, nodes + log_nodes, base_port))
+        configs = _check_ports_free(_plan(path, nodes, nodes + log_nodes, base_port, loglet))
         for config in reversed(configs):  # node 1 last: without it, the directory counts as new
             config.data.mkdir(exist_ok=True)
             config_file(config).write_text(_spell(config))
@@ -116,6 +116,19 @@ def _plan(path: Path, nodes: int, total: int, base_port: int | None, loglet: str
         )
         for peer in peers
     ]
+
+
+def _check_ports_free(configs: list[NodeConfig]) -> list[NodeConfig]:
+    """Before anything is written or started: whoever has the ports might be another cluster, which would answer."""
+    for config in configs:
+        host, port = split_address(config.listen)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the node does: a port just left is free
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                raise InvalidSettingError(f"listen {config.listen}", f"{error.strerror}") from error
+    return configs
 
 
 def _free_ports(count: int) -> list[int]:

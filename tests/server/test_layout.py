@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,9 @@ def test_a_new_cluster_is_written_down_and_found_again(tmp_path: Path) -> None:
 
 def test_ports_are_found_when_none_is_named(tmp_path: Path) -> None:
     """0 stands for any free ones, 7001 and on is the default."""
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
+    (tmp_path / "a").mkdir()
     free = layout.prepare(tmp_path / "a", nodes=2, log_nodes=0, base_port=0, loglet="native")
-    usual = layout.prepare(tmp_path / "b", nodes=2, log_nodes=0, base_port=None, loglet="native")
+    usual = layout._plan(tmp_path / "b", nodes=2, total=2, base_port=None, loglet="native")  # they may be in use
 
     assert len({config.listen for config in free}) == 2
     assert [config.listen for config in usual] == ["127.0.0.1:7001", "127.0.0.1:7002"]
@@ -84,3 +84,16 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="file"), layout.hold(tmp_path / "file" / "below"):
         pass
+
+
+def test_a_port_in_use_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """Whoever has it might be another cluster, and answer in place of ours."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(InvalidSettingError, match=f"listen 127.0.0.1:{port}: Address already in use"):
+            layout.prepare(tmp_path, nodes=1, log_nodes=0, base_port=port, loglet="native")
+
+    assert not list(tmp_path.iterdir())
+    assert layout.prepare(tmp_path, nodes=1, log_nodes=0, base_port=port, loglet="native")
