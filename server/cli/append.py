@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
 import click
 import trio
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from server.cli.failures import Failure, Unavailable
 from server.cli.lines import LineCutter
@@ -18,7 +17,10 @@ from server.cli.options import cluster_option, echo_json, json_option
 from virtuallog.appender import Appender
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import connect
-from virtuallog.errors import RetryableError, VirtualLogError
+from virtuallog.errors import RetryableError, TooLargeError, VirtualLogError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 CHUNK_BYTES: Final = 1 << 20
 GROUPS_IN_FLIGHT: Final = 4
@@ -64,7 +66,7 @@ async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> No
 
 async def _append_lines(cluster: ClusterFile, lines: BinaryIO, as_json: bool) -> None:
     async with connect(cluster) as log:
-        with log.appender() as appender, _progress(lines) as progress:
+        with log.appender() as appender, _progress() as progress:
             run = _Run(appender, progress)
             await run.append(lines)
     if as_json:
@@ -93,14 +95,26 @@ class _Run:
         in_flight = trio.Semaphore(GROUPS_IN_FLIGHT)
         try:
             async with trio.open_nursery() as nursery:
-                async for group in _groups(lines):
-                    await in_flight.acquire()
-                    nursery.start_soon(self._append_group, group, in_flight)
-                    # Its task must offer the group before the next one starts: trio may start the tasks of one
-                    # scheduler turn in any order.
-                    await trio.lowlevel.checkpoint()
+                refused = await self._start_groups(lines, in_flight, nursery)
         except* VirtualLogError as group:
             raise self._explained(group) from None
+        if refused is not None:
+            raise self._explained(refused)
+
+    async def _start_groups(
+        self, lines: BinaryIO, in_flight: trio.Semaphore, nursery: trio.Nursery
+    ) -> TooLargeError | None:
+        """A line that is too long ends the input; what was before it is still on its way, and is not given up."""
+        try:
+            async for group in _groups(lines):
+                await in_flight.acquire()
+                nursery.start_soon(self._append_group, group, in_flight)
+                # Its task must offer the group before the next one starts: trio may start the tasks of one scheduler
+                # turn in any order.
+                await trio.lowlevel.checkpoint()
+        except TooLargeError as error:
+            return error
+        return None
 
     async def _append_group(self, payloads: list[bytes], in_flight: trio.Semaphore) -> None:
         places = await self._appender.append(payloads)
@@ -111,8 +125,7 @@ class _Run:
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=self.count)
 
-    def _explained(self, group: BaseExceptionGroup[VirtualLogError]) -> Failure:
-        error: Any = group
+    def _explained(self, error: Any) -> Failure:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         message = f"{error}; the first {self.count} entries are in the log" if self.count else str(error)
@@ -122,18 +135,24 @@ class _Run:
 async def _groups(lines: BinaryIO) -> AsyncIterator[list[bytes]]:
     """Groups of lines, as they come: a pipe that pauses does not hold back what it has already said."""
     cutter = LineCutter()
-    read: Any = getattr(lines, "read1", lines.read)
-    while chunk := await trio.to_thread.run_sync(read, CHUNK_BYTES, abandon_on_cancel=True):
+    # Without the buffer, whose lock the abandoned thread of a read would hold when the interpreter ends: it aborts then.
+    source: Any = getattr(lines, "raw", lines)
+    while (chunk := await trio.to_thread.run_sync(source.read, CHUNK_BYTES, abandon_on_cancel=True)) != b"":
+        if chunk is None:  # somebody who shares our stdin has made it non-blocking
+            await trio.lowlevel.wait_readable(lines)
+            continue
         for group in cutter.feed(chunk):
             yield group
     for group in cutter.finish():
         yield group
 
 
-def _progress(lines: BinaryIO) -> Any:
+def _progress() -> Any:
     """A progress bar on stderr; nothing if that is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         return nullcontext()
+    from rich.console import Console  # a good part of a second, for terminals only
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True)
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -72,9 +72,6 @@ def append(
     trio.run(_measure_all, outstanding, size, seconds, loglet, read_cluster_file(cluster) if cluster else None, as_json)
 
 
-COMMANDS: tuple[click.Command, ...] = (bench,)
-
-
 async def _measure_all(
     outstanding: list[int], size: int, seconds: float, loglet: str | None, cluster: ClusterFile | None, as_json: bool
 ) -> None:

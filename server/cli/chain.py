@@ -6,8 +6,6 @@ from typing import Any
 
 import click
 import trio
-from rich.console import Console
-from rich.table import Table
 
 from server.cli.options import cluster_option, echo_json, json_option, parse_settings
 from virtuallog.chain import Segment
@@ -85,9 +83,6 @@ def seal(cluster: ClusterFile, as_json: bool) -> None:
     _show(trio.run(_change, cluster, SealLog()), as_json)
 
 
-COMMANDS = (chain, reconfigure, truncate, seal)
-
-
 async def _change(cluster: ClusterFile, request: Request[ChainChanged]) -> Register:
     async with open_services_to(cluster) as services:
         changed = await ask_living(services, cluster, request, CHANGE_SECONDS)
@@ -114,6 +109,9 @@ def _show(register: Register, as_json: bool) -> None:
             }
         )
         return
+    from rich.console import Console  # takes longer than to ask the cluster
+    from rich.table import Table
+
     table = Table(title=f"chain, version {register.version}", title_justify="left")
     for column in ("start", "stop", "kind", "loglet", "id"):
         table.add_column(column, justify="right" if column in {"start", "stop"} else "left")

@@ -46,9 +46,6 @@ def demo(picture: Path, phase: float) -> None:
     _give_verdict(outcome)
 
 
-COMMANDS: tuple[click.Command, ...] = (demo,)
-
-
 async def _run(phase: float) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="virtuallog-demo-") as folder:
         click.echo("starting three nodes")

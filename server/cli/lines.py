@@ -27,6 +27,8 @@ class LineCutter:
     _begun: list[bytes] = attrs.field(factory=list, init=False)
     """Pieces of a line that goes on in the next chunk."""
     _begun_bytes: int = attrs.field(default=0, init=False)
+    _ended: int = attrs.field(default=0, init=False)
+    """Lines before that one."""
 
     def feed(self, chunk: bytes) -> list[list[bytes]]:
         """The lines that `chunk` completes, in groups.
@@ -40,6 +42,7 @@ class LineCutter:
             return []
         lines = [b"".join(self._begun), *others[:-1]]
         self._begun, self._begun_bytes = [], 0
+        self._ended += len(lines)
         self._begin(others[-1])
         return _group(lines)
 
@@ -50,7 +53,8 @@ class LineCutter:
     def _begin(self, piece: bytes) -> None:
         self._begun_bytes += len(piece)
         if self._begun_bytes > ENTRY_BYTES_MAX:
-            raise TooLargeError(what="or more bytes in a line", size=self._begun_bytes, limit=ENTRY_BYTES_MAX)
+            what = f"bytes or more in line {self._ended + 1}"
+            raise TooLargeError(what=what, size=self._begun_bytes, limit=ENTRY_BYTES_MAX)
         self._begun.append(piece)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import attrs
 import click
 import trio
-from rich.console import Console
-from rich.table import Table
 
 from server import process
 from server.cli.options import cluster_option, echo_json, json_option
@@ -83,6 +81,9 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     if as_json:
         echo_json({"nodes": [_plain(node, answer) for node, answer in answers.items()]})
         return
+    from rich.console import Console  # takes longer than to ask the cluster
+    from rich.table import Table
+
     table = Table()
     for column in ("node", "state", "boot", "chain", "roles", "problems"):
         table.add_column(column)
@@ -92,9 +93,6 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
         cells = [str(row.get(name, "")) for name in ("boot", "version")]
         table.add_row(str(node), row["state"], *cells, ", ".join(row.get("roles", [])), problems)
     Console().print(table)
-
-
-COMMANDS = (up, serve, status)
 
 
 async def _up(data: Path, nodes: int, log_nodes: int, base_port: int | None) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.types import POSITION_MAX
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+POSITION: Final = click.IntRange(0, POSITION_MAX)
 
 
 def _read_cluster(context: click.Context, parameter: click.Parameter, path: Path | None) -> ClusterFile:

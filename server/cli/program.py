@@ -1,44 +1,52 @@
-"""The group of all commands. Those of other packages come through the entry-point group `virtuallog.commands`."""
+"""The group of all commands. Those of other packages come through the entry-point group `virtuallog.commands`.
+
+A command's module is imported when the command is called, or when all are listed: what one command needs, others shall
+not wait for.
+"""
 
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from server import logging
-from server.cli.append import append
-from server.cli.bench import COMMANDS as BENCH
-from server.cli.chain import COMMANDS as CHAIN
-from server.cli.demo import COMMANDS as DEMO
-from server.cli.failures import Failure, translate
-from server.cli.nodes import COMMANDS as NODES
-from server.cli.read import COMMANDS as READ
+from server.cli.failures import Failure, translated
 
-ENTRY_POINTS = "virtuallog.commands"
+ENTRY_POINTS: Final = "virtuallog.commands"
+_MODULES: Final = {
+    "nodes": ("up", "serve", "status"),
+    "append": ("append",),
+    "read": ("read", "tail", "trim"),
+    "chain": ("chain", "reconfigure", "truncate", "seal"),
+    "bench": ("bench",),
+    "demo": ("demo",),
+}
+"""Module of this package -> the commands in it."""
+_OWN: Final = {
+    name: EntryPoint(name, f"server.cli.{module}:{name}", ENTRY_POINTS)
+    for module, names in _MODULES.items()
+    for name in names
+}
 
 
 class Program(click.Group):
-    """Adds commands of other packages, loaded when they are asked for, and turns errors into exit codes."""
+    """Loads commands when they are asked for, and turns errors into exit codes."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted({*super().list_commands(context), *_plugged_in()})
+        return sorted({*_OWN, *_plugged_in()})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        own = super().get_command(context, name)
-        if own is not None or name not in _plugged_in():
-            return own
-        return _load(_plugged_in()[name])
+        found = _OWN.get(name) or _plugged_in().get(name)
+        return _load(found) if found else None
+
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        with translated():
+            return super().make_context(*arguments, **extra)
 
     def invoke(self, context: click.Context) -> Any:
-        try:
+        with translated():
             return super().invoke(context)
-        except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
-            better = translate(error)
-            if better is error:
-                raise
-            raise better from None
 
 
 def _load(found: EntryPoint) -> click.Command:
@@ -80,8 +88,6 @@ def main() -> None:
         2  wrong usage
         3  unavailable: not enough nodes answered; what was asked for may have happened
     """
+    from server import logging
+
     logging.configure("warning")  # `serve` has levels of its own
-
-
-for command in (*NODES, append, *READ, *CHAIN, *BENCH, *DEMO):
-    main.add_command(command)

@@ -12,12 +12,12 @@ import click
 import trio
 
 from server.cli.failures import Failure
-from server.cli.options import cluster_option, echo_json, json_option
+from server.cli.options import POSITION, cluster_option, echo_json, json_option
 from virtuallog.api import Placed
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import ask_living, connect, open_services_to
 from virtuallog.control import PrefixTrim
-from virtuallog.errors import BeyondTailError
+from virtuallog.errors import BeyondTailError, TrimmedError
 from virtuallog.types import Data, Gap, GapKind, LogPosition, PlacedBatch, Sealed
 from virtuallog.virtual_log import VirtualLog
 
@@ -26,18 +26,19 @@ Print: TypeAlias = Callable[[Placed], bytes]
 
 
 @click.command()
-@click.option("--from", "start", default=0, show_default=True, type=click.IntRange(0), help="First position.")
-@click.option("--to", "stop", type=click.IntRange(0), help="One past the last position.  [default: the tail]")
+@click.option("--from", "start", type=POSITION, help="First position.  [default: the trim point]")
+@click.option("--to", "stop", type=POSITION, help="One past the last position.  [default: the tail]")
 @click.option("--raw", is_flag=True, help=r"Print each payload and \n, nothing else.")
 @click.option("--follow", is_flag=True, help="At the tail, wait for more; without --to until Ctrl-C.")
 @cluster_option
 @json_option
-def read(cluster: ClusterFile, start: int, stop: int | None, raw: bool, follow: bool, as_json: bool) -> None:
+def read(cluster: ClusterFile, start: int | None, stop: int | None, raw: bool, follow: bool, as_json: bool) -> None:
     r"""Print entries.
 
-    Each with its position; positions that hold no entry (trimmed, filled in by the log) come as ranges. With --json,
-    one object per line: payloads that are not UTF-8 are given as payload_base64. With --raw, the payloads alone; what
-    was appended with --lines comes out as it went in. Lost entries are reported on stderr, with exit code 1.
+    Each with its position; positions that hold no entry (filled in by the log, trimmed meanwhile) come as ranges. With
+    --json, one object per line: payloads that are not UTF-8 are given as payload_base64. With --raw, the payloads
+    alone; what was appended with --lines comes out as it went in. Lost entries are reported on stderr, with exit
+    code 1, as is a --from that has been trimmed, or is past the tail.
 
     \b
     Examples:
@@ -47,6 +48,10 @@ def read(cluster: ClusterFile, start: int, stop: int | None, raw: bool, follow: 
     """
     if raw and as_json:
         raise click.UsageError("--raw and --json exclude each other")
+    if start is not None and stop is not None and stop < start:
+        raise click.UsageError(f"--to {stop} is below --from {start}")
+    if sys.stdout is None:
+        raise Failure("cannot write the output: stdout is closed")
     printer = _print_raw if raw else _print_json if as_json else _print_text
     trio.run(_read, cluster, start, stop, follow, printer)
 
@@ -65,7 +70,7 @@ def tail(cluster: ClusterFile, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("position", type=click.IntRange(0))
+@click.argument("position", type=POSITION)
 @cluster_option
 @json_option
 def trim(cluster: ClusterFile, position: int, as_json: bool) -> None:
@@ -80,11 +85,12 @@ def trim(cluster: ClusterFile, position: int, as_json: bool) -> None:
     trio.run(_trim, cluster, position, as_json)
 
 
-async def _read(cluster: ClusterFile, start: int, stop: int | None, follow: bool, printer: Print) -> None:
+async def _read(cluster: ClusterFile, start: int | None, stop: int | None, follow: bool, printer: Print) -> None:
     lost = 0
     async with connect(cluster) as log:
-        end = stop if follow else await _end(log, stop)
-        reader = log.reader(LogPosition(start), None if end is None else LogPosition(end))
+        first = await _first(log, start, stop)
+        end = stop if follow else await _end(log, first, stop)
+        reader = log.reader(first, None if end is None else LogPosition(end))
         out = sys.stdout.buffer
         async for placed in reader.batches():
             out.write(printer(placed))
@@ -97,10 +103,18 @@ async def _read(cluster: ClusterFile, start: int, stop: int | None, follow: bool
         raise Failure(f"{lost} positions are lost: every copy is gone")
 
 
-async def _end(log: VirtualLog, stop: int | None) -> int:
+async def _first(log: VirtualLog, start: int | None, stop: int | None) -> LogPosition:
+    """Where to begin. Who names a position wants the entry there, not what is left of the log."""
+    trim_point = await log.find_trim_point()
+    if (start is not None and start < trim_point) or (stop is not None and stop < trim_point):
+        raise TrimmedError(trim_point)
+    return trim_point if start is None else LogPosition(start)
+
+
+async def _end(log: VirtualLog, first: int, stop: int | None) -> int:
     tail = (await log.check_tail()).tail
-    if stop is not None and stop > tail:
-        raise BeyondTailError(stop, tail)
+    if (furthest := max(first, stop or 0)) > tail:
+        raise BeyondTailError(furthest, tail)
     return tail if stop is None else stop
 
 
@@ -125,6 +139,8 @@ async def _trim(cluster: ClusterFile, position: int, as_json: bool) -> None:
 
 def _print_raw(placed: Placed) -> bytes:
     if isinstance(placed, Gap):
+        if placed.kind is GapKind.TRIMMED:  # meanwhile: here nobody could see that something is missing
+            raise TrimmedError(placed.stop)
         return b""
     return b"\n".join([*_payloads(placed), b""])
 
@@ -160,6 +176,3 @@ def _plain(record: Data) -> dict[str, Any]:
 
 def _payloads(placed: PlacedBatch) -> list[bytes]:
     return placed.batch.payloads[placed.first : placed.first + len(placed.places)]
-
-
-COMMANDS = (read, tail, trim)

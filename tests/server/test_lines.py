@@ -54,7 +54,7 @@ def test_groups_are_bounded() -> None:
 def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
     """A file that is not lines is noticed once a line is longer than an entry may be."""
     cutter = LineCutter()
-    cutter.feed(b"x" * ENTRY_BYTES_MAX)
+    cutter.feed(b"one\ntwo\n" + b"x" * ENTRY_BYTES_MAX)
 
-    with pytest.raises(TooLargeError, match="bytes in a line"):
+    with pytest.raises(TooLargeError, match="bytes or more in line 3, where"):
         cutter.feed(b"x")
