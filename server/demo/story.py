@@ -36,7 +36,10 @@ class Event:
     """Something that was done to the log, for the picture."""
 
     at: float
+    """Seconds since the start."""
     label: str
+    is_fault: bool = False
+    """Done to a node, not to the log."""
 
 
 @attrs.frozen
@@ -95,17 +98,16 @@ class Story:
 
     async def _kill_and_recover(self, services: Services, victim: NodeId) -> None:
         """The tour ends with the sequencer on the victim."""
-        self._note(f"kill -9 node {victim}")
+        self._note(f"kill -9 node {victim}", is_fault=True)
         await self._cluster.kill(victim)
         await self._clock.sleep(self._phase_seconds / 2)
         await self._swap(services, HOME, {"sequencer": "1"})
         await self._undisturbed()
-        self._note(f"restart node {victim}")
+        self._note(f"node {victim} is back")
         await self._cluster.start(victim)
 
     async def _swap(self, services: Services, kind: str, settings: dict[str, str]) -> None:
-        wanted = ", ".join([kind, *(f"{name} {value}" for name, value in settings.items())])
-        self._note(wanted)
+        self._note(", ".join([f"swap to {kind}", *(f"{name} {value}" for name, value in settings.items())]))
         began = self.workload.elapsed
         request = ReconfigExtend(kind=kind, settings=tuple(Setting(*pair) for pair in settings.items()))
         changed = await ask_living(services, self._cluster.file, request, CHANGE_SECONDS)
@@ -125,9 +127,9 @@ class Story:
             return
         raise UnavailableError("appends do not come to an end")
 
-    def _note(self, label: str) -> None:
+    def _note(self, label: str, *, is_fault: bool = False) -> None:
         at = self.workload.elapsed
-        self._events.append(Event(at, label))
+        self._events.append(Event(at, label, is_fault))
         self._tell(f"{at:5.1f} s  {label}")
 
 

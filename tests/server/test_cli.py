@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -67,7 +71,10 @@ def test_wrong_usage_ends_with_2(arguments: list[str], words: str) -> None:
     result = run(*arguments)
 
     assert result.exit_code == 2
-    assert words in result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("virtuallog: ")
+    assert result.stderr.endswith("--help`)\n")
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,10 @@ def test_wrong_usage_ends_with_2(arguments: list[str], words: str) -> None:
         (["append", "--lines", "/no/such/file"], "No such file"),
         (["read", "--raw", "--json"], "exclude each other"),
         (["read", "--from", "-1"], "is not in the range"),
+        (["read", "--from", "9", "--to", "3"], "--to 3 is below --from 9"),
         (["trim", "soon"], "is not a valid integer range"),
+        (["trim", "--", "-5"], "-5 is not in the range"),
+        (["trim", str(1 << 64)], "is not in the range"),
         (["reconfigure"], "Missing option '--to'"),
         (["reconfigure", "--to", "native", "--set", "sequencer"], "must be name=value"),
     ],
@@ -88,7 +98,10 @@ def test_wrong_usage_with_a_cluster_ends_with_2(dead_cluster: Path, arguments: l
     result = run(*arguments, cluster=dead_cluster)
 
     assert result.exit_code == 2
-    assert words in result.output
+    assert words in result.stderr
+    assert result.stderr.startswith("virtuallog: ")
+    assert result.stderr.endswith("--help`)\n")
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("arguments", [["append", "x"], ["read"], ["tail"], ["seal"], ["chain"], ["trim", "3"]])
@@ -128,6 +141,38 @@ def test_only_loopback_is_served(tmp_path: Path) -> None:
     assert "virtuallog: listen 0.0.0.0:7001: only loopback addresses are served" in result.stderr
 
 
+def test_called_without_a_command_it_shows_the_help() -> None:
+    """The one wrong usage that is more than a line: who knows nothing yet is told all of it."""
+    result = run()
+
+    assert result.exit_code == 2
+    assert "Exit codes:" in result.stderr
+
+
+def test_every_command_is_listed_with_a_word_about_it() -> None:
+    """Those of other packages, too, although none is imported before it is called."""
+    output = run("--help").output
+
+    for name in (*EVERY_COMMAND, "bench", "demo", "simulate"):
+        assert re.search(rf"^  {name} +[A-Z]", output, re.MULTILINE), name
+
+
+def test_a_command_waits_for_no_module_of_another(dead_cluster: Path) -> None:
+    """`tail` is called by scripts: drawing, tables and progress bars take longer to import than it takes to answer."""
+    probe = (
+        "import sys, contextlib\n"
+        "from server.cli import main\n"
+        f"with contextlib.suppress(Exception): main(['tail', '--cluster', {str(dead_cluster)!r}], standalone_mode=False)\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.split())
+
+    assert {"server.cli.read", "virtuallog.connect"} <= loaded
+    for module in ("matplotlib", "rich.progress", "server.cluster", "server.demo", "server.bench"):
+        assert module not in loaded
+
+
 def test_errors_of_tasks_are_found_in_their_groups() -> None:
     """One known error explains the command's end; a bug among them is shown as a bug; Ctrl-C is neither."""
     known = ExceptionGroup("", [ExceptionGroup("", [UnavailableError("nobody")])])
@@ -141,6 +186,16 @@ def test_errors_of_tasks_are_found_in_their_groups() -> None:
     stopped = translate(BaseExceptionGroup("", [KeyboardInterrupt(), InvalidSettingError("a", "b")]))
     assert isinstance(stopped, click.exceptions.Exit)
     assert stopped.exit_code == 130
+
+
+def test_output_without_room_is_no_bug() -> None:
+    """One line says so. Any other error of the operating system is one that we did not expect."""
+    full = translate(OSError(errno.ENOSPC, "No space left on device"))
+    assert isinstance(full, click.ClickException)
+    assert (full.message, full.exit_code) == ("cannot write the output: No space left on device", 1)
+
+    bug = FileNotFoundError(errno.ENOENT, "No such file")
+    assert translate(bug) is bug
 
 
 def test_settings_are_parsed_strictly() -> None:

@@ -65,7 +65,7 @@ def test_a_picture_is_drawn(tmp_path: Path) -> None:
     workload = Workload(SystemClock())
     workload.samples = [Sample(0.01 * step, 0.001 * step) for step in range(100)] + [Sample(3.0, 2.0)]
     path = tmp_path / "demo.png"
-    draw(Outcome(workload, (Event(1.0, "kill -9 node 3"),), Verdict(101, ())), path)
+    draw(Outcome(workload, (Event(1.0, "kill -9 node 3", is_fault=True),), Verdict(101, ())), path)
 
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 

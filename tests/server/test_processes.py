@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +24,7 @@ from server.cluster import LocalCluster, open_local_cluster
 from tests.free_ports import free_ports
 from virtuallog.api import Placed
 from virtuallog.blocking import connect_blocking
-from virtuallog.cluster_file import ClusterFile
+from virtuallog.cluster_file import ClusterFile, split_address
 from virtuallog.connect import connect, open_services_to
 from virtuallog.control import NodeStatus
 from virtuallog.errors import UnknownKindError, VirtualLogError
@@ -133,6 +136,104 @@ async def test_lines_come_back_as_they_went_in_across_live_reconfigurations(fold
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+BAD_INPUT: list[tuple[list[str], int, str]] = [
+    (["read", "--from", "2"], 1, "trimmed: the log starts at 3"),
+    (["read", "--to", "2"], 1, "trimmed: the log starts at 3"),
+    (["read", "--from", "6"], 1, "position 6 is past the tail 5"),
+    (["read", "--to", "6"], 1, "position 6 is past the tail 5"),
+    (["reconfigure", "--to", "banana"], 1, "no loglet kind 'banana' (known: "),
+    (["reconfigure", "--to", "native", "--set", "colour=red"], 1, "colour: unknown; a native loglet has "),
+    (["reconfigure", "--to", "native", "--set", "sequencer=9"], 1, "sequencer: there is no node 9"),
+    (["reconfigure", "--to", "native", "--set", "servers=1,2"], 1, "servers: needs an odd number of different nodes"),
+]
+
+
+def refusal(arguments: list[str], cluster: Path, stdin: bytes = b"") -> tuple[int, str]:
+    """Exit code, and the one line on stderr without its beginning."""
+    done = command(*arguments, cluster=cluster, stdin=stdin)
+    line = done.stderr.decode()
+    assert (done.stdout, line.count("\n"), line[:12]) == (b"", 1, "virtuallog: ")
+    return done.returncode, line[12:]
+
+
+async def test_bad_input_is_refused_in_one_line_and_the_cluster_lives(folder: Path) -> None:
+    """Positions, settings, lines, frames: each with its exit code, nothing lost, every node well afterwards."""
+    async with local_cluster(folder) as cluster:
+        cluster.write_file()
+        await trio.to_thread.run_sync(offer_bad_input, cluster.file_path)
+        await trio.to_thread.run_sync(send_bad_frames, cluster.file)
+        await trio.to_thread.run_sync(interrupt_commands, cluster.file_path)
+
+        status = await trio.to_thread.run_sync(partial(command, "status", "--json", cluster=cluster.file_path))
+        nodes = json.loads(status.stdout)["nodes"]
+        assert [(node["state"], node["failures"]) for node in nodes] == [("running", [])] * 3
+        assert len(cluster.running) == 3
+
+
+def offer_bad_input(cluster: Path) -> None:
+    assert command("append", "--lines", "-", cluster=cluster, stdin=b"a\nb\nc\nd\ne").returncode == 0
+    assert [command("trim", point, cluster=cluster).stdout for point in ("3", "3", "1")] == [b"3\n"] * 3
+    for arguments, code, words in BAD_INPUT:
+        found, line = refusal(arguments, cluster)
+        assert (found, line[: len(words)]) == (code, words)
+    too_long = b"f\n\n" + b"x" * (5 << 20) + b"\nnever"
+    code, line = refusal(["append", "--lines", "-"], cluster, too_long)
+    assert code == 1
+    assert "in line 3, where 4194304 is the limit; the first 2 entries are in the log" in line
+    assert command("append", "--lines", "-", cluster=cluster).stdout == b"nothing to append\n"
+    assert command("read", "--raw", cluster=cluster).stdout == b"d\ne\nf\n\n"
+    assert command("read", "--from", "7", cluster=cluster).stdout == b""  # at the tail, not past it
+
+
+def send_bad_frames(cluster: ClusterFile) -> None:
+    """What is no frame, or one that is too large, closes its own connection and no other."""
+    for bad in (b"GET / HTTP/1.1\r\n\r\n", struct.pack("<II", 0, 1 << 30), bytes(64), random.Random(1).randbytes(99)):
+        for node in cluster.nodes:
+            with socket.create_connection(split_address(node.address), timeout=10) as connection:
+                connection.sendall(bad)
+                while connection.recv(1 << 16):
+                    pass
+
+
+def interrupt_commands(cluster: Path) -> None:
+    """Ctrl-C is 130, a reader that leaves is 1, a full disk under stdout is 1; none of them shows a traceback."""
+    running = [
+        subprocess.Popen(
+            [*COMMAND, *arguments, "--cluster", cluster], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, bufsize=0,
+        )
+        for arguments in (["read", "--follow"], ["append", "--lines", "-"])
+    ]  # fmt: skip
+    following, appending = running
+    assert appending.stdin is not None
+    appending.stdin.write(b"last\n")
+    assert following.stdout is not None
+    seen = b""
+    while b"last" not in seen:  # then both are in the middle of it
+        seen += following.stdout.read(4096)
+    for process in running:
+        process.send_signal(signal.SIGINT)
+    ends = [(process.communicate(timeout=30)[1], process.returncode) for process in running]
+    assert ends == [(b"", 130), (b"", 130)]
+
+    for arguments in (["read", "--raw"], ["tail"], ["chain"]):
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [*COMMAND, *arguments, "--cluster", cluster], stdout=full, stderr=subprocess.PIPE, check=False
+            )
+        assert (done.returncode, done.stderr) == (1, b"virtuallog: cannot write the output: No space left on device\n")
+
+    lines = b"".join(b"%d\n" % number for number in range(50_000))
+    assert command("append", "--lines", "-", cluster=cluster, stdin=lines).returncode == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as nobody:  # noqa: PTH123 -- a descriptor
+        done = subprocess.run(
+            [*COMMAND, "read", "--raw", "--cluster", cluster], stdout=nobody, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 async def test_children_do_not_outlive_a_killed_supervisor(folder: Path) -> None:
