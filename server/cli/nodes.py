@@ -103,7 +103,9 @@ async def _up(data: Path, nodes: int, log_nodes: int, base_port: int | None) -> 
                 click.echo(f"node {node.id}: pid {node.pid}, {node.config.listen}, {node.config.data}")
             await _announce(cluster)
             async for node in cluster.wait_ended():
-                click.echo(f"virtuallog: node {node.id} has ended: {node.last_words}", err=True)
+                assert node.process is not None
+                code = node.process.returncode
+                click.echo(f"virtuallog: node {node.id} has ended with code {code}: {node.last_words}", err=True)
             raise StorageError("all nodes have ended")
 
 
