@@ -15,9 +15,11 @@ from server.cli.failures import Failure, Unavailable
 from server.cli.lines import LineCutter
 from server.cli.options import cluster_option, echo_json, json_option
 from virtuallog.appender import Appender
+from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import connect
 from virtuallog.errors import RetryableError, TooLargeError, VirtualLogError
+from virtuallog.ports import Clock
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -31,9 +33,10 @@ room, and their order is the order in which they were started."""
 @click.command()
 @click.argument("payload", required=False)
 @click.option("--lines", type=click.File("rb"), metavar="FILE", help="One entry per line of FILE; - is stdin.")
+@click.option("--rate", type=click.IntRange(min=1), help="With --lines: at most so many entries a second.")
 @cluster_option
 @json_option
-def append(cluster: ClusterFile, payload: str | None, lines: BinaryIO | None, as_json: bool) -> None:
+def append(cluster: ClusterFile, payload: str | None, lines: BinaryIO | None, rate: int | None, as_json: bool) -> None:
     r"""Append PAYLOAD as one entry, or each line of a file as one, and print where they are in the log.
 
     Once the command has ended without an error, all of them are durable. Lines are split on \n only, which is not
@@ -45,11 +48,14 @@ def append(cluster: ClusterFile, payload: str | None, lines: BinaryIO | None, as
     Examples:
         virtuallog append "hello"
         seq 100000 | virtuallog append --lines -
+        virtuallog append --lines FILE --rate 20000
     """
     if (payload is None) == (lines is None):
         raise click.UsageError("give either a PAYLOAD or --lines FILE")
+    if rate is not None and lines is None:
+        raise click.UsageError("--rate goes with --lines")
     if lines is not None:
-        trio.run(_append_lines, cluster, lines, as_json)
+        trio.run(_append_lines, cluster, lines, rate, as_json)
     else:
         assert payload is not None
         trio.run(_append_one, cluster, payload.encode("utf-8", "surrogateescape"), as_json)
@@ -64,10 +70,10 @@ async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> No
         click.echo(position)
 
 
-async def _append_lines(cluster: ClusterFile, lines: BinaryIO, as_json: bool) -> None:
+async def _append_lines(cluster: ClusterFile, lines: BinaryIO, rate: int | None, as_json: bool) -> None:
     async with connect(cluster) as log:
         with log.appender() as appender, _progress() as progress:
-            run = _Run(appender, progress)
+            run = _Run(appender, progress, Pace(rate, SystemClock()))
             await run.append(lines)
     if as_json:
         echo_json({"count": run.count, "first": run.first, "last": run.last})
@@ -78,11 +84,32 @@ async def _append_lines(cluster: ClusterFile, lines: BinaryIO, as_json: bool) ->
 
 
 @attrs.define(eq=False)
+class Pace:
+    """Keeps a producer from running ahead of `rate` entries a second; no rate, no limit."""
+
+    rate: int | None
+    _clock: Clock
+    _began: float = attrs.field(init=False)
+    _entries: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._began = self._clock.monotonic()
+
+    async def wait(self, entries: int) -> None:
+        """Return when it is time for the next `entries`."""
+        if self.rate is not None:
+            due = self._began + self._entries / self.rate
+            self._entries += entries
+            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+
+
+@attrs.define(eq=False)
 class _Run:
     """One `append --lines`: reads on while groups are in flight."""
 
     _appender: Appender
     _progress: Progress | None
+    _pace: Pace
     count: int = attrs.field(default=0, init=False)
     """Entries acknowledged, from the first on without a hole."""
     first: int | None = attrs.field(default=None, init=False)
@@ -107,6 +134,7 @@ class _Run:
         """A line that is too long ends the input; what was before it is still on its way, and is not given up."""
         try:
             async for group in _groups(lines):
+                await self._pace.wait(len(group))
                 await in_flight.acquire()
                 nursery.start_soon(self._append_group, group, in_flight)
                 # Its task must offer the group before the next one starts: trio may start the tasks of one scheduler

@@ -10,12 +10,18 @@ from pathlib import Path
 
 import click
 import pytest
+import trio
 from click.testing import CliRunner, Result
+from trio.testing import MockClock
 
 from server.cli import main
+from server.cli.append import Pace
 from server.cli.failures import translate
 from server.cli.options import parse_settings
 from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.process import Process
+from virtuallog.types import NodeId
 
 
 def run(*arguments: str, cluster: Path | None = None) -> Result:
@@ -203,3 +209,12 @@ def test_settings_are_parsed_strictly() -> None:
     assert parse_settings(("a=1", "b=x=y", "c=")) == {"a": "1", "b": "x=y", "c": ""}
     with pytest.raises(click.UsageError, match="given twice"):
         parse_settings(("a=1", "a=2"))
+
+
+async def test_a_pace_is_kept_and_a_late_start_is_made_up_for(autojump_clock: MockClock) -> None:
+    """`--rate`: so many entries a second on the whole; groups that come late do not slow down the rest."""
+    pace = Pace(100, SimulatedClock(Process(NodeId(1))))
+    began = trio.current_time()  # noqa: TID251 -- on a mock clock
+    for _ in range(3):
+        await pace.wait(50)
+    assert trio.current_time() - began == pytest.approx(1.0)  # noqa: TID251
