@@ -192,8 +192,11 @@ class Appender:
                 self._lose(segment)
             except RetryableError as error:
                 await self._look_for_successor(segment, error)
+            except TailMismatchError as error:
+                self._abandon(flight, error)  # definite: a batch that the loglet had placed would get its place again
             except VirtualLogError as error:
-                self._abandon(flight, error)
+                # Of this attempt nothing was done; an earlier one whose answer was lost may have been.
+                self._abandon(flight, UnavailableError(f"unknown outcome: {error}") if maybe else error)
             else:
                 self._acknowledged(flight, segment, places)
                 return
@@ -297,7 +300,7 @@ class Appender:
         self._work.set()
 
     def _abandon(self, failed: Flight, error: VirtualLogError) -> None:
-        """Fail one flight, of which nothing was done; what follows it cannot be placed any more.
+        """Fail one flight with `error`; what follows it cannot be placed any more.
 
         The session ends: its next batch would wait for ever for the one that failed.
         """

@@ -14,7 +14,7 @@ Rules, easy to get wrong:
 * A loglet that has been dropped is no longer in the chain: go on with `step(register)`, as after a lost put.
 * Two racers may read different tails; the put picks one, and only that one ever bounds the segment.
 
-`virtual_log.py` runs the effects. Nothing is lost if it dies between any two of them: anybody can start over.
+`chain_writer.py` runs the effects. Nothing is lost if it dies between any two of them: anybody can start over.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from virtuallog.api import Loglet, Placed
 from virtuallog.appender import AppenderSettings
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
-from virtuallog.errors import SealedError, UnavailableError
+from virtuallog.errors import MalformedError, SealedError, UnavailableError
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, LogPosition, Tail
 
@@ -302,3 +302,35 @@ async def test_appends_to_a_closed_log_fail_and_are_not_in_it(autojump_clock: Mo
         await operator.reconfig_extend("memory")
         await log.append(b"b")
         assert [payload for _, payload in await contents(log)] == [b"a", b"b"]
+
+
+@attrs.define
+class LostThenRefused(Flaky):
+    """Places the first batch and loses the answer; the second offer of it arrives damaged."""
+
+    offers: int = 0
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        self.offers += 1
+        if self.offers == 2:
+            raise MalformedError("damaged on its way")
+        places = await self.inner.append(batch, opens=opens, expected_tail=expected_tail)
+        if self.offers == 1:
+            raise UnavailableError("lost on the way back")
+        return places
+
+
+async def test_a_refusal_after_a_lost_answer_is_unknown_not_refused(autojump_clock: MockClock) -> None:
+    """The entry is in the log: an error that says "nothing was done" would make its caller append it once more."""
+    async with world() as w:
+        log = w.client()
+        segment = w.register.chain.last
+        inner = w.providers["memory"].open(segment.id, b"", log.view.environment)
+        assert isinstance(inner, MemoryLoglet)
+        log.view._loglets[segment.id] = LostThenRefused(inner, random.Random(0), loss=0.0)
+
+        with pytest.raises(UnavailableError, match="damaged"):
+            await log.append(b"once")
+        await log.append(b"next")
+
+        assert [payload for _, payload in await contents(w.client())] == [b"once", b"next"]
