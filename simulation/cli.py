@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from simulation import scenario as scenarios
 from simulation.fleet import run_seeds
 from simulation.narrative import as_json, timeline
 from simulation.runner import Report, run_seed
+from simulation.stories import scenario as scenarios
 from virtuallog.errors import InvalidSettingError
 
 _FAILURES_SHOWN = 5

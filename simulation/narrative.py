@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from simulation.checks.violation import Violation
 from simulation.history import Event, Failed, Fault, History, Invoked, Returned, Unknown
 from simulation.runner import Report
-from simulation.violation import Violation
 
 AROUND: Final = 4
 """How many events before and after each event of a proof are told."""

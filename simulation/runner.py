@@ -13,12 +13,12 @@ import attrs
 import structlog
 import trio
 
-from simulation import scenario as scenarios
-from simulation import scheduler
+from simulation.checks.violation import Violation
 from simulation.history import History
 from simulation.patches import planted
-from simulation.violation import Violation
-from simulation.world import World, open_world
+from simulation.stories import scenario as scenarios
+from simulation.world import scheduler
+from simulation.world.world import World, open_world
 from virtuallog.types import NodeId
 
 _FRAMES_TOLD: Final = 4

@@ -9,7 +9,7 @@ import trio
 
 from metastore.acceptor import Acceptor
 from metastore.messages import Accept, Learn
-from simulation import scheduler
+from simulation.world import scheduler
 from tests.metastore.world import FIVE, THREE, World, world
 from virtuallog.api import MetaStore
 from virtuallog.errors import ChainConflictError, UnavailableError

@@ -15,7 +15,7 @@ from metastore import PaxosProvider
 from metastore.acceptor import Acceptor
 from metastore.client import PaxosMetaStore
 from metastore.records import restore
-from simulation import scheduler
+from simulation.world import scheduler
 from virtuallog.ports import Done, Environment, Handlers, KeyValues, NodeEnvironment, Request
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from simulation.chain_checkers import CHAIN_CHECKS
-from simulation.checkers import LOG_CHECKS
+from simulation.checks.chain import CHAIN_CHECKS
+from simulation.checks.log import LOG_CHECKS
+from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.history import (
     Append,
     CheckTail,
@@ -24,7 +25,6 @@ from simulation.history import (
     Recorder,
     Trim,
 )
-from simulation.loglet_checkers import LOGLET_CHECKS
 from virtuallog import chain
 from virtuallog.batch import SessionId
 from virtuallog.chain import Chain, SegmentId

@@ -12,8 +12,8 @@ from loglets.native.config import NativeConfig
 from loglets.native.messages import Append
 from loglets.native.sequencer import Sequencer
 from loglets.native.sequencer_service import RunningSequencer
-from simulation.role import no_segments
-from simulation.scheduler import run
+from simulation.world.role import no_segments
+from simulation.world.scheduler import run
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import UnavailableError

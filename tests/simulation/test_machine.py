@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from simulation import scheduler
-from simulation.machine import Machine, MachinePorts, Program
-from simulation.world import World, open_world
+from simulation.world import scheduler
+from simulation.world.machine import Machine, MachinePorts, Program
+from simulation.world.world import World, open_world
 from virtuallog.errors import CorruptionError
 from virtuallog.types import NodeId
 

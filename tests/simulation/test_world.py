@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from simulation.scheduler import run
+from simulation.world.scheduler import run
 from virtuallog.errors import OverloadedError, UnavailableError, UnsupportedError
 from virtuallog.ports import Done, Handlers, Request, Services
 from virtuallog.testing.clock import SimulatedClock

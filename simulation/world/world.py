@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
+from simulation.checks.violation import Check, Violation
 from simulation.history import History
-from simulation.violation import Check, Violation
 from virtuallog.ports import Environment
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.network import SimulatedNetwork

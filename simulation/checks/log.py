@@ -11,8 +11,8 @@ import bisect
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from simulation.checks.violation import Check, Violation, proof
 from simulation.history import Append, CheckTail, History, Operation, Read, Trim
-from simulation.violation import Check, Violation, proof
 from virtuallog.types import Data, Gap, GapKind
 
 

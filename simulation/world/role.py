@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import trio
 
-from simulation.machine import MachinePorts, Program
-from simulation.world import World
+from simulation.world.machine import MachinePorts, Program
+from simulation.world.world import World
 from virtuallog.errors import SealedError
 from virtuallog.ports import Handlers, NodeEnvironment
 

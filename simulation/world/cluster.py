@@ -15,9 +15,9 @@ from metastore import PaxosProvider
 from server.config import NodeConfig
 from server.identity import Identity
 from server.node import Node, NodePorts
-from simulation.machine import Machine, MachinePorts
 from simulation.observed import ObservedMetaStoreProvider, ObservedProvider
-from simulation.world import World
+from simulation.world.machine import Machine, MachinePorts
+from simulation.world.world import World
 from virtuallog.api import Cluster as Members
 from virtuallog.api import LogletProvider
 from virtuallog.cluster_file import NodeAddress

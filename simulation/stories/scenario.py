@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from simulation.world import World
+from simulation.world.world import World
 from virtuallog.errors import InvalidSettingError
 
 
@@ -39,9 +39,9 @@ DEFAULT: Final = "cluster"
 
 def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
-    from simulation.cluster_story import CLUSTER
-    from simulation.native_story import LOADED, NATIVE, REPAIR
-    from simulation.register_story import REGISTER
-    from simulation.weak_seal_story import WEAK_SEAL
+    from simulation.stories.cluster import CLUSTER
+    from simulation.stories.native import LOADED, NATIVE, REPAIR
+    from simulation.stories.register import REGISTER
+    from simulation.stories.weak_seal import WEAK_SEAL
 
     return (CLUSTER, LOADED, NATIVE, REGISTER, REPAIR, WEAK_SEAL)

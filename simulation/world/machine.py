@@ -16,7 +16,7 @@ from typing import TypeAlias
 import attrs
 import trio
 
-from simulation.world import World
+from simulation.world.world import World
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Clock, Handlers, KeyValues, Services, Storage
 from virtuallog.testing.clock import SimulatedClock

@@ -18,16 +18,16 @@ from loglets.native import wave as waves
 from loglets.native.config import NativeConfig
 from loglets.native.messages import Store
 from loglets.wal import WalSettings
-from simulation import loglet_story
-from simulation.faults import LOSING, FaultPlan, Nemesis
-from simulation.loglet_checkers import LOGLET_CHECKS
-from simulation.loglet_story import SEGMENT, Cast, OpenLoglet
-from simulation.machine import Machine
+from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.checks.violation import Violation
+from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
 from simulation.observed import ObservedLoglet
-from simulation.role import role
-from simulation.scenario import Scenario
-from simulation.violation import Violation
-from simulation.world import World
+from simulation.stories import loglet as loglet_story
+from simulation.stories.loglet import SEGMENT, Cast, OpenLoglet
+from simulation.stories.scenario import Scenario
+from simulation.world.machine import Machine
+from simulation.world.role import role
+from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import RetryableError

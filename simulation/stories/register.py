@@ -9,14 +9,14 @@ import attrs
 import trio
 
 from metastore import PaxosProvider
-from simulation.chain_checkers import REGISTER_CHECKS
-from simulation.faults import LOSING, FaultPlan, Nemesis
-from simulation.machine import Machine, Program
+from simulation.checks.chain import REGISTER_CHECKS
+from simulation.checks.violation import Violation
+from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
 from simulation.observed import ObservedMetaStore
-from simulation.role import role
-from simulation.scenario import Scenario
-from simulation.violation import Violation
-from simulation.world import World
+from simulation.stories.scenario import Scenario
+from simulation.world.machine import Machine, Program
+from simulation.world.role import role
+from simulation.world.world import World
 from virtuallog.api import MetaStore
 from virtuallog.errors import ChainConflictError, RetryableError, UnavailableError
 from virtuallog.types import NodeId

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from loglets.native.config import NativeConfig
 from loglets.native.log_server import LogServer
 from loglets.native.messages import State
-from simulation.violation import Violation
+from simulation.checks.violation import Violation
 from virtuallog.chain import SegmentId
 from virtuallog.types import NodeId
 

@@ -63,5 +63,5 @@ def _trio_internals() -> Any:
 def _explain(what: str) -> str:
     return (
         f"trio {trio.__version__} {what}: seeds would not be repeatable. See how its scheduler orders a batch of "
-        "runnable tasks and adapt simulation/scheduler.py, or install trio 0.35."
+        "runnable tasks and adapt simulation/world/scheduler.py, or install trio 0.35."
     )

@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
+from simulation.checks.violation import Check, Violation, proof
 from simulation.history import History, LogletAppend, LogletRead, LogletSeal, LogletTail, Operation
-from simulation.violation import Check, Violation, proof
 from virtuallog.chain import SegmentId
 from virtuallog.types import Open, Sealed
 

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from simulation.cluster import Client, Cluster
 from simulation.history import Append, CheckTail, Read, Reconfigure, Trim
+from simulation.world.cluster import Client, Cluster
 from virtuallog.appender import Appender
 from virtuallog.errors import VirtualLogError
 from virtuallog.reader import records

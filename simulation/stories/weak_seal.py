@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation import loglet_story
-from simulation.loglet_checkers import LOGLET_CHECKS
-from simulation.scenario import Scenario
-from simulation.world import World
+from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.stories import loglet as loglet_story
+from simulation.stories.scenario import Scenario
+from simulation.world.world import World
 from virtuallog.ports import Environment
 from virtuallog.testing.network import LinkQuality
 from virtuallog.testing.process import Process

@@ -19,16 +19,16 @@ from loglets.native import NativeProvider
 from loglets.native.config import NativeConfig, decode_untrusted
 from loglets.native.log_server import LogServer
 from loglets.wal import WalSettings
-from simulation.chain_checkers import CHAIN_CHECKS, newest_chain
-from simulation.checkers import LOG_CHECKS
-from simulation.cluster import Client, Cluster, ClusterPlan
-from simulation.faults import FaultPlan, Nemesis
-from simulation.loglet_checkers import LOGLET_CHECKS
-from simulation.native_checkers import servers_agree
-from simulation.scenario import Scenario
-from simulation.violation import Violation
-from simulation.workload import Workload, WorkloadPlan
-from simulation.world import World
+from simulation.checks.chain import CHAIN_CHECKS, newest_chain
+from simulation.checks.log import LOG_CHECKS
+from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.checks.native import servers_agree
+from simulation.checks.violation import Violation
+from simulation.faults.nemesis import FaultPlan, Nemesis
+from simulation.stories.scenario import Scenario
+from simulation.workload.workload import Workload, WorkloadPlan
+from simulation.world.cluster import Client, Cluster, ClusterPlan
+from simulation.world.world import World
 from virtuallog.appender import AppenderSettings
 from virtuallog.chain import SegmentId
 from virtuallog.errors import VirtualLogError

@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from simulation.observed import ObservedLoglet
-from simulation.world import World
+from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId

@@ -16,8 +16,8 @@ from typing import Final
 import attrs
 import trio
 
-from simulation.machine import Machine
-from simulation.world import ClockErrors, World
+from simulation.world.machine import Machine
+from simulation.world.world import ClockErrors, World
 from virtuallog.testing.network import LinkQuality
 from virtuallog.types import NodeId
 

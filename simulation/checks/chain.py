@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from simulation.checks.violation import Check, Violation, proof
 from simulation.history import Get, History, LogletTail, Operation, Put
-from simulation.violation import Check, Violation, proof
 from virtuallog import chain, register
 from virtuallog.types import Open
 
