@@ -15,6 +15,7 @@ import trio
 
 from simulation.checks.violation import Violation
 from simulation.history import History
+from simulation.options import Options
 from simulation.patches import planted
 from simulation.stories import scenario as scenarios
 from simulation.world import scheduler
@@ -31,6 +32,7 @@ class Report:
 
     scenario: str
     seed: int
+    options: Options
     violations: tuple[Violation, ...]
     """Empty: every promise was kept."""
     history: History
@@ -42,11 +44,16 @@ class Report:
     def replay(self) -> str:
         """The command that runs this seed again."""
         option = "" if self.scenario == scenarios.DEFAULT else f" --scenario {self.scenario}"
-        return f"virtuallog simulate{option} --seed {self.seed}"
+        return f"virtuallog simulate{option} --seed {self.seed} {self.options.arguments}".rstrip()
 
 
 def run_seed(
-    seed: int, scenario: str = scenarios.DEFAULT, patches: Mapping[str, Any] | None = None, *, messages: bool = False
+    seed: int,
+    scenario: str = scenarios.DEFAULT,
+    patches: Mapping[str, Any] | None = None,
+    *,
+    options: Options | None = None,
+    messages: bool = False,
 ) -> Report:
     """Run one seed.
 
@@ -54,6 +61,7 @@ def run_seed(
         seed: decides everything.
         scenario: which story to tell.
         patches: bugs to plant, see `patches.py`.
+        options: what the run is narrowed to.
         messages: also write each message that travels into the history.
 
     Raises:
@@ -61,14 +69,14 @@ def run_seed(
     """
     found = scenarios.find(scenario)
     with planted(patches or {}), _logs_kept() as logs:
-        return scheduler.run(seed, lambda: _tell(found, seed, logs, messages=messages))
+        return scheduler.run(seed, lambda: _tell(found, seed, options or Options(), logs, messages=messages))
 
 
-async def _tell(scenario: scenarios.Scenario, seed: int, logs: _Logs, *, messages: bool) -> Report:
+async def _tell(scenario: scenarios.Scenario, seed: int, options: Options, logs: _Logs, *, messages: bool) -> Report:
     worlds: list[World] = []
     violations: list[Violation] = []
     try:
-        async with open_world(seed) as world:
+        async with open_world(seed, options) as world:
             worlds.append(world)
             logs.history = world.history
             if messages:
@@ -84,6 +92,7 @@ async def _tell(scenario: scenarios.Scenario, seed: int, logs: _Logs, *, message
     return Report(
         scenario=scenario.name,
         seed=seed,
+        options=options,
         violations=(*world.violations, *violations),
         history=world.history,
         counts=world.counts + world.network.counts,

@@ -16,6 +16,7 @@ import trio
 
 from simulation.checks.violation import Check, Violation
 from simulation.history import History
+from simulation.options import Options
 from virtuallog.ports import Environment
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.network import SimulatedNetwork
@@ -47,6 +48,8 @@ class World:
     timeline: Timeline
     network: SimulatedNetwork
     history: History
+    options: Options = attrs.field(factory=Options)
+    """What the run is narrowed to."""
     counts: Counter[str] = attrs.field(factory=Counter)
     """Faults that took effect, the network's left out."""
     clock_errors: ClockErrors = attrs.field(factory=ClockErrors)
@@ -110,13 +113,21 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(seed: int) -> AsyncIterator[World]:
+async def open_world(seed: int, options: Options | None = None) -> AsyncIterator[World]:
     """A world that ends, with all that runs in it, when the context does."""
     timeline = Timeline()
     network = SimulatedNetwork(timeline, _source(seed, "network"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timeline.run)
-        yield World(seed, nursery, timeline, network, History(timeline.now), clock_random=_source(seed, "clocks"))
+        yield World(
+            seed,
+            nursery,
+            timeline,
+            network,
+            History(timeline.now),
+            options or Options(),
+            clock_random=_source(seed, "clocks"),
+        )
         nursery.cancel_scope.cancel()
 
 
