@@ -69,7 +69,7 @@ class Machine:
         """Begin the next life."""
         assert not self.running
         self._boots += 1
-        self.process = process = Process(self.node, self._boots)
+        self.process = process = Process(self.node, self._boots, lambda power: self.crash(power=power))
         self._scope = trio.CancelScope()
         self._clock = self.world.clock(process)
         self.world.nursery.start_soon(self._live, process, self._clock, self._scope)
@@ -113,7 +113,7 @@ class Machine:
             listen=lambda handlers: self.world.network.listen(process, handlers),
         )
         try:
-            with scope:
+            with scope, process.acting():
                 await self.program(ports)
         except BaseException as error:
             if not process.alive and _explained(error, CrashedError, trio.Cancelled, VirtualLogError):

@@ -93,19 +93,21 @@ class World:
         try:
             async with trio.open_nursery() as nursery:
 
-                def die() -> None:
+                def die(power: bool = True) -> None:  # a client has nothing that outlives it
                     process.crash()
                     nursery.cancel_scope.cancel()
 
+                process.end = die
                 if lifetime_seconds is not None:
                     self.timeline.schedule(lifetime_seconds, die)
                 try:
-                    yield Environment(
-                        services=self.network.services(process, clock),
-                        clock=clock,
-                        random=self.random(f"client {node}"),
-                        nursery=nursery,
-                    )
+                    with process.acting():
+                        yield Environment(
+                            services=self.network.services(process, clock),
+                            clock=clock,
+                            random=self.random(f"client {node}"),
+                            nursery=nursery,
+                        )
                 finally:
                     die()
         except* CrashedError:

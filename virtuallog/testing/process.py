@@ -8,7 +8,10 @@ garbage collection, a suspended virtual machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final, NoReturn
 
 import attrs
 import trio
@@ -20,12 +23,23 @@ class CrashedError(Exception):
     """A port was used after its process had crashed. Nobody but the simulator should catch it."""
 
 
+_EXECUTING: Final[ContextVar[Process | None]] = ContextVar("executing", default=None)
+
+
+def executing() -> Process | None:
+    """The process whose code runs at this moment; None: the world itself, or no simulation."""
+    return _EXECUTING.get()
+
+
 @attrs.define(eq=False)
 class Process:
     """The ports of one process share one of these."""
 
     node: NodeId
     boot: int = 1
+    end: Callable[[bool], None] | None = None
+    """How to end this life as a whole, set by whoever runs the process: the ports, then the disks, then the tasks. The
+    argument says whether power is lost, too."""
     alive: bool = attrs.field(default=True, init=False)
     _held: list[Callable[[], None]] | None = attrs.field(default=None, init=False)
     """What will happen on resume; None while the process runs."""
@@ -45,13 +59,45 @@ class Process:
             raise CrashedError(f"node {self.node}, boot {self.boot} has crashed")
 
     def run(self, callback: Callable[[], None]) -> None:
-        """Let the world reach into this process: now if it runs, on resume if it is paused, never if it is dead."""
+        """Let the world reach into this process: now if it runs, on resume if it is paused, never if it is dead.
+
+        A process that dies within the callback is no affair of the caller's.
+        """
         if not self.alive:
             return
-        if self._held is None:
-            callback()
-        else:
+        if self._held is not None:
             self._held.append(callback)
+            return
+        before = _EXECUTING.set(self)
+        try:
+            callback()
+        except CrashedError:
+            if self.alive:  # then it was a port of another life that was used: a bug
+                raise
+        finally:
+            _EXECUTING.reset(before)
+
+    @contextmanager
+    def acting(self) -> Iterator[None]:
+        """What the current task does in here, and every task that it starts, is done by this process."""
+        before = _EXECUTING.set(self)
+        try:
+            yield
+        finally:
+            _EXECUTING.reset(before)
+
+    def die(self, *, power: bool) -> NoReturn:
+        """For the process itself: it ends here, abruptly, with the power or alone.
+
+        Raises:
+            CrashedError: always; no line behind this call is executed.
+        """
+        if self.end is None:
+            self.crash()
+        else:
+            self.end(power)
+        self.check()
+        raise AssertionError(f"node {self.node}, boot {self.boot} has survived its end")
 
     async def wait_running(self) -> None:
         """Return while the process is not paused.
