@@ -20,4 +20,10 @@ def load(package: str, name: str) -> Any:
     """The schema file `name` that ships in `package`, loaded once. Imports are looked up beside pycapnp's own schemas,
     so that a schema can say `import "/capnp/rpc.capnp"`."""
     with as_file(files(package) / name) as path:
-        return capnp.load(str(path), imports=[str(Path(capnp.__file__).parent.parent)])
+        return load_file(path)
+
+
+@cache
+def load_file(path: Path) -> Any:
+    """A schema file that lies anywhere: beside the module of a loglet that comes from elsewhere, say."""
+    return capnp.load(str(path), imports=[str(Path(capnp.__file__).parent.parent)])
