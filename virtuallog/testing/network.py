@@ -19,7 +19,7 @@ import trio
 from virtuallog.errors import UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.ports import Handlers, ReplyT, Request
 from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.links import Link, LinkQuality
+from virtuallog.testing.links import Chances, Link, LinkQuality
 from virtuallog.testing.process import Process
 from virtuallog.testing.timeline import Timeline, Timer
 from virtuallog.types import NodeId
@@ -60,6 +60,12 @@ class SimulatedNetwork:
     """Called for each request and reply that arrives, and for each fault: (what, from, to, message)."""
     _links: dict[tuple[NodeId, NodeId], Link] = attrs.field(factory=dict, init=False)
     _listening: dict[NodeId, tuple[Process, Handlers]] = attrs.field(factory=dict, init=False)
+    _alone: list[tuple[NodeId, str]] = attrs.field(factory=list, init=False)
+    """Nodes that are cut off from everybody, and why."""
+    _chances: Chances = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._chances = Chances.of(self.random)
 
     def listen(self, process: Process, handlers: Handlers) -> None:
         """From now on calls to this node reach `handlers`, for as long as the process lives."""
@@ -73,7 +79,10 @@ class SimulatedNetwork:
         """The direction from `source` to `target`."""
         link = self._links.get((source, target))
         if link is None:
-            link = self._links[source, target] = Link(self.timeline, self.random, self.quality)
+            link = self._links[source, target] = Link(self.timeline, self._chances, self.quality)
+            for node, cause in self._alone:
+                if node in {source, target}:
+                    link.cut(cause)
         return link
 
     def set_quality(self, quality: LinkQuality) -> None:
@@ -82,16 +91,32 @@ class SimulatedNetwork:
         for link in self._links.values():
             link.quality = quality
 
+    def cut_off(self, node: NodeId, cause: str) -> None:
+        """Cut a node off from everybody, also from those that nobody knows yet, until `rejoin`."""
+        self._alone.append((node, cause))
+        for link in self._links_of(node):
+            link.cut(cause)
+
+    def rejoin(self, node: NodeId, cause: str) -> None:
+        """Take back one `cut_off`."""
+        if (node, cause) in self._alone:
+            self._alone.remove((node, cause))
+        for link in self._links_of(node):
+            link.mend(cause)
+
     def heal(self) -> None:
         """No link is blocked, clogged or slow any more."""
+        self._alone.clear()
         for link in self._links.values():
             link.heal()
 
     def heal_node(self, node: NodeId) -> None:
         """The same, for the links from and to one node."""
-        for pair, link in self._links.items():
-            if node in pair:
-                link.heal()
+        for link in self._links_of(node):
+            link.heal()
+
+    def _links_of(self, node: NodeId) -> list[Link]:
+        return [link for pair, link in self._links.items() if node in pair]
 
     def note(self, what: str, source: NodeId, target: NodeId, message: object) -> None:
         """Something happened to this message: count it and tell whoever watches."""
@@ -117,8 +142,7 @@ class SimulatedNetwork:
             process.run(lambda: self._handle(process, handlers, call))
             return
         self.note("to the dead", source, target, call.request)
-        link = self.link(source, target)
-        if link.draw(link.quality.refuse):
+        if self.link(source, target).refuses():
             self._reply(target, call, UnavailableError(f"node {target} refused the connection"))
 
     def _handle(self, process: Process, handlers: Handlers, call: _Call) -> None:
