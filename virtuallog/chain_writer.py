@@ -7,7 +7,7 @@ change continues with a loglet of the same kind (Delos, OSDI'20, section 3.2).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -26,10 +26,10 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.reconfigure import Change, Close, Done, Effect, Event, Extend, Reconfiguration, Truncate
+from virtuallog.reconfigure import Change, ChangeMembers, Close, Done, Effect, Event, Extend, Reconfiguration, Truncate
 from virtuallog.register import Register
 from virtuallog.service_task import in_service
-from virtuallog.types import LogPosition, Sealed
+from virtuallog.types import LogPosition, NodeId, Sealed
 from virtuallog.view import View
 
 Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
@@ -85,6 +85,12 @@ class ChainWriter:
         """Drop the segments that lie wholly below `first`."""
         await self._view.refresh()
         return (await self.change(Truncate(first), planned=False)).register
+
+    async def change_members(self, members: Sequence[NodeId]) -> Register:
+        """Let other nodes decide the register from now on, if a majority of them answers."""
+        chosen = tuple(sorted(members))
+        check_members(chosen, await self._planner(await self._view.refresh()))
+        return (await self.change(ChangeMembers(chosen), planned=False)).register
 
     async def successor_of(self, segment_id: SegmentId, *, failed: bool = False) -> Register:
         """A register whose last segment is another one, or is closed.
@@ -217,3 +223,18 @@ class ChainWriter:
         except UnavailableError:
             return reconfigure.PutUnknown()
         return reconfigure.PutWon()
+
+
+def check_members(members: Sequence[NodeId], cluster: Cluster) -> None:
+    """Whether the register would be safe with them, and can be changed again.
+
+    Raises:
+        InvalidSettingError: it would not be.
+    """
+    if not members or len(set(members)) != len(members):
+        raise InvalidSettingError("members", f"needs different nodes, at least one, not {list(members)}")
+    known = {member.node: member.alive for member in cluster.members}
+    if strangers := [node for node in members if node not in known]:
+        raise InvalidSettingError("members", f"no nodes of this cluster: {strangers}")
+    if 2 * sum(known[node] for node in members) <= len(members):
+        raise InvalidSettingError("members", f"fewer than a majority of {list(members)} answers")

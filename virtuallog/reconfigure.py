@@ -5,7 +5,8 @@
                          '----------'             v
                                                Read ---> the last segment is still mine: Put again on top of it
                                                     '--> it is not: Done(superseded)
-    Truncate, Modify:  Put ---> ... the same, without a seal: they never move an unwritten position (section 3.2)
+    Truncate, Modify, ChangeMembers:  Put ---> ... the same, without a seal: they never move an unwritten position
+                       (section 3.2)
 
 Rules, easy to get wrong:
 * A seal that completed but still reads as open is sealed again, not trusted.
@@ -26,7 +27,7 @@ import attrs
 from virtuallog import chain
 from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.register import Register
-from virtuallog.types import LogletOffset, LogPosition, Open, Sealed
+from virtuallog.types import LogletOffset, LogPosition, NodeId, Open, Sealed
 
 
 @attrs.frozen
@@ -61,7 +62,14 @@ class Modify:
     base: LogletOffset
 
 
-Change: TypeAlias = Extend | Close | Truncate | Modify
+@attrs.frozen
+class ChangeMembers:
+    """Let other nodes decide the versions of the register after this one. The chain stays as it is."""
+
+    members: tuple[NodeId, ...]
+
+
+Change: TypeAlias = Extend | Close | Truncate | Modify | ChangeMembers
 
 
 @attrs.frozen
@@ -140,7 +148,7 @@ class Reconfiguration:
 
     def start(self) -> Effect:
         active = self.register.chain.active
-        if isinstance(self.change, Truncate | Modify):
+        if isinstance(self.change, Truncate | Modify | ChangeMembers):
             return self._propose()
         if active is not None:
             return Seal(active)
@@ -177,13 +185,19 @@ class Reconfiguration:
         return isinstance(self.change, Extend) and self.change.reopens
 
     def _propose(self) -> Effect:
-        after = successor(self.register.chain, self.change, self._stop, self.attempt)
+        after = self._successor()
         if after is None:
             return Done(self.register, won=False)
-        chain.validate(after)
-        chain.validate_successor(self.register.chain, after)
-        self._proposed = self.register.with_chain(after)
+        chain.validate(after.chain)
+        chain.validate_successor(self.register.chain, after.chain)
+        self._proposed = after
         return self._put()
+
+    def _successor(self) -> Register | None:
+        if isinstance(self.change, ChangeMembers):
+            return self.register.with_members(self.change.members)
+        after = successor(self.register.chain, self.change, self._stop, self.attempt)
+        return None if after is None else self.register.with_chain(after)
 
     def _put(self) -> Put:
         assert self._proposed is not None
@@ -191,7 +205,7 @@ class Reconfiguration:
 
     def _rebase(self, found: Register) -> Effect:
         before, self.register = self.register, found
-        if isinstance(self.change, Truncate | Modify):
+        if isinstance(self.change, Truncate | Modify | ChangeMembers):
             return self._propose()
         same_last = found.chain.last.id == before.chain.last.id
         if same_last and found.chain.last.stop == before.chain.last.stop:
@@ -202,7 +216,9 @@ class Reconfiguration:
         return Done(found, won=False)
 
 
-def successor(before: Chain, change: Change, stop: LogPosition | None, attempt: int) -> Chain | None:
+def successor(
+    before: Chain, change: Extend | Close | Truncate | Modify, stop: LogPosition | None, attempt: int
+) -> Chain | None:
     """The chain after `change`; None if there is nothing to do.
 
     Raises:

@@ -55,6 +55,12 @@ class Register:
     def with_chain(self, chain: Chain) -> Register:
         return attrs.evolve(self, chain=chain)
 
+    def with_members(self, members: tuple[NodeId, ...]) -> Register | None:
+        """The next version, after which `members` decide; None if they do already."""
+        if members == self.members:
+            return None
+        return attrs.evolve(self, chain=attrs.evolve(self.chain, version=self.version + 1), members=members)
+
     def encode(self) -> bytes:
         chain = self.chain
         message = _SCHEMA.Register.new_message(

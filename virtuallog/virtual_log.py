@@ -23,7 +23,7 @@ from virtuallog.chain_writer import ChainWriter, ChainWriterSettings, Planner
 from virtuallog.ports import Environment
 from virtuallog.reader import Reader
 from virtuallog.register import Register
-from virtuallog.types import LogletOffset, LogPosition, Tail
+from virtuallog.types import LogletOffset, LogPosition, NodeId, Tail
 from virtuallog.view import View
 
 _FIRST: Final = LogPosition(0)
@@ -174,6 +174,16 @@ class VirtualLog:
         self.view.provider(kind)
         await self.view.refresh()
         return (await self.chain_writer.change(reconfigure.Modify(segment, kind, config, base))).register
+
+    async def reconfig_members(self, members: Sequence[NodeId]) -> Register:
+        """Let these nodes decide the register from now on; on return a majority of them knows, and the former members
+        may be shut down.
+
+        Raises:
+            InvalidSettingError: nodes that the cluster does not have, or too few of them answer; nothing was done.
+            UnavailableError: unknown outcome; may be called again.
+        """
+        return await self.chain_writer.change_members(members)
 
     async def seal(self) -> Register:
         """Close the log on purpose: appends fail with SealedError until somebody extends the chain."""

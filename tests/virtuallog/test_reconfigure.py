@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from virtuallog import chain
 from virtuallog.reconfigure import (
+    ChangeMembers,
     CheckTail,
     Close,
     Done,
@@ -138,3 +139,24 @@ def test_a_truncate_with_nothing_to_drop_is_done_at_once() -> None:
     two = extended(START, 10)
 
     assert Reconfiguration(two, Truncate(LogPosition(9)), attempt=5).start() == Done(two, won=False)
+
+
+def test_a_change_of_the_members_leaves_the_chain_alone() -> None:
+    """No seal; the next version names them, and once it is lost it is proposed again on top of the winner."""
+    chosen = (NodeId(2), NodeId(3), NodeId(4))
+    machine = Reconfiguration(START, ChangeMembers(chosen), attempt=5)
+    winner = extended(START, 6, attempt=3)
+
+    put = machine.start()
+    assert isinstance(put, Put)
+    assert (put.register.version, put.register.members) == (2, chosen)
+    assert put.register.chain.segments == START.chain.segments
+    assert machine.step(PutLost()) == Read()
+    again = machine.step(winner)
+    assert isinstance(again, Put)
+    assert (again.register.chain.segments, again.register.members) == (winner.chain.segments, chosen)
+
+
+def test_members_that_decide_already_are_no_change() -> None:
+    """No version is spent."""
+    assert Reconfiguration(START, ChangeMembers(START.members), attempt=5).start() == Done(START, won=False)

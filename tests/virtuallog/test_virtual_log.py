@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from loglets.memory import MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, no_nodes, world
 from virtuallog import chain
-from virtuallog.api import Cluster
+from virtuallog.api import Cluster, Member
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import (
     BeyondTailError,
@@ -25,7 +25,7 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.register import Register
-from virtuallog.types import Gap, GapKind, LogPosition, Open, PlacedBatch, Sealed
+from virtuallog.types import Gap, GapKind, LogPosition, NodeId, Open, PlacedBatch, Sealed
 from virtuallog.virtual_log import VirtualLog
 
 
@@ -446,3 +446,24 @@ async def test_a_roll_forward_does_not_reopen_a_log_that_is_being_closed(autojum
 
         assert await other.check_tail() == Sealed(1)
         assert await log.check_tail() == Sealed(1)
+
+
+@pytest.mark.parametrize("members", [(), (1, 1, 2), (1, 2, 9), (2, 3, 4)])
+async def test_members_that_could_not_decide_anything_are_refused(
+    members: tuple[int, ...], autojump_clock: MockClock
+) -> None:
+    """None, one of them twice, a stranger, a set of which no majority answers: the register would be lost for good."""
+    async with world() as w:
+        log, before = w.client(), w.register
+
+        async def two_of_four_live(_: Register) -> Cluster:
+            nodes = [Member(node=NodeId(node), boot=1, roles=frozenset(), alive=node <= 2) for node in (1, 2, 3, 4)]
+            return Cluster(members=tuple(nodes), planner=NodeId(1))
+
+        log.chain_writer._planner = two_of_four_live
+        with pytest.raises(InvalidSettingError, match="members"):
+            await log.reconfig_members([NodeId(node) for node in members])
+        assert w.register == before
+
+        await log.reconfig_members([NodeId(3), NodeId(2), NodeId(1)])
+        assert w.register.members == (1, 2, 3)

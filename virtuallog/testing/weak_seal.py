@@ -1,12 +1,14 @@
 """A loglet whose seal bit and whose entries live in different places: the smallest one in which order matters.
 
-One server holds entries, another one holds the bit; neither survives anything. It exists to show, and to test checkers
-with, the ordering rule (specs: Delos, section 3.4 and its erratum; "weak sealing" in the words of the LogDrive paper):
+One server holds entries, another one holds the bit, of any number of logs; neither survives anything. It exists to
+show, and to test checkers with, the ordering rule (specs: Delos, section 3.4 and its erratum; "weak sealing" in the
+words of the LogDrive paper):
 
     append        write the entry, then look at the bit
     check_tail    read the tail, then look at the bit; if it is set, read the tail again
 
 Each of the two, done the other way round, looks right, passes every test without concurrency, and loses data.
+`weak_seal_provider.py` makes it a kind for chains: a loglet on somebody else's service.
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ import attrs
 
 from virtuallog.api import Placed
 from virtuallog.batch import Batch
-from virtuallog.errors import SealedError, VirtualLogError
+from virtuallog.errors import SealedError, UnsupportedError, VirtualLogError
 from virtuallog.ports import Done, Environment, Handlers, Request
 from virtuallog.testing.model import LogModel
-from virtuallog.types import LogletOffset, NodeId, Open, Sealed, Tail
+from virtuallog.types import GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed, Tail
 
 CALL_SECONDS: Final = 1.0
-POLL_SECONDS: Final = 0.05
+POLL_SECONDS: Final = (0.05, 0.15, 0.45, 1.35)
+"""Pauses between two looks of `wait_tail`: soon at first, for a log in use; then rarely, as an idle one costs calls."""
 
 
 @attrs.frozen
@@ -82,53 +85,80 @@ class SetBit(Request[Bit]):
     pass
 
 
+@attrs.frozen
+class Import(Request[Number]):
+    """Make a log of what another one holds, where it holds it; gaps included. The answer is its tail."""
+
+    placed: tuple[Placed, ...]
+
+
+@attrs.frozen
+class InLog(Request[Any]):
+    """A request about one of the logs of a server."""
+
+    log: str
+    request: Request[Any]
+
+
 @attrs.define(eq=False)
 class EntriesServer:
     """Orders whatever it is given; knows nothing of seals."""
 
-    model: LogModel = attrs.field(factory=LogModel)
+    logs: dict[str, LogModel] = attrs.field(factory=dict)
 
     @property
     def handlers(self) -> Handlers:
-        return {Write: self._write, Fetch: self._fetch, GetTail: self._get_tail, TrimBelow: self._trim}
+        return {InLog: self._serve}
 
-    def _write(self, request: Write, done: Done) -> None:
+    def _serve(self, request: InLog, done: Done) -> None:
         try:
-            places = self.model.append(request.batch, opens=request.opens, expected_tail=request.expected_tail)
-        except VirtualLogError as error:
-            done(error)
-        else:
-            done(Written(places.start, places.stop))
-
-    def _fetch(self, request: Fetch, done: Done) -> None:
-        try:
-            done(Found(tuple(self.model.read(request.start, request.stop, request.max_bytes))))
+            done(self._answer(request.log, request.request))
         except VirtualLogError as error:
             done(error)
 
-    def _get_tail(self, _: GetTail, done: Done) -> None:
-        done(Number(self.model.tail))
+    def _answer(self, log: str, request: Request[Any]) -> Written | Found | Number:
+        model = self.logs.setdefault(log, LogModel())
+        match request:
+            case Write(batch, opens, expected_tail):
+                places = model.append(batch, opens=opens, expected_tail=expected_tail)
+                return Written(places.start, places.stop)
+            case Fetch(start, stop, max_bytes):
+                return Found(tuple(model.read(start, stop, max_bytes)))
+            case GetTail():
+                return Number(model.tail)
+            case TrimBelow(offset):
+                return Number(model.prefix_trim(offset))
+            case Import(placed):
+                if model.tail == 0:  # else a copy of an earlier call, which must not undo what was trimmed since
+                    self.logs[log] = model = _model_of(placed)
+                return Number(model.tail)
+        raise UnsupportedError(f"an entries server does not serve {type(request).__name__}")
 
-    def _trim(self, request: TrimBelow, done: Done) -> None:
-        done(Number(self.model.prefix_trim(request.offset)))
+
+def _model_of(placed: Sequence[Placed]) -> LogModel:
+    model = LogModel(tail=placed[-1].stop if placed else 0)
+    for item in placed:
+        if isinstance(item, PlacedBatch):
+            model.batches.append(item)
+        elif item.kind is GapKind.TRIMMED:
+            model.trim_point = item.stop
+    return model
 
 
 @attrs.define(eq=False)
 class SealServer:
-    """Holds one bit."""
+    """Holds one bit of each log."""
 
-    is_set: bool = False
+    sealed: set[str] = attrs.field(factory=set)
 
     @property
     def handlers(self) -> Handlers:
-        return {GetBit: self._get, SetBit: self._set}
+        return {InLog: self._serve}
 
-    def _get(self, _: GetBit, done: Done) -> None:
-        done(Bit(self.is_set))
-
-    def _set(self, _: SetBit, done: Done) -> None:
-        self.is_set = True
-        done(Bit(self.is_set))
+    def _serve(self, request: InLog, done: Done) -> None:
+        if isinstance(request.request, SetBit):
+            self.sealed.add(request.log)
+        done(Bit(request.log in self.sealed))
 
 
 @attrs.define(eq=False)
@@ -140,6 +170,8 @@ class WeakSealLoglet:
     """Where the `EntriesServer` is."""
     _seal: NodeId
     """Where the `SealServer` is."""
+    _log: str = ""
+    """Which of the logs there."""
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         written = await self._call(self._entries, Write(batch, opens, expected_tail))
@@ -158,12 +190,12 @@ class WeakSealLoglet:
         return Sealed(await self._tail())
 
     async def wait_tail(self, past: LogletOffset) -> Tail:
-        for _ in range(20):
+        for pause in POLL_SECONDS:
             tail = await self.check_tail()
             if isinstance(tail, Sealed) or tail.tail > past:
-                break
-            await self._environment.clock.sleep(POLL_SECONDS)
-        return tail
+                return tail
+            await self._environment.clock.sleep(pause)
+        return await self.check_tail()
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
         found = await self._call(self._entries, Fetch(start, stop, max_bytes))
@@ -182,4 +214,4 @@ class WeakSealLoglet:
         return bool((await self._call(self._seal, GetBit())).is_set)
 
     async def _call(self, node: NodeId, request: Request[Any]) -> Any:
-        return await self._environment.services.call(node, request, CALL_SECONDS)
+        return await self._environment.services.call(node, InLog(self._log, request), CALL_SECONDS)

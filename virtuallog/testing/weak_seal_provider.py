@@ -1,0 +1,63 @@
+"""The weak-seal loglet as a kind for chains: a loglet on somebody else's service, as Delos' first ones were.
+
+Nothing of it runs on the cluster's own nodes, and its settings are few: which log it is follows from the segment. A
+copy of another loglet's entries (`store_copy`, then `VirtualLog.reconfig_modify`) is a log of any other name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.api import Cluster, Placed
+from virtuallog.chain import SegmentId
+from virtuallog.errors import InvalidSettingError
+from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.rpc.interface import Interface
+from virtuallog.testing.weak_seal import CALL_SECONDS, Import, InLog, SetBit, WeakSealLoglet
+from virtuallog.types import NodeId
+
+KIND: Final = "weak-seal"
+
+
+@attrs.define(eq=False)
+class WeakSealProvider:
+    """Implements `virtuallog.api.LogletProvider`. The config is the name of the log; empty: that of the segment."""
+
+    entries: NodeId
+    """Where the `EntriesServer` is."""
+    seal: NodeId
+    """Where the `SealServer` is."""
+    kind: str = attrs.field(default=KIND, init=False)
+    contiguous: bool = attrs.field(default=True, init=False)
+    interfaces: Sequence[Interface] = attrs.field(default=(), init=False)
+
+    def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
+        for name in settings:
+            raise InvalidSettingError(name, f"a loglet of kind {self.kind} has no settings")
+        return b""
+
+    def describe(self, config: bytes) -> Mapping[str, Any]:
+        return {"log": config.decode()} if config else {}
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> WeakSealLoglet:
+        return WeakSealLoglet(environment, self.entries, self.seal, config.decode() or str(segment))
+
+    async def serve(self, environment: NodeEnvironment) -> Handlers:
+        return {}
+
+    async def forget(self, lowest_live_version: int) -> None:
+        """Nothing is kept on nodes; the service keeps its logs."""
+
+    async def store_copy(self, environment: Environment, log: str, placed: Sequence[Placed]) -> bytes:
+        """Make a sealed log of what another one holds, in order and without holes; returns its config.
+
+        Raises:
+            UnavailableError: no answer in time; may be called again with the same name.
+        """
+        call = environment.services.call
+        await call(self.seal, InLog(log, SetBit()), CALL_SECONDS)
+        await call(self.entries, InLog(log, Import(tuple(placed))), CALL_SECONDS)
+        return log.encode()
