@@ -81,7 +81,7 @@ def test_the_schedulers_own_randomness_is_left_as_it_was_found() -> None:
     assert state == internals._r.getstate()
 
 
-@pytest.mark.parametrize("name", ["_ALLOW_DETERMINISTIC_SCHEDULING", "_r"])
+@pytest.mark.parametrize("name", ["_ALLOW_DETERMINISTIC_SCHEDULING", "_r", "GLOBAL_RUN_CONTEXT"])
 def test_a_trio_without_the_private_names_is_refused_with_a_clear_message(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
