@@ -21,9 +21,14 @@ from metastore.rounds import Chosen, Found, HalfAccepted, Known, Outcome, Preemp
 from metastore.spread import Spread
 from metastore.survey import Survey
 from metastore.validation import check_proposal
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import ChainConflictError, CorruptionError
 from virtuallog.ports import Clock, Environment, NodeEnvironment, Services
 from virtuallog.types import NodeId
+
+_CHOSEN = CrashPoint("metastore: a majority has accepted, nobody knows that it is decided")
+_MOVED = CrashPoint("metastore: new members are decided, they do not know it", rare=True)
+_WON = CrashPoint("metastore: a put has won, its caller has not been told")
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -103,6 +108,7 @@ class PaxosMetaStore:
             outcome = await self._spread()
             if isinstance(outcome, Unreachable):
                 await patience.pause(f"version {version} is decided, but its members do not answer: {outcome.reason}")
+        _WON.reached()
         return version
 
     async def _refresh(self) -> Decision:
@@ -129,7 +135,10 @@ class PaxosMetaStore:
             case Found():
                 self._adopt(outcome.decision)
             case Chosen():
+                _CHOSEN.reached()
                 self._adopt(outcome.decision)
+                if self._former and self._former != outcome.decision.members:
+                    _MOVED.reached()
                 await self._spread()
             case Unreachable():
                 await patience.pause(f"no majority answered: {outcome.reason}")

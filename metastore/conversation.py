@@ -12,13 +12,19 @@ from typing import Any, Final
 import attrs
 import trio
 
+from metastore.messages import Accept, Learn
 from metastore.rounds import Effect, Finish, Outcome, Round, Unreachable
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import VirtualLogError
-from virtuallog.ports import Services
+from virtuallog.ports import Request, Services
 from virtuallog.types import NodeId
 
 REQUEST_SECONDS: Final = 1.0
 """How long one answer may take: some synced writes behind a queue, and a network."""
+
+_PROMISED = CrashPoint("metastore: a majority has promised, nothing is proposed")
+_PROPOSED = CrashPoint("metastore: a proposal has left for one member more")
+_TAUGHT = CrashPoint("metastore: a decision has left for one member more")
 
 
 @attrs.define(eq=False)
@@ -49,9 +55,12 @@ class Conversation:
             if isinstance(effect, Finish):
                 self._finish(effect.outcome)
                 continue
+            if isinstance(effect.request, Accept):
+                _PROMISED.reached()
             for node in effect.nodes:
                 self._under_way += 1
                 self._services.post(node, effect.request, partial(self._take, node), REQUEST_SECONDS)
+                _has_left(effect.request)
         self._ended()
 
     def _take(self, node: NodeId, answer: Any) -> None:
@@ -73,6 +82,13 @@ class Conversation:
     def _finish(self, outcome: Outcome) -> None:
         self._outcome = outcome
         self._finished.set()
+
+
+def _has_left(request: Request[Any]) -> None:
+    if isinstance(request, Accept):
+        _PROPOSED.reached()
+    elif isinstance(request, Learn):
+        _TAUGHT.reached()
 
 
 async def converse(services: Services, round_: Round) -> Outcome:

@@ -12,6 +12,7 @@ from metastore import records
 from metastore.acceptor import Acceptor, Message, PersistBallots, PersistDecision, Reply
 from metastore.messages import Accept, Ask, Learn, Prepare, genesis
 from metastore.validation import check_untrusted
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import OverloadedError, StorageError, VirtualLogError
 from virtuallog.ports import Done, Handlers, KeyValues, NodeEnvironment
 from virtuallog.types import NodeId
@@ -21,6 +22,14 @@ QUEUE_MAX: Final = 64
 far more clients than change the register at once, and a refused one backs off."""
 
 STORE: Final = "metastore"
+
+_FOUNDED = CrashPoint("metastore: version 0 is durable, the acceptor does not vote yet", rare=True)
+_PROMISING = CrashPoint("metastore: an acceptor is about to write a promise")
+_PROMISED = CrashPoint("metastore: a promise is durable, nobody has been told")
+_ACCEPTING = CrashPoint("metastore: an acceptor is about to write a vote")
+_ACCEPTED = CrashPoint("metastore: a vote is durable, nobody has been told")
+_LEARNING = CrashPoint("metastore: an acceptor is about to write a decision")
+_LEARNED = CrashPoint("metastore: a decision is durable on an acceptor, nobody has been told")
 
 _Queued: TypeAlias = tuple[Message, Done]
 
@@ -52,6 +61,7 @@ class AcceptorService:
         service = cls(acceptor, store, environment.fail, queue)
         if acceptor.known < 0 and environment.node in members:
             await service._perform(Learn(genesis(tuple(sorted(set(members))))), lambda _: None)
+            _FOUNDED.reached()
         environment.nursery.start_soon(service._serve, queued)
         return dict.fromkeys((Ask, Prepare, Accept, Learn), service._receive)
 
@@ -90,4 +100,14 @@ class AcceptorService:
                 case Reply():
                     done(effect.outcome)
                 case PersistBallots() | PersistDecision():
+                    before, after = _around(message)
+                    before.reached()
                     await self._store.write(records.changes(effect))
+                    after.reached()
+
+
+def _around(message: Message) -> tuple[CrashPoint, CrashPoint]:
+    """The crash points before and after the write that `message` asks for."""
+    if isinstance(message, Prepare):
+        return _PROMISING, _PROMISED
+    return (_ACCEPTING, _ACCEPTED) if isinstance(message, Accept) else (_LEARNING, _LEARNED)

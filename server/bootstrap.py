@@ -19,6 +19,7 @@ from server.identity import Phase
 from virtuallog import chain
 from virtuallog.api import Cluster, LogletProvider, Member, MetaStore
 from virtuallog.control import NodeStatus
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import ChainConflictError, UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.register import ClusterId, NodeEntry, Register
@@ -29,6 +30,9 @@ RETRY_SECONDS: Final = 0.2
 """Between two tries, halved to one and a half times at random, so that proposers do not duel in step."""
 
 log = structlog.get_logger(__name__)
+
+_PROPOSING = CrashPoint("node: a first register is planned, it is not proposed", rare=True)
+_FOUNDED = CrashPoint("node: the first register is decided, its proposer has not started", rare=True)
 
 
 async def bootstrap(
@@ -50,9 +54,12 @@ async def bootstrap(
         if config.node in config.members:
             # The same bytes under the same attempt each time: an earlier put may have been decided unnoticed.
             proposal = proposal or await _propose(config, provider, services, source)
-            if proposal is not None and await _put(metastore, proposal, attempt, config):
-                log.info("bootstrapped", node=config.id)
-                return
+            if proposal is not None:
+                _PROPOSING.reached()
+                if await _put(metastore, proposal, attempt, config):
+                    _FOUNDED.reached()
+                    log.info("bootstrapped", node=config.id)
+                    return
         await clock.sleep(RETRY_SECONDS * (0.5 + source.random()))
 
 

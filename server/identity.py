@@ -25,6 +25,7 @@ from typing import Final
 import attrs
 from crc32c import crc32c
 
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, MalformedError, WrongRecipientError
 from virtuallog.ports import Storage
 from virtuallog.register import ClusterId
@@ -38,6 +39,10 @@ _RECORD: Final = struct.Struct("<8sHBxIQ16s16s")
 _CHECKSUM: Final = struct.Struct("<I")
 _VERSION_FIELD: Final = struct.Struct("<8sH")
 _NO_CLUSTER: Final = bytes(16)
+
+_COUNTED = CrashPoint("node: a boot is counted, nothing of it has started", rare=True)
+_WRITTEN = CrashPoint("node: a new identity file is written, the old one stands", rare=True)
+_REPLACED = CrashPoint("node: a new identity file stands, nobody has acted on it", rare=True)
 
 
 class Phase(enum.Enum):
@@ -116,6 +121,7 @@ class Identity:
         identity = cls(storage, node, marker)
         # Durable before it is used: a sequencer of a boot number that was forgotten could be taken for its successor.
         await identity._save(attrs.evolve(marker, boot=marker.boot + 1))
+        _COUNTED.reached()
         return identity
 
     @property
@@ -174,5 +180,7 @@ class Identity:
             await file.write_synced(0, [content])
         finally:
             await file.close()
+        _WRITTEN.reached()
         await self._storage.rename(_NEW_NAME, FILE_NAME)
+        _REPLACED.reached()
         self._marker = marker

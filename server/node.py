@@ -32,6 +32,7 @@ from server.role import Role
 from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
 from virtuallog.chain import SegmentId
 from virtuallog.control import NodeStatus
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     RetryableError,
     SealedError,
@@ -50,6 +51,8 @@ FOLLOW_SECONDS: Final = 0.5
 loglets, new addresses) is not urgent."""
 
 log = structlog.get_logger(__name__)
+
+_FOLLOWING = CrashPoint("node: a new register is known, old loglets are not dropped")
 
 
 @attrs.frozen(kw_only=True)
@@ -220,6 +223,7 @@ class Node:
         else:
             self._problem = ""
         self._on_register(register)
+        _FOLLOWING.reached()
         lowest = min(segment.id.version for segment in register.chain.segments)
         for kind, role in self._loglet_roles.items():
             if role.is_open:

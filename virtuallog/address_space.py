@@ -12,9 +12,13 @@ import attrs
 from virtuallog.api import Placed
 from virtuallog.chain import Chain, Segment
 from virtuallog.chain_writer import ChainWriter
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, SealedError, UnavailableError
 from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
 from virtuallog.view import View
+
+_TRIMMED = CrashPoint("chain: one segment more is trimmed", rare=True)
+_EMPTY = CrashPoint("chain: segments are trimmed as a whole, the chain still has them", rare=True)
 
 
 @attrs.define
@@ -86,6 +90,7 @@ class AddressSpace:
                     raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
                 continue
             if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
+                _EMPTY.reached()
                 await self.chain_writer.truncate(target)
             return effective
 
@@ -98,6 +103,7 @@ class AddressSpace:
                 trimmed = segment.position(await self.view.loglet(segment).prefix_trim(segment.offset(end)))
                 # What lies beyond the stop of a closed segment is not in the log.
                 effective = trimmed if segment.stop is None else min(trimmed, segment.stop)
+                _TRIMMED.reached()
         return effective
 
     async def find_trim_point(self) -> LogPosition:

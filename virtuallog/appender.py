@@ -23,6 +23,7 @@ import trio
 from virtuallog.address_space import AddressSpace
 from virtuallog.batch import ENTRY_BYTES_MAX, SessionId
 from virtuallog.chain import Chain, Segment
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     DiskFullError,
     OutOfOrderError,
@@ -40,6 +41,9 @@ from virtuallog.types import GapKind, LogletOffset, LogPosition, PlacedBatch
 
 SETTLE_READ_BYTES: Final = 4 << 20
 """How much one call brings while a sealed range is searched."""
+
+_PLACED = CrashPoint("appender: a batch is in the log, its callers have not been told")
+_SEARCHED = CrashPoint("appender: a sealed range is searched, nothing is sent to its successor")
 
 
 @attrs.frozen(kw_only=True)
@@ -198,6 +202,7 @@ class Appender:
                 # Of this attempt nothing was done; an earlier one whose answer was lost may have been.
                 self._abandon(flight, UnavailableError(f"unknown outcome: {error}") if maybe else error)
             else:
+                _PLACED.reached()
                 self._acknowledged(flight, segment, places)
                 return
             await self._clock.sleep(pause)
@@ -259,6 +264,7 @@ class Appender:
         chain = (await self._space.chain_writer.successor_of(left.id, failed=self._asked_for_successor)).chain
         self._asked_for_successor = False
         mine = await self._search(left, chain) if self._session.has_maybes else []
+        _SEARCHED.reached()
         for flight, placed in self._session.settle(mine):
             self._deliver(flight, placed.places, 0)
         self._segment = None

@@ -8,7 +8,7 @@ change continues with a loglet of the same kind (Delos, OSDI'20, section 3.2).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 import structlog
@@ -17,6 +17,7 @@ import trio
 from virtuallog import reconfigure
 from virtuallog.api import Cluster, LogletProvider
 from virtuallog.chain import Segment, SegmentId
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     ChainConflictError,
     InvalidSettingError,
@@ -26,7 +27,18 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.reconfigure import Change, ChangeMembers, Close, Done, Effect, Event, Extend, Reconfiguration, Truncate
+from virtuallog.reconfigure import (
+    Change,
+    ChangeMembers,
+    Close,
+    Done,
+    Effect,
+    Event,
+    Extend,
+    Modify,
+    Reconfiguration,
+    Truncate,
+)
 from virtuallog.register import Register
 from virtuallog.service_task import in_service
 from virtuallog.types import LogPosition, NodeId, Sealed
@@ -36,6 +48,21 @@ Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
 """Finds out which nodes live, for a loglet provider to choose from."""
 
 log = structlog.get_logger(__name__)
+
+_PLANNED = CrashPoint("chain: a successor is planned, nothing is sealed")
+_SEALED = CrashPoint("chain: the active loglet is sealed, its tail is not known")
+_BOUNDED = CrashPoint("chain: the tail of a sealed loglet is known, nothing is put")
+_ROLLING = CrashPoint("chain: the grace period is over, the roll-forward has not begun", rare=True)
+_UNKNOWN = CrashPoint("chain: a put has been answered by nobody, it is not repeated yet", rare=True)
+_DECIDED: Final[dict[type[Change], CrashPoint]] = {
+    Extend: CrashPoint("chain: an extension is decided, its client does not know"),
+    Close: CrashPoint("chain: the end of the log is decided, its client does not know", rare=True),
+    Truncate: CrashPoint("chain: a truncation is decided, its client does not know", rare=True),
+    Modify: CrashPoint("chain: a modified segment is decided, its client does not know", rare=True),
+    ChangeMembers: CrashPoint(
+        "chain: other members of the register are decided, their client does not know", rare=True
+    ),
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -71,6 +98,7 @@ class ChainWriter:
         provider = self._view.provider(kind)
         while True:
             config = await self._plan(provider, settings, await self._view.refresh())
+            _PLANNED.reached()
             done = await self.change(Extend(kind, config))
             if done.won:
                 return done.register
@@ -121,6 +149,7 @@ class ChainWriter:
         except InvalidSettingError as error:
             # Nobody has set anything: there are too few nodes at this moment. Others come back, or answer in time.
             raise UnavailableError(f"no successor for loglet {last.id} can be planned: {error}") from error
+        _ROLLING.reached()
         log.info("rolling forward", segment=str(last.id), version=stuck.version)
         await self.change(Extend(last.kind, config, reopens=False), planned=False, only_after=last.id)
 
@@ -183,6 +212,8 @@ class ChainWriter:
             if unknown >= self._settings.put_attempts:
                 raise UnavailableError("the MetaStore does not answer; whether the chain has changed is unknown")
             effect = machine.step(event)
+        if effect.won:
+            _DECIDED[type(change)].reached()
         self._view.adopt(effect.register)
         return effect
 
@@ -204,8 +235,11 @@ class ChainWriter:
     async def _ask_loglet(self, effect: reconfigure.Seal | reconfigure.CheckTail, segment: Segment) -> Event:
         loglet = self._view.loglet(segment)
         if isinstance(effect, reconfigure.CheckTail):
-            return await loglet.check_tail()
+            tail = await loglet.check_tail()
+            _BOUNDED.reached()
+            return tail
         await loglet.seal()
+        _SEALED.reached()
         return reconfigure.SealReturned()
 
     async def _successor_of_dropped(self, segment: Segment) -> Register:
@@ -221,6 +255,7 @@ class ChainWriter:
         except ChainConflictError:
             return reconfigure.PutLost()
         except UnavailableError:
+            _UNKNOWN.reached()
             return reconfigure.PutUnknown()
         return reconfigure.PutWon()
 

@@ -9,11 +9,12 @@ from typing import Any, Final
 import attrs
 import trio
 
-from loglets.native.durable import DurableLogs
+from loglets.native.durable import Change, DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
 from loglets.native.log_server import LogServer
 from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail, Waves
 from loglets.wal import Address, WalSettings, WriteAheadLog
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, OverloadedError, TrimmedError, UnavailableError, VirtualLogError
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 
@@ -25,6 +26,22 @@ READS_MAX: Final = 256
 READ_BYTES_MAX: Final = 8 << 20
 """Of one answer, whatever its asker would take; one wave may be larger."""
 STORAGE: Final = "native"
+
+_TAKEN = CrashPoint("native: a LogServer has taken in a change, its WAL has not")
+_REPAIRED = CrashPoint("native: a repair is durable on a LogServer, the repairer has not been told", rare=True)
+_DURABLE: Final[dict[type[Change], CrashPoint]] = {
+    WaveStored: CrashPoint("native: a wave is durable on a LogServer, its sequencer has not been told"),
+    Known: CrashPoint(
+        "native: a gap and the wave behind it are durable on a LogServer, nobody has been told", rare=True
+    ),
+    Sealed: CrashPoint("native: a seal is durable on a LogServer, nobody has been told"),
+    Trimmed: CrashPoint("native: a trim is durable on a LogServer, nobody has been told", rare=True),
+    Floor: CrashPoint(
+        "native: old loglets are durably gone from a LogServer, their waves are still in the WAL", rare=True
+    ),
+}
+"""By the first change of an entry: what an answer rests on."""
+_DROPPING = CrashPoint("native: a LogServer needs no old waves, its WAL still has them", rare=True)
 
 
 @attrs.define(eq=False)
@@ -96,6 +113,7 @@ class LogServerService:
         if isinstance(outcome, VirtualLogError):
             self._guard(lambda: self.core.failed(entry, outcome))
         else:
+            (_REPAIRED if entry.questions[0].repairs else _DURABLE[type(entry.changes[0])]).reached()
             self._guard(lambda: self.core.persisted(entry, outcome))
 
     def _guard(self, step: Callable[[], list[Effect]]) -> None:
@@ -111,8 +129,10 @@ class LogServerService:
                 case Answer(done, outcome):
                     done(outcome)
                 case Persist(entry, records, essential):
+                    _TAKEN.reached()
                     self._wal.append(records, partial(self._persisted, entry), essential=essential)
                 case DropBefore(address):
+                    _DROPPING.reached()
                     self._wal.drop_before(address)
                 case Fail(error):
                     self._environment.fail(error)

@@ -17,6 +17,7 @@ from loglets.native.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
 from virtuallog.api import Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     CorruptionError,
     ReconfigurationNeededError,
@@ -35,6 +36,9 @@ WAIT_SECONDS: Final = 2.0
 """How long `wait_tail` waits before it returns the tail as it is."""
 READ_SECONDS: Final = 2.0
 """For one server; then the next one is asked."""
+
+_SEALING = CrashPoint("native: a seal has left for one LogServer more")
+_TRIMMING = CrashPoint("native: a trim has left for one LogServer more", rare=True)
 
 
 @attrs.define(eq=False)
@@ -112,13 +116,13 @@ class NativeLoglet:
         raise _unreadable(start, damage, unheard)
 
     async def seal(self) -> None:
-        await self._ask_majority(Seal(segment=self.segment), "seal")
+        await self._ask_majority(Seal(segment=self.segment), "seal", _SEALING)
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         if self._known_tail < offset:
             await self.check_tail()  # a client that has just begun knows nothing: its zero must not clamp the trim
         request = Trim(segment=self.segment, offset=min(offset, self._known_tail), known_tail=self._known_tail)
-        states = await self._ask_majority(request, "trim")
+        states = await self._ask_majority(request, "trim", _TRIMMING)
         return LogletOffset(max(state.trim for state in states))
 
     def _learn(self, known_tail: int) -> None:
@@ -139,12 +143,13 @@ class NativeLoglet:
             if state.sealed or max(state.local_tail, state.known_tail) > past:
                 return
 
-    async def _ask_majority(self, request: Request[State], what: str) -> list[State]:
+    async def _ask_majority(self, request: Request[State], what: str, asked: CrashPoint) -> list[State]:
         """Ask all servers until a majority has answered. Asking twice is harmless: seals and trims only add up."""
         courier, answers = Courier(self._environment), dict[NodeId, State]()
         deadline = self._environment.clock.monotonic() + CHECK_SECONDS
         for server in self.config.servers:
             courier.ask(server, request, None, ASK_SECONDS, lambda: True)
+            asked.reached()
         while len(answers) < self.config.majority:
             answer = await courier.receive(deadline - self._environment.clock.monotonic())
             if answer is None:

@@ -18,6 +18,7 @@ from loglets.native.messages import Append, GetState, Store, Stored
 from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import MalformedError, OverloadedError, ReconfigurationNeededError, SealedError, VirtualLogError
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 from virtuallog.types import NodeId
@@ -29,6 +30,10 @@ RESUME_SECONDS: Final = 0.05
 """Between a failed store and the next attempt."""
 EARLY_MAX: Final = 256
 """Appends that wait while the chain is asked whether there is a sequencer here."""
+
+_MADE = CrashPoint("native: a sequencer is made, nothing is ordered")
+_SENT = CrashPoint("native: a wave has left for one LogServer more")
+_COMMITTED = CrashPoint("native: a wave is on a majority, nobody has been told")
 
 _Early: TypeAlias = list[tuple[Append, Done]]
 
@@ -85,6 +90,7 @@ class SequencerService:
         assert segment not in self._running, "a sequencer never restarts in place"
         running = self._running[segment] = RunningSequencer(Sequencer(segment, config), self._environment)
         self._environment.nursery.start_soon(running.run)
+        _MADE.reached()
         for request, done in self._early.pop(segment):
             running.append(request, done)
 
@@ -175,10 +181,18 @@ class RunningSequencer:
             if isinstance(outcome, VirtualLogError):
                 self._guard(lambda: self._core.unreachable(server, run))
             else:
-                self._guard(lambda: self._core.stored(server, run, outcome))
+                self._guard(lambda: self._stored(server, run, outcome))
 
         store = Store(segment=self._core.segment, wave=send.wave.blob, known_tail=send.known_tail)
         self._environment.services.post(server, store, done, STORE_SECONDS)
+        _SENT.reached()
+
+    def _stored(self, server: NodeId, run: int, reply: Stored) -> list[Effect]:
+        committed = self._core.committed
+        effects = self._core.stored(server, run, reply)
+        if self._core.committed > committed:
+            _COMMITTED.reached()
+        return effects
 
     def _ask(self, server: NodeId) -> None:
         def done(outcome: Any) -> None:

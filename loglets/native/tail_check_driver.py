@@ -13,9 +13,10 @@ from loglets.native.repair import Complete, Fetch
 from loglets.native.tail_check import Ask, Effect, Finish, GiveUp, Question, TailCheck
 from loglets.native.wave import Wave
 from virtuallog.chain import SegmentId
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Environment, Request
-from virtuallog.types import Tail
+from virtuallog.types import Sealed, Tail
 
 ASK_SECONDS: Final = 0.5
 """A server that is well answers a question within a sync or two; after this the question is asked again."""
@@ -28,6 +29,9 @@ SETTLE_SECONDS: Final = 2.0
 """How long the sequencer may take to complete what is in flight, before it is taken for dead."""
 CHECK_SECONDS: Final = 10.0
 """A check that takes longer is given up; a restart of a server or an election of its leader takes less."""
+
+_REPAIRING = CrashPoint("native: a repair has left for one LogServer more", rare=True)
+_ESTABLISHED = CrashPoint("native: the tail of a sealed loglet is established, nobody has been told")
 
 
 @attrs.define(eq=False)
@@ -98,7 +102,10 @@ class TailCheckDriver:
                     blobs = tuple(wave.blob for wave in repaired)
                     repair = Repair(segment=self._segment, waves=blobs, known_tail=known_tail)
                     self._courier.ask(target, repair, effect, REPAIR_SECONDS)
+                    _REPAIRING.reached()
                 case Finish(tail):
+                    if isinstance(tail, Sealed):
+                        _ESTABLISHED.reached()
                     self._result = tail
                 case GiveUp(error):
                     self._result = error

@@ -24,6 +24,7 @@ from loglets.wal.recovery import Recovered, recover
 from loglets.wal.segment import Segment, size_of
 from loglets.wal.settings import WalSettings
 from loglets.wal.shelf import Shelf
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     BeyondTailError,
     CorruptionError,
@@ -39,6 +40,11 @@ from virtuallog.ports import File, Storage
 
 _READ_BYTES: int = 8 << 10
 """What `read` asks for at first: most records in one read, and little to copy in vain."""
+
+_WRITING = CrashPoint("wal: a group is encoded, nothing is written")
+_SYNCED = CrashPoint("wal: a group is durable, nobody has been told")
+_BEGUN = CrashPoint("wal: a segment and its snapshot are durable, nobody has been told", rare=True)
+_CLOSED = CrashPoint("wal: a segment is closed, the next one has not begun", rare=True)
 
 Appended: TypeAlias = Callable[[Sequence[Address] | VirtualLogError], None]
 """Called once with the addresses of the records, or with the error. Must not block and must not raise."""
@@ -253,6 +259,7 @@ class WriteAheadLog:
         segment, chunks, self._opening = self._segment, self._opening, []
         offset, records = segment.synced, segment.records
         group = self._take_group(chunks)
+        _WRITING.reached()
         try:
             await self._write_synced(offset, chunks)
         except StorageError as error:
@@ -260,7 +267,9 @@ class WriteAheadLog:
             for done, _ in group:
                 done(error)
             raise
+        _SYNCED.reached()
         if not offset:
+            _BEGUN.reached()
             self._shelf.make_spare()
         segment.group_synced()
         self._groups += 1
@@ -297,6 +306,7 @@ class WriteAheadLog:
         if self._segment is not None:
             offset, footer = self._segment.footer()
             await self._write_synced(offset, [footer])
+            _CLOSED.reached()
         # No await from here to the write of the group: the snapshot is the state behind all earlier appends.
         records = snapshot()
         size, limit = size_of(records), self._settings.snapshot_bytes_max

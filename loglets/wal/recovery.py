@@ -21,10 +21,15 @@ from loglets.wal.scan import (
     scan_last_untrusted,
 )
 from loglets.wal.segment import Segment
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError
 from virtuallog.ports import File, Storage
 
 _ZEROS: Final = bytes(1 << 20)
+
+_FOUND = CrashPoint("wal: a recovery has read everything, the tail is not cut", rare=True)
+_CUT = CrashPoint("wal: a recovery has cut the tail, nothing is served", rare=True)
+_SET_ASIDE = CrashPoint("wal: a recovery has removed a segment that never began", rare=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -98,6 +103,7 @@ async def _set_aside_unbegun(storage: Storage, sequences: list[int], segment_byt
 async def _remove(storage: Storage, file: File) -> None:
     await file.close()
     await storage.remove(file.name)
+    _SET_ASIDE.reached()
 
 
 async def _load(storage: Storage, sequence: int) -> tuple[File, bytes]:
@@ -119,5 +125,7 @@ async def _continue_last(file: File, image: bytes, sequence: int, scanned: Scann
         return None
     torn = nonzero_end(image, scanned.end, size) - scanned.end
     zeros = [_ZEROS[: min(len(_ZEROS), torn - at)] for at in range(0, torn, len(_ZEROS))]
+    _FOUND.reached()
     await file.write_synced(scanned.last_group, [image[scanned.last_group : scanned.end], *zeros])
+    _CUT.reached()
     return file, Segment(sequence=sequence, size=size, end=scanned.end, synced=scanned.end, records=scanned.records)

@@ -14,8 +14,13 @@ import trio
 from loglets.wal import format as fmt
 from loglets.wal.recovery import Recovered
 from loglets.wal.settings import WalSettings
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import DiskFullError, StorageError
 from virtuallog.ports import File, Storage
+
+_SPARE = CrashPoint("wal: a spare segment is on the disk, nobody uses it", rare=True)
+_DROPPED = CrashPoint("wal: a segment is dropped, its file is still there", rare=True)
+_REMOVED = CrashPoint("wal: the file of a dropped segment is gone, others may follow", rare=True)
 
 
 class Shelf:
@@ -111,12 +116,15 @@ class Shelf:
             self.full = True
         else:
             self.full = False
+            _SPARE.reached()
         self._changed()
 
     async def _delete(self, sequence: int) -> None:
         if sequence in self._open:
             await self._open.pop(sequence).close()
+        _DROPPED.reached()
         await self._storage.remove(fmt.name_of(sequence))
+        _REMOVED.reached()
         del self._sizes[sequence]
 
     @asynccontextmanager
