@@ -9,6 +9,8 @@ import attrs
 
 SECTOR_BYTES: Final = 512
 """What a disk writes in one piece."""
+_TRIES: Final = 100
+"""To hit a byte that is not zero: of no use where a file is only allocated, and nobody would ever read the damage."""
 
 
 @attrs.define(eq=False)
@@ -28,6 +30,8 @@ class Content:
     cached: bytearray
     durable: bytearray
     unsynced: list[Write] = attrs.Factory(list)
+    last_synced: range = range(0)
+    """Where the newest durable write lies."""
 
     @classmethod
     def zeros(cls, size: int) -> Content:
@@ -42,6 +46,7 @@ class Content:
     def sync(self, last: Write) -> None:
         """Make `last`, and all before it, durable."""
         stop = self.unsynced.index(last) + 1
+        self.last_synced = range(last.offset, last.offset + len(last.data))
         for write in self.unsynced[:stop]:
             if not write.doomed:
                 put(self.durable, write.offset, write.data)
@@ -50,6 +55,30 @@ class Content:
     def truncate(self, size: int) -> None:
         del self.cached[size:]
         del self.durable[size:]
+
+    def rot(self, at: int, flip: int) -> None:
+        """Flip bits of a durable byte. Reads see it too: no cache lasts for ever."""
+        self.durable[at] ^= flip
+        self.cached[at] ^= flip
+
+    def place_to_rot(self, random: Random) -> int | None:
+        """A durable byte whose damage the owner can tell from a torn write; None when there is none.
+
+        Not one of the newest durable write, unless that is all there is: for a log, a damaged last group looks like one
+        that was being written when the power went, and which nobody was told of.
+        """
+        size, spared = len(self.durable.rstrip(b"\0")), self.last_synced
+        if len(spared) >= size:
+            spared = range(0)
+        below, above = range(min(spared.start, size)), range(spared.stop, size)
+        if not len(below) + len(above):
+            return None
+        for _ in range(_TRIES):
+            at = random.randrange(len(below) + len(above))
+            at = at if at < len(below) else above[at - len(below)]
+            if self.durable[at]:
+                return at
+        return None
 
     def lose_power(self, random: Random) -> list[str]:
         """Decide what became of the unsynced writes; returns the name of each one's fate."""

@@ -3,6 +3,9 @@
     disk = SimulatedKeyValuesDisk(random)           lives as long as the machine's disk
     store = disk.open(process, clock)               lives as long as the process
 
+What goes wrong is what `DiskFaults` say, as for the files of the same machine, or what a test asks for. The first failure
+ends the store for the life of its process, as in the real one; whether a failed write happened is drawn.
+
 A write that is under way when the process crashes, or whose caller is cancelled, happens wholly or not at all; which of
 the two is drawn. It is drawn at the latest when the disk is opened again, so no later life sees it undecided.
 """
@@ -10,6 +13,7 @@ the two is drawn. It is drawn at the latest when the disk is opened again, so no
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 
 import attrs
@@ -18,17 +22,25 @@ import trio
 from virtuallog.errors import StorageError
 from virtuallog.ports import Clock
 from virtuallog.testing.process import Process
+from virtuallog.testing.storage import DiskFaults
 
 _Changes = Mapping[bytes, bytes | None]
 
 
 @attrs.define(eq=False)
 class SimulatedKeyValuesDisk:
-    """What survives a crash, and the faults to inject."""
+    """What survives a crash, and the faults to inject.
+
+    `fired` counts the faults that really happened: store write error, store sync error, store read error, store full,
+    store bit rot.
+    """
 
     random: random.Random
     write_seconds: float = 0.0
-    """How long a write takes, on the writer's clock."""
+    """How long a write takes, on the writer's clock, in addition to what the faults say."""
+    faults: DiskFaults = attrs.field(factory=DiskFaults)
+    """`create_error`, `change_seconds` and `capacity_bytes` mean nothing here."""
+    fired: Counter[str] = attrs.field(factory=Counter)
     writes: int = attrs.field(default=0, init=False)
     """Writes that were begun."""
     pairs: dict[bytes, bytes] = attrs.field(factory=dict, init=False)
@@ -66,17 +78,44 @@ class SimulatedKeyValuesDisk:
         value[self.random.randrange(len(value))] ^= 1 << self.random.randrange(8)
         self.pairs[key] = bytes(value)
 
-    def begin(self, changes: _Changes) -> bool:
-        """A write starts; returns whether it will fail. For the store."""
+    def rot(self) -> bytes | None:
+        """Flip one bit of some value; returns its key, None when there is nothing to flip."""
+        keys = sorted(key for key, value in self.pairs.items() if value)
+        if not keys:
+            return None
+        key = self.random.choice(keys)
+        self.damage(key)
+        self.fired["store bit rot"] += 1
+        return key
+
+    def begin(self, changes: _Changes) -> str:
+        """A write starts; returns why it will fail, or nothing. For the store."""
         self.writes += 1
         self._under_way.append(changes)
-        if self._fail_in is None:
-            return False
-        self._fail_in -= 1
-        if self._fail_in >= 0:
-            return False
-        self._fail_in = None
-        return True
+        if self._fail_in is not None:
+            self._fail_in -= 1
+            if self._fail_in < 0:
+                self._fail_in = None
+                return "injected: the disk failed a write"
+        faults = self.faults
+        if not faults.take_room(sum(len(key) + len(value or b"") for key, value in changes.items())):
+            self.fired["store full"] += 1
+            return "the disk is full"
+        if self.fires(faults.write_error, "store write error") or self.fires(faults.sync_error, "store sync error"):
+            return "the disk failed a write"
+        return ""
+
+    def fires(self, probability: float, name: str) -> bool:
+        """For the store, and without a draw when it cannot happen."""
+        if probability > 0 and self.random.random() < probability:
+            self.fired[name] += 1
+            return True
+        return False
+
+    def duration_seconds(self) -> float:
+        """How long the next write takes. For the store."""
+        shortest, longest = self.faults.write_seconds
+        return self.write_seconds + (self.random.uniform(shortest, longest) if longest else 0.0)
 
     def end(self, changes: _Changes, *, failed: bool) -> None:
         """The write is over, unless a crash has settled it before. For the store."""
@@ -114,33 +153,39 @@ class SimulatedKeyValues:
 
     async def get(self, key: bytes) -> bytes | None:
         async with self._turn:
-            await self._ready()
+            await self._ready_to_read()
             return self._disk.pairs.get(key)
 
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         async with self._turn:
-            await self._ready()
+            await self._ready_to_read()
             return sorted(pair for pair in self._disk.pairs.items() if pair[0].startswith(prefix))
 
     async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         async with self._turn:
             await self._ready()
             changes = dict(changes)
-            fails = self._disk.begin(changes)
+            failure = self._disk.begin(changes)
             finished = False
             try:
-                await self._clock.sleep(self._disk.write_seconds)
+                await self._clock.sleep(self._disk.duration_seconds())
                 finished = True
             finally:
                 # Also when cancelled: the disk does not know that nobody waits. After a crash the disk itself settles.
                 if self._process.alive:
-                    self._disk.end(changes, failed=fails or not finished)
-            if fails:
+                    self._disk.end(changes, failed=bool(failure) or not finished)
+            if failure:
                 self._poisoned = True
-                raise StorageError("injected: the disk failed a write")
+                raise StorageError(failure)
 
     async def _ready(self) -> None:
         await trio.lowlevel.checkpoint()
         await self._process.wait_running()
         if self._poisoned:
             raise StorageError("the store failed before")
+
+    async def _ready_to_read(self) -> None:
+        await self._ready()
+        if self._disk.fires(self._disk.faults.read_error, "store read error"):
+            self._poisoned = True
+            raise StorageError("the disk failed a read")

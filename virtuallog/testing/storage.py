@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Final
 
 import attrs
 import trio
@@ -27,6 +28,9 @@ import trio
 from virtuallog.errors import DiskFullError, InvalidSettingError, StorageError
 from virtuallog.ports import Clock
 from virtuallog.testing.disk_content import Content, put
+
+STALL_SECONDS: Final = 0.05
+"""What takes longer is also counted as stalled: a disk that is not slow, but stands still now and then."""
 
 
 @attrs.define(kw_only=True)
@@ -42,11 +46,22 @@ class DiskFaults:
     create_error: float = 0.0
     """Probability that a file cannot be created."""
     capacity_bytes: int | None = None
-    """Size of the disk; None: never full."""
+    """Size of each disk; None: never full."""
+    free_bytes: int | None = None
+    """What is left for all that share these faults, the stores of one machine for instance: goes down as they grow, and
+    up when files are removed. None: enough."""
     write_seconds: tuple[float, float] = (0.0, 0.0)
     """Shortest and longest time a synced write takes."""
     change_seconds: tuple[float, float] = (0.0, 0.0)
     """Shortest and longest time a create, rename, remove or truncate takes."""
+
+    def take_room(self, more_bytes: int) -> bool:
+        """Use up `more_bytes` of what is left (give back, if negative); False: that much is not left."""
+        if self.free_bytes is not None:
+            if more_bytes > self.free_bytes:
+                return False
+            self.free_bytes -= more_bytes
+        return True
 
 
 @attrs.define(eq=False)
@@ -64,18 +79,25 @@ class Disk:
     storage on it.
 
     `fired` counts every fault that really happened, by name: write error, sync error, read error, create error,
-    disk full, slow, unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit rot, wiped.
+    disk full, slow, stalled, unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit rot, wiped.
     """
 
-    def __init__(self, random: Random, faults: DiskFaults | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        random: Random,
+        faults: DiskFaults | None = None,
+        clock: Clock | None = None,
+        fired: Counter[str] | None = None,
+    ) -> None:
         """
         Args:
             random: decides every fault.
             faults: none by default, except what `crash`, `rot` and `wipe` do.
             clock: needed only when `faults` takes time.
+            fired: counts, if it shares them with others.
         """
         self.faults = faults or DiskFaults()
-        self.fired: Counter[str] = Counter()
+        self.fired: Counter[str] = Counter() if fired is None else fired
         self.random = random
         self._clock = clock
         self.files: dict[str, Content] = {}
@@ -114,22 +136,20 @@ class Disk:
             change.apply_torn()
 
     def rot(self, name: str | None = None, offset: int | None = None) -> tuple[str, int] | None:
-        """Flip one bit of a durable byte, anywhere unless said; returns where, None when there is nothing to flip."""
-        names = (
-            [name]
-            if name is not None
-            else sorted(name for name, file in self.files.items() if file.durable.rstrip(b"\0"))
-        )
-        if not names:
-            return None
-        chosen = self.random.choice(names)
-        content = self.files[chosen]
-        at = self.random.randrange(len(content.durable.rstrip(b"\0"))) if offset is None else offset
-        flip = 1 << self.random.randrange(8)
-        content.durable[at] ^= flip
-        content.cached[at] ^= flip
-        self.fired["bit rot"] += 1
-        return chosen, at
+        """Flip one bit of a durable byte: the one said, or one whose damage its owner can notice (`place_to_rot`).
+
+        Returns where it was, None when there is nothing to flip.
+        """
+        names = sorted(self.files) if name is None else [name]
+        self.random.shuffle(names)
+        for chosen in names:
+            content = self.files[chosen]
+            at = content.place_to_rot(self.random) if offset is None else offset
+            if at is not None:
+                content.rot(at, 1 << self.random.randrange(8))
+                self.fired["bit rot"] += 1
+                return chosen, at
+        return None
 
     def wipe(self) -> None:
         """Replace the disk by an empty one; the incarnation dies."""
@@ -170,16 +190,22 @@ class Disk:
         if capacity is not None and self.used_bytes + more_bytes > capacity:
             self.fired["disk full"] += 1
             raise DiskFullError(f"{self.used_bytes} of {capacity} bytes are taken; no room for {more_bytes}")
+        if not self.faults.take_room(more_bytes):
+            self.fired["disk full"] += 1
+            raise DiskFullError(f"no room for {more_bytes} bytes")
 
     async def pause(self, seconds: tuple[float, float]) -> None:
         """Take time without being cancelled, except by the end of the incarnation."""
         if self._clock is None or seconds == (0.0, 0.0):
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
+        wait = self.random.uniform(*seconds)
         self.fired["slow"] += 1
+        if wait >= STALL_SECONDS:
+            self.fired["stalled"] += 1
         with trio.CancelScope(shield=True) as scope:
             self._pauses.append(scope)
-            await self._clock.sleep(self.random.uniform(*seconds))
+            await self._clock.sleep(wait)
         if scope in self._pauses:
             self._pauses.remove(scope)
 
@@ -231,7 +257,9 @@ class SimulatedStorage:
         await self.begin()
 
         def apply() -> None:
-            self.disk.files.pop(name, None)
+            removed = self.disk.files.pop(name, None)
+            if removed is not None:
+                self.disk.faults.take_room(-len(removed.cached))
 
         await self.change(apply, apply)
 
@@ -309,6 +337,7 @@ class SimulatedFile:
         await self._begin()
 
         def apply() -> None:
+            self._disk.faults.take_room(-max(0, self.size - size))
             self._content.truncate(size)
 
         await self._storage.change(apply, apply)
