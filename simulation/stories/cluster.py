@@ -70,8 +70,6 @@ async def _story(world: World) -> None:
         nursery.cancel_scope.cancel()
     nemesis.stop()
     await _demand_progress(workload)
-    for machine in cluster.machines.values():
-        world.counts.update(machine.fired)
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
     world.violations.extend(servers_agree(_log_servers(cluster), _native_configs(world)))
 

@@ -6,10 +6,14 @@ crash    the ports die first (any use raises), the disks lose what was not synce
 kill     the same, but the operating system lives: what was written stays, synced or not
 pause    the process neither hears nor says anything, until `resume`
 wipe     the disks are replaced by empty ones; only while the process is down
+rot      a durable bit of some disk changes
+
+Faults of the disks that take effect are counted in `World.counts`.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -103,6 +107,19 @@ class Machine:
             self._key_values[name].wipe()
         self._boots = 0
 
+    def rot(self, source: random.Random) -> str:
+        """Flip a bit of something durable, running or not; returns where it was, nothing if there is nothing."""
+        stores: list[tuple[str, Disk | SimulatedKeyValuesDisk]] = [
+            *sorted(self._disks.items()),
+            *sorted(self._key_values.items()),
+        ]
+        source.shuffle(stores)
+        for name, disk in stores:
+            place = disk.rot()
+            if place is not None:
+                return f"{name} {place!r}"
+        return ""
+
     async def _live(self, process: Process, clock: SimulatedClock, scope: trio.CancelScope) -> None:
         ports = MachinePorts(
             process=process,
@@ -135,25 +152,15 @@ class Machine:
         self.process.check()
         if name not in self._disks:
             source = self.world.random(f"disk {self.node} {name}")
-            self._disks[name] = Disk(source, self.faults, _MachineClock(self))
+            self._disks[name] = Disk(source, self.faults, _MachineClock(self), self.world.counts)
         return self._disks[name].mount()
 
     async def _open_key_values(self, name: str) -> KeyValues:
         assert self.process is not None and self._clock is not None
         if name not in self._key_values:
-            self._key_values[name] = SimulatedKeyValuesDisk(self.world.random(f"key values {self.node} {name}"))
-        disk = self._key_values[name]
-        disk.write_seconds = self.faults.write_seconds[1]
-        return disk.open(self.process, self._clock)
-
-    @property
-    def fired(self) -> dict[str, int]:
-        """Faults of the disks that took effect."""
-        fired: dict[str, int] = {}
-        for name in sorted(self._disks):
-            for fault, count in self._disks[name].fired.items():
-                fired[fault] = fired.get(fault, 0) + count
-        return fired
+            source = self.world.random(f"key values {self.node} {name}")
+            self._key_values[name] = SimulatedKeyValuesDisk(source, faults=self.faults, fired=self.world.counts)
+        return self._key_values[name].open(self.process, self._clock)
 
     @property
     def clock(self) -> SimulatedClock:
