@@ -16,6 +16,7 @@ from typing import Final
 import attrs
 import trio
 
+from simulation.faults.crash_points import CrashPoints
 from simulation.world.machine import Machine
 from simulation.world.world import ClockErrors, World
 from virtuallog.testing.network import LinkQuality
@@ -81,15 +82,19 @@ class Nemesis:
     plan: FaultPlan
     lost: set[int] = attrs.field(factory=set, init=False)
     """Machines that have lost durable data."""
+    crash_points: CrashPoints = attrs.field(init=False)
     _random: random.Random = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._random = self.world.random("nemesis")
+        self.crash_points = CrashPoints(self.world, self.machines)
+        self.crash_points.start()
 
     def prepare(self) -> None:
         """Before the cluster starts: what holds for the whole run."""
         self.world.network.set_quality(self.plan.network)
         self.world.clock_errors = self.plan.clocks
+        self.crash_points.clients_die = True
 
     async def run(self) -> None:
         """For ever; call it once the machines exist."""
@@ -104,6 +109,7 @@ class Nemesis:
         """Heal what can be healed, after `run` was cancelled. Returns the nodes that stay dead: with those that have
         lost data, not more than `dead_max`."""
         world = self.world
+        self.crash_points.stop()
         world.network.heal()
         world.network.set_quality(LinkQuality())
         spare = dead_max - len(self.lost)

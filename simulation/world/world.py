@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import attrs
@@ -17,10 +17,11 @@ import trio
 from simulation.checks.violation import Check, Violation
 from simulation.history import History
 from simulation.options import Options
+from virtuallog.crash_points import CrashPoint, hooked
 from virtuallog.ports import Environment
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.network import SimulatedNetwork
-from virtuallog.testing.process import CrashedError, Process
+from virtuallog.testing.process import CrashedError, Process, executing
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import NodeId
 
@@ -53,6 +54,10 @@ class World:
     counts: Counter[str] = attrs.field(factory=Counter)
     """Faults that took effect, the network's left out."""
     clock_errors: ClockErrors = attrs.field(factory=ClockErrors)
+    passes: Counter[str] = attrs.field(factory=Counter)
+    """How often processes got to each crash point."""
+    on_crash_point: Callable[[Process, CrashPoint], None] = lambda process, point: None
+    """Called each time; may let the process die there."""
     violations: list[Violation] = attrs.field(factory=list)
     """What the story has found wrong."""
     _clock_random: random.Random = attrs.field(factory=random.Random)
@@ -69,6 +74,14 @@ class World:
         """A fault took effect: count it and note it in the history."""
         self.counts[kind] += 1
         self.history.fault(f"{kind} {detail}".rstrip())
+
+    def reached(self, point: CrashPoint) -> None:
+        """Somebody has got to a crash point. The dead do not get any further."""
+        process = executing()
+        if process is not None:
+            process.check()
+            self.passes[point.name] += 1
+            self.on_crash_point(process, point)
 
     def check(self, *checks: Check) -> None:
         """Run these checks over the history so far."""
@@ -121,7 +134,7 @@ async def open_world(seed: int, options: Options | None = None) -> AsyncIterator
     network = SimulatedNetwork(timeline, _source(seed, "network"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(timeline.run)
-        yield World(
+        world = World(
             seed,
             nursery,
             timeline,
@@ -130,6 +143,8 @@ async def open_world(seed: int, options: Options | None = None) -> AsyncIterator
             options or Options(),
             clock_random=_source(seed, "clocks"),
         )
+        with hooked(world.reached):
+            yield world
         nursery.cancel_scope.cancel()
 
 
