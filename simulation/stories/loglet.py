@@ -1,121 +1,74 @@
-"""A few clients race over one bare loglet: some append, some seal it and read its stop, some only look at its tail."""
+"""Clients race over one bare loglet: some append, some seal it and read its stop, some look, wait, read or trim."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import attrs
 import trio
 
+from simulation.checks.violation import Violation
 from simulation.observed import ObservedLoglet
+from simulation.stories.racers import ROLES, Cast, Role, read_range
 from simulation.world.world import World
 from virtuallog.api import Loglet
-from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
-from virtuallog.errors import RetryableError, VirtualLogError
+from virtuallog.errors import RetryableError
 from virtuallog.ports import Environment
-from virtuallog.types import LogletOffset, NodeId, Sealed
+from virtuallog.types import NodeId
+
+__all__ = ["SEGMENT", "Cast", "OpenLoglet", "Race", "run"]
 
 OpenLoglet: TypeAlias = Callable[[Environment], Loglet]
-_Role: TypeAlias = Callable[["Loglet", "Cast", random.Random], Awaitable[None]]
-SEGMENT = SegmentId(1, 1)
+SEGMENT: Final = SegmentId(1, 1)
 
 
-@attrs.frozen(kw_only=True)
-class Cast:
-    """How many of each take part, and what they do. A loglet is sealed for good, so a run is short."""
+@attrs.define(eq=False)
+class Race:
+    """One loglet and what all clients of it have done."""
 
-    appenders: int = 2
-    batches: int = 6
-    """Each appender offers so many, one after the other."""
-    sealers: int = 2
-    observers: int = 3
-    looks: int = 8
-    """Each observer checks the tail so many times."""
-    pause_seconds: float = 0.02
-    """Mean time between two calls of one client."""
+    world: World
+    open_loglet: OpenLoglet
+    segment: SegmentId = SEGMENT
+    _clients: int = attrs.field(default=1000, init=False)
 
+    async def run(self, cast: Cast) -> None:
+        """Return when everybody has finished."""
+        async with trio.open_nursery() as nursery:
+            for name, count in cast.counts.items():
+                for _ in range(count):
+                    self._clients += 1
+                    nursery.start_soon(self._client, NodeId(self._clients), name, ROLES[name], cast)
 
-async def read_all(world: World, open_loglet: OpenLoglet) -> bool:
-    """Seal the loglet and read everything below its stop, as a client that knows nothing; whether that worked."""
-    async with world.client(NodeId(2000)) as environment:
-        loglet = ObservedLoglet(open_loglet(environment), SEGMENT, world.history, "judge")
-        try:
-            await loglet.seal()
-            stop, at = (await loglet.check_tail()).tail, 0
-            while at < stop:
-                at = (await loglet.read(LogletOffset(at), LogletOffset(stop), 1 << 20))[-1].stop
-        except RetryableError:
-            return False
+    async def demand_seal(self, within_seconds: float) -> None:
+        """Only seal, tail and reads must survive: with a majority alive they do, within a bound."""
+        with trio.move_on_after(within_seconds) as limit:
+            while not await self.read_all():
+                await trio.sleep(0.1)
+        if limit.cancelled_caught:
+            message = f"not sealed and read within {within_seconds:g} s after the faults stopped"
+            self.world.violations.append(Violation("progress", message, (len(self.world.history.events) - 1,)))
+
+    async def read_all(self) -> bool:
+        """Seal the loglet and read all below its stop, as a client that knows nothing; whether that worked."""
+        async with self.world.client(NodeId(2000)) as environment:
+            loglet = self._recorded(environment, "judge")
+            try:
+                await loglet.seal()
+                await read_range(loglet, 0, (await loglet.check_tail()).tail)
+            except RetryableError:
+                return False
         return True
+
+    async def _client(self, node: NodeId, name: str, act: Role, cast: Cast) -> None:
+        async with self.world.client(node) as environment:
+            await act(self._recorded(environment, f"{name} {node}"), cast, environment.random)
+
+    def _recorded(self, environment: Environment, who: str) -> Loglet:
+        return ObservedLoglet(self.open_loglet(environment), self.segment, self.world.history, who)
 
 
 async def run(world: World, cast: Cast, open_loglet: OpenLoglet) -> None:
-    """Return when everybody has finished."""
-    async with trio.open_nursery() as nursery:
-        node = 1000
-        for name, role, count in (
-            ("appender", _append, cast.appenders),
-            ("sealer", _seal, cast.sealers),
-            ("observer", _look, cast.observers),
-        ):
-            for _ in range(count):
-                node += 1
-                nursery.start_soon(_client, world, NodeId(node), name, role, cast, open_loglet)
-
-
-async def _client(world: World, node: NodeId, name: str, role: _Role, cast: Cast, open_loglet: OpenLoglet) -> None:
-    async with world.client(node) as environment:
-        loglet = ObservedLoglet(open_loglet(environment), SEGMENT, world.history, f"{name} {node}")
-        await role(loglet, cast, environment.random)
-
-
-async def _append(loglet: Loglet, cast: Cast, source: random.Random) -> None:
-    """One session; a maybe is offered again, to the same loglet, before anything newer."""
-    session, sequence = SessionId(source.randbytes(16)), 0
-    for _ in range(cast.batches):
-        await _pause(cast, source)
-        batch = Batch.build(session, sequence, [b"%d" % sequence] * source.randint(1, 3))
-        if not await _offer(loglet, batch, opens=sequence == 0):
-            return
-        sequence = batch.stop_sequence
-
-
-async def _offer(loglet: Loglet, batch: Batch, *, opens: bool) -> bool:
-    """Whether the loglet took it."""
-    for _ in range(5):
-        try:
-            await loglet.append(batch, opens=opens)
-        except RetryableError:
-            continue
-        except VirtualLogError:  # sealed, or will never take appends again
-            return False
-        return True
-    return False
-
-
-async def _seal(loglet: Loglet, cast: Cast, source: random.Random) -> None:
-    """What a reconfigurer does: seal, then read the stop."""
-    await trio.sleep(source.random() * cast.batches * (cast.pause_seconds + 0.01))
-    for _ in range(20):
-        try:
-            await loglet.seal()
-            if isinstance(await loglet.check_tail(), Sealed):
-                return
-        except RetryableError:
-            await _pause(cast, source)
-
-
-async def _look(loglet: Loglet, cast: Cast, source: random.Random) -> None:
-    for _ in range(cast.looks):
-        await _pause(cast, source)
-        try:
-            await loglet.check_tail()
-        except RetryableError:
-            continue
-
-
-async def _pause(cast: Cast, source: random.Random) -> None:
-    await trio.sleep(source.expovariate(1.0 / cast.pause_seconds))
+    """One race."""
+    await Race(world, open_loglet).run(cast)

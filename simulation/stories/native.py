@@ -19,19 +19,16 @@ from loglets.native.config import NativeConfig
 from loglets.native.messages import Store
 from loglets.wal import WalSettings
 from simulation.checks.loglet import LOGLET_CHECKS
-from simulation.checks.violation import Violation
 from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
 from simulation.observed import ObservedLoglet
-from simulation.stories import loglet as loglet_story
-from simulation.stories.loglet import SEGMENT, Cast, OpenLoglet
+from simulation.stories.loglet import SEGMENT, Cast, Race
 from simulation.stories.scenario import Scenario
+from simulation.stories.served import ServedLoglets
 from simulation.world.machine import Machine
-from simulation.world.role import role
 from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import RetryableError
-from virtuallog.ports import Environment
 from virtuallog.testing.network import LinkQuality
 from virtuallog.types import LogletOffset, NodeId
 
@@ -46,8 +43,8 @@ async def _native(world: World) -> None:
     source = world.random("plan")
     servers = source.choice((3, 5))
     config = _config(servers, sequencer=source.randint(1, servers))
-    machines = _machines(world, config)
-    nemesis = Nemesis(world, machines, FaultPlan.draw(source, without=LOSING, pace=0.1))
+    served = _served(world, config)
+    nemesis = Nemesis(world, served.machines, FaultPlan.draw(source, without=LOSING, pace=0.1))
     nemesis.prepare()
     cast = Cast(
         appenders=source.randint(1, 6),
@@ -55,14 +52,21 @@ async def _native(world: World) -> None:
         sealers=source.randint(1, 3),
         observers=source.randint(0, 2),
         pause_seconds=source.choice((0.001, 0.005, 0.02)),
+        in_flight=source.choice((1, 1, 4)),
+        conditional=source.choice((0.0, 0.1)),
+        impatient=source.choice((0.0, 0.1)),
+        readers=source.randint(0, 1),
+        waiters=source.randint(0, 1),
+        trimmers=source.randint(0, 1),
     )
+    race = _race(served)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(nemesis.run)
         with trio.move_on_after(CALM_SECONDS):
-            await loglet_story.run(world, cast, _open(config))
+            await race.run(cast)
         nursery.cancel_scope.cancel()
     nemesis.stop(dead_max=1)
-    await _demand_seal(world, _open(config))
+    await race.demand_seal(CALM_SECONDS)
     world.check(*LOGLET_CHECKS)
 
 
@@ -74,18 +78,19 @@ async def _loaded(world: World) -> None:
     source = world.random("plan")
     config = _config(source.choice((3, 5)), sequencer=1)
     world.network.set_quality(LinkQuality(tail_probability=0.3, tail_seconds=0.03, reorder=0.1))
-    machines = _machines(world, config)
-    for machine in machines.values():
+    served = _served(world, config)
+    for machine in served.machines.values():
         machine.faults.write_seconds = (0.0, source.choice((0.02, 0.1)))
     cast = Cast(appenders=5, batches=20, sealers=0, observers=1, pause_seconds=0.002)
+    race = _race(served)
     async with trio.open_nursery() as nursery:
         if source.random() < 0.5:
-            nursery.start_soon(_lose_power, machines, source.random() * 0.15)
+            nursery.start_soon(_lose_power, served.machines, source.random() * 0.15)
         for node in (NodeId(1101), NodeId(1102)):
             act = partial(_seal_most_first, world, node, source.choice(config.servers), source.random() * 0.2)
-            nursery.start_soon(_act, world, config, "sealer", node, act)
-        await loglet_story.run(world, cast, _open(config))
-    await _demand_seal(world, _open(config))
+            nursery.start_soon(_act, served, "sealer", node, act)
+        await race.run(cast)
+    await race.demand_seal(CALM_SECONDS)
     world.check(*LOGLET_CHECKS)
 
 
@@ -105,22 +110,12 @@ async def _lose_power(machines: Mapping[NodeId, Machine], after_seconds: float) 
         machine.start()
 
 
-async def _demand_seal(world: World, open_loglet: OpenLoglet) -> None:
-    """Only seal, tail and reads must survive: with a majority alive they do, within a bound."""
-    with trio.move_on_after(CALM_SECONDS) as limit:
-        while not await loglet_story.read_all(world, open_loglet):
-            await trio.sleep(0.1)
-    if limit.cancelled_caught:
-        message = f"not sealed and read within {CALM_SECONDS:g} s after the faults stopped"
-        world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
-
-
 async def _repair(world: World) -> None:
     """Servers a, b, c, d, e; d holds the wave. The sealer reaches a, b and c, the repairer all but e, the observer a, d
     and e; what travels between the observer and a may take long. Once it has repaired, the repairer reaches e."""
     source = world.random("plan")
     config = _config(5, sequencer=5)
-    _machines(world, config)
+    served = _served(world, config)
     a, b, c, d, e = source.sample(config.servers, 5)
     sealer, repairer, observer = NodeId(1001), NodeId(1002), NodeId(1003)
     _block(world, sealer, d, e)
@@ -128,11 +123,11 @@ async def _repair(world: World) -> None:
     _block(world, observer, b, c)
     for link in (world.network.link(observer, a), world.network.link(a, observer)):
         link.quality = LinkQuality(tail_probability=0.5, tail_seconds=0.3, reorder=0.5)
-    await _half_an_append(world, config, d)
+    await _half_an_append(world, d)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_act, world, config, "sealer", sealer, _seal)
-        nursery.start_soon(_act, world, config, "repairer", repairer, partial(_repair_and_trim, world, repairer))
-        nursery.start_soon(_act, world, config, "observer", observer, _look)
+        nursery.start_soon(_act, served, "sealer", sealer, _seal)
+        nursery.start_soon(_act, served, "repairer", repairer, partial(_repair_and_trim, world, repairer))
+        nursery.start_soon(_act, served, "observer", observer, _look)
     world.check(*LOGLET_CHECKS)
 
 
@@ -141,7 +136,7 @@ def _block(world: World, client: NodeId, *servers: NodeId) -> None:
         world.network.link(client, server).blocked = world.network.link(server, client).blocked = True
 
 
-async def _half_an_append(world: World, config: NativeConfig, server: NodeId) -> None:
+async def _half_an_append(world: World, server: NodeId) -> None:
     """The sequencer died after a single server had stored its only wave."""
     batch = Batch.build(SessionId(bytes(16)), 0, [b"entry"])
     wave = waves.build(segment=SEGMENT, first=0, known_tail=0, time_ms=0, batches=[batch])
@@ -155,10 +150,10 @@ async def _half_an_append(world: World, config: NativeConfig, server: NodeId) ->
             return
 
 
-async def _act(world: World, config: NativeConfig, name: str, node: NodeId, act: Any) -> None:
-    async with world.client(node) as environment:
+async def _act(served: ServedLoglets, name: str, node: NodeId, act: Any) -> None:
+    async with served.world.client(node) as environment:
         await trio.sleep(environment.random.random() * 0.01)
-        loglet = ObservedLoglet(_open(config)(environment), SEGMENT, world.history, name)
+        loglet = ObservedLoglet(served.open(SEGMENT, environment), SEGMENT, served.world.history, name)
         try:
             await act(loglet)
         except RetryableError:
@@ -188,27 +183,20 @@ def _config(servers: int, sequencer: int) -> NativeConfig:
     )
 
 
-def _machines(world: World, config: NativeConfig) -> dict[NodeId, Machine]:
-    async def segment_config(_: Any) -> tuple[str, bytes]:
-        return "native", config.encode()
-
-    machines = {}
-    for node in config.servers:
-        program = role(world, partial(_serve), segment_config)
-        machines[node] = Machine(world, node, program)
-        machines[node].start()
-    return machines
+def _served(world: World, config: NativeConfig) -> ServedLoglets:
+    served = ServedLoglets(world, provider)
+    served.create(SEGMENT, config.encode())
+    served.start(len(config.servers))
+    return served
 
 
-async def _serve(environment: Any) -> Any:
-    return await NativeProvider(wal_settings=_WAL).serve(environment)
+def _race(served: ServedLoglets) -> Race:
+    return Race(served.world, partial(served.open, SEGMENT))
 
 
-def _open(config: NativeConfig) -> OpenLoglet:
-    def open_loglet(environment: Environment) -> Loglet:
-        return NativeProvider().open(SEGMENT, config.encode(), environment)
-
-    return open_loglet
+def provider() -> NativeProvider:
+    """With a WAL of small segments, so that a short run fills some."""
+    return NativeProvider(wal_settings=_WAL)
 
 
 NATIVE: Final = Scenario(
