@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from virtuallog.batch import Batch, SessionId
-from virtuallog.testing.history import Append, CheckTail, History, Operation, Read, Seal, Trim
+from virtuallog.testing.actions import LogletAppend, LogletRead, LogletSeal, LogletTail, LogletTrim
+from virtuallog.testing.history import History, Operation
 from virtuallog.testing.linearizability import check_log
+from virtuallog.testing.recorded import ONLY_SEGMENT
 from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed, Tail
 
+UNKNOWN = float("inf")
 A, B = SessionId(b"a" * 16), SessionId(b"b" * 16)
 
 
@@ -16,31 +21,37 @@ def batch(session: SessionId, first: int, count: int = 1) -> Batch:
     return Batch.build(session, first, [b"%d" % (first + index) for index in range(count)])
 
 
-def append(times: tuple[int, float], offered: Batch, places: range | None = None, *, refused: bool = False) -> Append:
-    return Append(started=times[0], ended=times[1], batch=offered, places=places, refused=refused)
+def call(times: tuple[int, float], action: Any, result: Any = None, *, failed: bool = False) -> Operation:
+    """A call of a client; one that never ended, or ended with an error that says so, may have happened."""
+    ended = None if times[1] == UNKNOWN else int(times[1])
+    returned = ended is not None and not failed and not (isinstance(action, LogletAppend) and result is None)
+    return Operation(0, "client", action, times[0], ended, result, returned=returned, failed=failed)
 
 
-def tail(times: tuple[int, int], answer: Tail, *, lagging: bool = False) -> CheckTail:
-    return CheckTail(started=times[0], ended=times[1], tail=answer, lagging=lagging)
+def append(times: tuple[int, float], offered: Batch, places: range | None = None, *, refused: bool = False) -> Operation:
+    return call(times, LogletAppend(ONLY_SEGMENT, offered), places, failed=refused)
 
 
-def seal(times: tuple[int, float]) -> Seal:
-    return Seal(started=times[0], ended=times[1])
+def tail(times: tuple[int, int], answer: Tail, *, lagging: bool = False) -> Operation:
+    return call(times, LogletTail(ONLY_SEGMENT, lagging), answer)
 
 
-def read(times: tuple[int, int], start: int, stop: int, *items: PlacedBatch | Gap) -> Read:
-    return Read(started=times[0], ended=times[1], start=start, stop=stop, items=items)
+def seal(times: tuple[int, float]) -> Operation:
+    return call(times, LogletSeal(ONLY_SEGMENT))
 
 
-def trim(times: tuple[int, float], requested: int, trim_point: int) -> Trim:
-    return Trim(started=times[0], ended=times[1], requested=requested, trim_point=trim_point)
+def read(times: tuple[int, int], start: int, stop: int, *items: PlacedBatch | Gap) -> Operation:
+    return call(times, LogletRead(ONLY_SEGMENT, start, stop), list(items))
+
+
+def trim(times: tuple[int, float], requested: int, trim_point: int) -> Operation:
+    return call(times, LogletTrim(ONLY_SEGMENT, requested), trim_point)
 
 
 def placed(at: int, which: Batch) -> PlacedBatch:
     return PlacedBatch(range(at, at + which.count), which, time_ms=0)
 
 
-UNKNOWN = float("inf")
 A0, A1, B0 = batch(A, 0), batch(A, 1), batch(B, 0)
 
 LOGS: dict[str, list[Operation]] = {
@@ -72,10 +83,17 @@ LOGS: dict[str, list[Operation]] = {
 }  # fmt: skip
 
 
+def history_of(operations: list[Operation]) -> History:
+    history = History()
+    for operation in sorted(operations, key=lambda operation: operation.invoked):
+        history.add(operation)
+    return history
+
+
 @pytest.mark.parametrize("operations", LOGS.values(), ids=LOGS)
 def test_what_a_log_may_do(operations: list[Operation]) -> None:
     """Strange perhaps, but one log can have answered so."""
-    check_log(History(operations))
+    check_log(history_of(operations))
 
 
 NO_LOGS: dict[str, tuple[str, list[Operation]]] = {
@@ -151,6 +169,6 @@ NO_LOGS: dict[str, tuple[str, list[Operation]]] = {
 def test_what_no_log_can_do(message: str, operations: list[Operation]) -> None:
     """The contradiction is found, and named."""
     with pytest.raises(AssertionError) as caught:
-        check_log(History(operations))
+        check_log(history_of(operations))
 
     assert message in str(caught.value)

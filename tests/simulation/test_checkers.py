@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -22,11 +22,10 @@ from simulation.history import (
     LogletTail,
     Put,
     Read,
-    Recorder,
     Trim,
 )
 from virtuallog import chain
-from virtuallog.batch import SessionId
+from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import Chain, SegmentId
 from virtuallog.errors import ChainConflictError, SealedError, TailMismatchError, UnavailableError, VirtualLogError
 from virtuallog.register import ClusterId, Register
@@ -52,7 +51,7 @@ class Story:
             raise error
 
     @contextmanager
-    def during(self, action: Any) -> Iterator[Recorder]:
+    def during(self, action: Any) -> Iterator[Callable[[Any], None]]:
         """A call that takes as long as the context."""
         with self.history.record("a", action) as returned:
             yield returned
@@ -73,6 +72,10 @@ def read(*records: Any) -> Read:
     return Read(start, last.stop if isinstance(last, Gap) else last.position + 1)
 
 
+def offer(session: SessionId, count: int) -> LogletAppend:
+    return LogletAppend(LOGLET, Batch.build(session, 0, [b"entry"] * count))
+
+
 @pytest.fixture
 def story() -> Story:
     return Story()
@@ -85,7 +88,7 @@ def test_a_history_without_fault_passes_every_check(story: Story) -> None:
     story.happened(Read(0, 2), [data(0, b"x"), data(1, b"y")])
     story.happened(Trim(1), 1)
     story.happened(Read(0, 2), [Gap(0, 1, GapKind.TRIMMED), data(1, b"y")])
-    story.happened(LogletAppend(LOGLET, SESSION, 0, 2), range(2))
+    story.happened(offer(SESSION, 2), range(2))
     story.happened(LogletTail(LOGLET), Open(2))
     story.happened(LogletSeal(LOGLET))
     story.happened(LogletTail(LOGLET), Sealed(2))
@@ -238,8 +241,9 @@ def test_a_trim_past_what_was_asked_for(story: Story) -> None:
 
 def test_a_loglet_that_acknowledges_past_its_stop(story: Story) -> None:
     """I4, whichever came first."""
-    story.happened(LogletTail(LOGLET), Sealed(3))
-    with story.during(LogletAppend(LOGLET, SESSION, 0, 2)) as returned:
+    with story.during(offer(SESSION, 2)) as returned:
+        story.happened(LogletSeal(LOGLET))
+        story.happened(LogletTail(LOGLET), Sealed(3))
         returned(range(2, 4))
 
     assert story.broken() == {"acknowledged below the stop"}
@@ -248,7 +252,7 @@ def test_a_loglet_that_acknowledges_past_its_stop(story: Story) -> None:
 def test_a_sealed_loglet_that_acknowledges(story: Story) -> None:
     """I4: the append began after the seal had returned."""
     story.happened(LogletSeal(LOGLET))
-    story.happened(LogletAppend(LOGLET, SESSION, 0, 1), range(1))
+    story.happened(offer(SESSION, 1), range(1))
 
     assert story.broken() == {"sealed takes nothing"}
 
@@ -256,6 +260,7 @@ def test_a_sealed_loglet_that_acknowledges(story: Story) -> None:
 def test_an_open_tail_past_the_stop(story: Story) -> None:
     """The ordering rule: the open one was read after the seal."""
     with story.during(LogletTail(LOGLET)) as returned:
+        story.happened(LogletSeal(LOGLET))
         story.happened(LogletTail(LOGLET), Sealed(5))
         returned(Open(6))
 
@@ -275,7 +280,7 @@ def test_a_loglet_tail_that_goes_back(story: Story, earlier: Any, later: Any) ->
 
 def test_a_loglet_tail_below_an_acknowledged_batch(story: Story) -> None:
     """I6, inside one loglet."""
-    story.happened(LogletAppend(LOGLET, SESSION, 0, 2), range(2))
+    story.happened(offer(SESSION, 2), range(2))
     story.happened(LogletTail(LOGLET), Open(1))
 
     assert story.broken() == {"loglet tails move forward"}
@@ -284,7 +289,7 @@ def test_a_loglet_tail_below_an_acknowledged_batch(story: Story) -> None:
 def test_two_batches_at_one_place(story: Story) -> None:
     """Two incarnations of a sequencer, say."""
     for session in (SESSION, SessionId(b"t" * 16)):
-        story.happened(LogletAppend(LOGLET, session, 0, 2), range(2))
+        story.happened(offer(session, 2), range(2))
 
     assert story.broken() == {"one batch per place"}
 
@@ -292,7 +297,7 @@ def test_two_batches_at_one_place(story: Story) -> None:
 def test_one_batch_at_two_places(story: Story) -> None:
     """Offered again, a batch gets the places that it has."""
     for places in (range(2), range(2, 4)):
-        story.happened(LogletAppend(LOGLET, SESSION, 0, 2), places)
+        story.happened(offer(SESSION, 2), places)
 
     assert story.broken() == {"one batch per place"}
 

@@ -1,137 +1,151 @@
-"""Writes down what many clients of one log ask and hear, for `virtuallog.testing.linearizability` to judge.
+"""What clients asked and heard, in the order in which it happened. Checkers read nothing else of a run.           Pure.
 
-Time is the number of the event: all clients of a history live in one process, a simulator's or a test's.
+All clients of a history live in one process, a simulator's or a test's, so the order of events is the real order: an
+operation whose `Returned` stands before another's `Invoked` had surely ended before the other began. That order is the
+only clock that counts; the times beside it help a human reader.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import attrs
 
-from virtuallog.api import Loglet, Placed
-from virtuallog.batch import Batch
-from virtuallog.errors import OutOfOrderError, OverloadedError, SealedError, TailMismatchError
-from virtuallog.types import LogletOffset, Tail
-
-NOTHING_DONE: Final = (OutOfOrderError, OverloadedError, TailMismatchError)
-"""Errors that promise that the append did not and will not happen."""
+from virtuallog.errors import VirtualLogError
+from virtuallog.testing.actions import Action, nothing_done
 
 
-@attrs.define(eq=False, kw_only=True)
+@attrs.frozen
+class Invoked:
+    time: float
+    operation: int
+    client: str
+    action: Action
+
+
+@attrs.frozen
+class Returned:
+    time: float
+    operation: int
+    result: Any
+
+
+@attrs.frozen
+class Failed:
+    """The operation surely had no effect, or needs none (it is a read)."""
+
+    time: float
+    operation: int
+    error: str
+
+
+@attrs.frozen
+class Unknown:
+    """The operation may have had its effect, or may still have it."""
+
+    time: float
+    operation: int
+    error: str
+
+
+@attrs.frozen
+class Fault:
+    """Something that was done to the world, for the timeline of a failing run."""
+
+    time: float
+    what: str
+
+
+Event: TypeAlias = Invoked | Returned | Failed | Unknown | Fault
+
+
+@attrs.define(eq=False)
 class Operation:
-    """One call of one client."""
+    """The events of one operation, put together."""
 
-    started: int
-    ended: float = math.inf
-    """Infinite while the outcome is unknown: it may still happen."""
+    number: int
+    client: str
+    action: Any
+    invoked: int
+    """Index of its first event in the history."""
+    ended: int | None = None
+    """Index of its last event; None if it never ended."""
+    result: Any = None
+    returned: bool = False
+    failed: bool = False
+    """With an error which says that nothing was done."""
+    error: BaseException | None = None
 
+    @property
+    def done(self) -> float:
+        """Index of the event before which it surely had its effect; infinite while that is unknown."""
+        return self.ended if self.returned and self.ended is not None else math.inf
 
-OperationT = TypeVar("OperationT", bound=Operation)
-
-
-@attrs.define(eq=False, kw_only=True)
-class Append(Operation):
-    batch: Batch
-    places: range | None = None
-    """Set when acknowledged."""
-    refused: bool = False
-    """Failed with an error that promises that it did not and will not happen."""
-
-
-@attrs.define(eq=False, kw_only=True)
-class CheckTail(Operation):
-    tail: Tail | None = None
-    lagging: bool = False
-    """From `wait_tail`: an `Open` one may be old."""
-
-
-@attrs.define(eq=False, kw_only=True)
-class Read(Operation):
-    start: int
-    stop: int
-    items: Sequence[Placed] = ()
+    def before(self, other: Operation) -> bool:
+        """Whether this one had ended when `other` began."""
+        return self.ended is not None and self.ended < other.invoked
 
 
-@attrs.define(eq=False, kw_only=True)
-class Seal(Operation):
-    pass
-
-
-@attrs.define(eq=False, kw_only=True)
-class Trim(Operation):
-    requested: int
-    trim_point: int = 0
-
-
-@attrs.define
+@attrs.define(eq=False)
 class History:
-    """What happened, in order of events. Fill it through `RecordedLoglet`s."""
+    """Events, and the operations that they belong to, by kind."""
 
-    operations: list[Operation] = attrs.field(factory=list)
-    _now: int = 0
+    now: Callable[[], float] | None = None
+    """Tells the time; without it, the number of the event is the time."""
+    events: list[Event] = attrs.field(factory=list)
+    derived: dict[Hashable, tuple[int, Any]] = attrs.field(factory=dict, repr=False)
+    """For `once`."""
+    _by_kind: dict[type, list[Operation]] = attrs.field(factory=dict, repr=False)
+    _count: int = 0
 
-    def of(self, kind: type[OperationT]) -> list[OperationT]:
-        return [operation for operation in self.operations if isinstance(operation, kind)]
+    def fault(self, what: str) -> None:
+        self.events.append(Fault(self._time(), what))
 
-    def tick(self) -> int:
-        self._now += 1
-        return self._now
+    @contextmanager
+    def record(self, client: str, action: Action) -> Iterator[Callable[[Any], None]]:
+        """Record what happens inside: call what it gives with the result, or let the error pass through."""
+        operation = Operation(self._count, client, action, len(self.events))
+        self.events.append(Invoked(self._time(), operation.number, client, action))
+        self.add(operation)
 
+        def returned(result: Any) -> None:
+            operation.result, operation.returned, operation.ended = result, True, len(self.events)
+            self.events.append(Returned(self._time(), operation.number, result))
 
-@attrs.define
-class RecordedLoglet:
-    """A client whose calls go into a history. Implements `virtuallog.api.Loglet`."""
-
-    _loglet: Loglet
-    _history: History
-
-    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
-        operation = Append(started=self._history.tick(), batch=batch)
-        self._history.operations.append(operation)
         try:
-            operation.places = await self._loglet.append(batch, opens=opens, expected_tail=expected_tail)
-        except NOTHING_DONE:
-            operation.refused = True
+            yield returned
+        except VirtualLogError as error:
+            self._fail(operation, error, f"{type(error).__name__}: {error}", refused=nothing_done(action, error))
             raise
-        except SealedError as error:
-            operation.refused = error.refused
+        except BaseException as error:  # cancelled, or the process crashed: nobody will ever hear of the outcome
+            self._fail(operation, error, type(error).__name__, refused=False)
             raise
-        operation.ended = self._history.tick()
-        return operation.places
 
-    async def check_tail(self) -> Tail:
-        operation = CheckTail(started=self._history.tick())
-        self._history.operations.append(operation)
-        operation.tail = await self._loglet.check_tail()
-        operation.ended = self._history.tick()
-        return operation.tail
+    def _fail(self, operation: Operation, error: BaseException, told: str, *, refused: bool) -> None:
+        if operation.returned:
+            return  # it went wrong later, with something else
+        operation.ended, operation.failed, operation.error = len(self.events), refused, error
+        self.events.append((Failed if refused else Unknown)(self._time(), operation.number, told))
 
-    async def wait_tail(self, past: LogletOffset) -> Tail:
-        operation = CheckTail(started=self._history.tick(), lagging=True)
-        self._history.operations.append(operation)
-        operation.tail = await self._loglet.wait_tail(past)
-        operation.ended = self._history.tick()
-        return operation.tail
+    def observed(self, client: str, action: Action, result: Any) -> None:
+        """An operation that takes no time."""
+        with self.record(client, action) as returned:
+            returned(result)
 
-    async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        operation = Read(started=self._history.tick(), start=start, stop=stop)
-        self._history.operations.append(operation)
-        operation.items = await self._loglet.read(start, stop, max_bytes)
-        operation.ended = self._history.tick()
-        return operation.items
+    def add(self, operation: Operation) -> None:
+        """An operation whose events are written elsewhere, or not at all."""
+        self._count += 1
+        self._by_kind.setdefault(type(operation.action), []).append(operation)
 
-    async def seal(self) -> None:
-        operation = Seal(started=self._history.tick())
-        self._history.operations.append(operation)
-        await self._loglet.seal()
-        operation.ended = self._history.tick()
+    def operations(self, *kinds: type) -> Sequence[Operation]:
+        """All operations of these kinds of action, in the order in which they began."""
+        if len(kinds) == 1:
+            return self._by_kind.get(kinds[0], [])
+        found = [operation for kind in kinds for operation in self._by_kind.get(kind, [])]
+        return sorted(found, key=lambda operation: operation.number)
 
-    async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
-        operation = Trim(started=self._history.tick(), requested=offset)
-        self._history.operations.append(operation)
-        trim_point = await self._loglet.prefix_trim(offset)
-        operation.trim_point, operation.ended = trim_point, self._history.tick()
-        return trim_point
+    def _time(self) -> float:
+        return self.now() if self.now is not None else float(len(self.events))

@@ -1,200 +1,265 @@
-"""Was it a log? Judges the history of many clients that used one log at once.                             Pure.
+"""Can this be the history of one loglet? Judges what many clients that used it at once asked and heard.          Pure.
 
-In general that takes a search, but a log hands out a witness: places. Put every entry at its place, every tail that
-was seen just before the entry at that place, the seal behind all that it must not disturb, and the sealed tails behind
-the seal. Then two questions remain.
+The witness order (`witness.py`) of a loglet:
 
-* Does the model (`virtuallog.testing.model`), taken through the steps in that order, agree?
-* Is the order possible in time? No step may come before one that had ended when it began.
+    place   0    1    2    3         4    5    6
+            e0   e1 | e2   e3 || S | e4   e5 |          |  Open(2), just before the entry at its place
+                    |         ||   |         '- Sealed(6)   || Open(4) and the seal S, behind all that proves it open
+                    |         ||   '----------- Sealed(4)   behind S only entries that nobody acknowledged
 
 A sealed tail may grow, as entries land that nobody acknowledged (Delos, OSDI'20, section 3.4); an entry without an
 acknowledgement may stand behind the seal, so that is no special case here. Batches are looked at entry by entry: a
-striped log interleaves them. What was read is compared place by place.
+striped log interleaves them. The tests compare all this with a slow search that uses the model.
+
+Each contradiction has the name of the promise that it breaks; docs/testing.md has a table of them.
 """
 
 from __future__ import annotations
 
 import bisect
-import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 import attrs
 
 from virtuallog.batch import Batch, SessionId
-from virtuallog.testing.expect import covered, expect
-from virtuallog.testing.history import Append, CheckTail, History, Read, Seal, Trim
-from virtuallog.testing.model import LogModel
-from virtuallog.types import Data, Gap, GapKind, Open, PlacedBatch
+from virtuallog.chain import SegmentId
+from virtuallog.testing.actions import LogletAppend, LogletRead, LogletSeal, LogletTail, LogletTrim
+from virtuallog.testing.expect import covered
+from virtuallog.testing.history import History, Operation
+from virtuallog.testing.violation import Violation, demand, proof
+from virtuallog.testing.witness import ANY_TIME, Entries, Entry, Step, in_order, out_of_time
+from virtuallog.types import Gap, GapKind, Open, PlacedBatch
 
 Name: TypeAlias = tuple[SessionId, int]
-"""What names an entry: session and sequence number."""
+"""What names an entry of a loglet: session and sequence number."""
 
 _OPEN, _SEAL, _SEALED, _ENTRY = range(4)
 """Order of the steps at one place."""
 
 
-@attrs.define
-class Entry:
-    """An entry that somebody offered, once or several times."""
-
-    name: Name
-    payload: bytes
-    started: int
-    ended: float = math.inf
-    """First acknowledgement."""
-    refused: bool = True
-    """Every offer was refused with nothing done."""
-    place: int | None = None
-
-    def __str__(self) -> str:
-        return f"entry {self.name[1]} of session {self.name[0].hex()[:8]}"
-
-
-@attrs.frozen
-class Step:
-    """A moment in the witness order."""
-
-    place: int
-    line: int
-    started: int
-    ended: float
-    what: str
-    entry: Entry | None = None
-
-    @property
-    def bound(self) -> int:
-        """The least tail of a log in which this step was taken."""
-        return self.place + (self.line == _ENTRY)
-
-    @property
-    def unsealed(self) -> bool:
-        """Whether no seal can have come before: an acknowledged entry or an open tail."""
-        return self.line == _OPEN or (self.line == _ENTRY and self.ended < math.inf)
-
-
 def check_log(history: History) -> None:
-    """Raise an AssertionError that names the first contradiction, if the history is not that of a log."""
-    entries = _offered(history.of(Append))
-    placed = _placed(entries, history)
-    _check_gaps(placed, history)
-    _check_trims(history.of(Trim))
-    steps = sorted(_steps(placed, history), key=lambda step: (step.place, step.line, step.started))
-    _check_model(steps)
-    _check_time(steps)
+    """Raise an AssertionError that names the first contradiction, if a loglet cannot have answered so."""
+    demand(history, loglets_are_linearizable)
 
 
-def _offered(appends: Iterable[Append]) -> dict[Name, Entry]:
-    entries: dict[Name, Entry] = {}
-    for append in appends:
-        batch = append.batch
-        for sequence, payload in enumerate(batch.payloads, start=batch.first_sequence):
-            name = (batch.session, sequence)
-            entry = entries.setdefault(name, Entry(name, payload, append.started))
-            expect(entry.payload == payload, f"the workload offered two payloads as {entry}")
-            entry.ended = min(entry.ended, append.ended)
-            entry.refused &= append.refused
-    return entries
+def loglets_are_linearizable(history: History) -> Iterator[Violation]:
+    """Every loglet that somebody used looks like one log, used by one client at a time."""
+    loglets: dict[SegmentId, _Loglet] = {}
+    for kind in (LogletAppend, LogletTail, LogletSeal, LogletRead, LogletTrim):
+        for operation in history.operations(kind):
+            segment = operation.action.segment
+            calls = loglets.get(segment)
+            if calls is None:
+                calls = loglets[segment] = _Loglet(segment)
+            calls.of[kind].append(operation)
+    for calls in loglets.values():
+        yield from calls.judge()
 
 
-def _placed(entries: dict[Name, Entry], history: History) -> dict[int, Entry]:
-    """Where the entries lie, as acknowledgements and reads say with one voice."""
-    placed: dict[int, Entry] = {}
+@attrs.define(eq=False)
+class _Loglet:
+    """What was asked of one loglet, in the order in which it was asked, and what follows from it."""
 
-    def place(entry: Entry, at: int, source: str) -> None:
-        holder = placed.setdefault(at, entry)
-        expect(holder is entry, f"{source} puts {entry} at place {at}, where {holder} is")
-        expect(entry.place in {None, at}, f"{source} puts {entry} at place {at}; it is at {entry.place} as well")
-        entry.place = at
+    segment: SegmentId
+    of: dict[type, list[Operation]] = attrs.field(
+        factory=lambda: {kind: [] for kind in (LogletAppend, LogletTail, LogletSeal, LogletRead, LogletTrim)}
+    )
+    entries: Entries[Name] = attrs.field(factory=Entries)
+    batches: dict[tuple[SessionId, int], Batch] = attrs.field(factory=dict)
+    """What was offered, by session and first sequence number."""
 
-    for append in history.of(Append):
-        if append.places is not None:
-            expect(len(append.places) == append.batch.count, f"{append.batch} was given places {append.places}")
-            for index, at in enumerate(append.places):
-                place(entries[append.batch.session, append.batch.first_sequence + index], at, "an acknowledgement")
-    for read, record in _records(history):
-        found = entries.get((record.session, record.sequence))
-        if found is None or found.started > read.ended or found.payload != record.payload:
-            raise AssertionError(f"a read found {record} that nobody had offered")
-        expect(not found.refused, f"a read found {found}, which had been refused with nothing done")
-        place(found, record.position, "a read")
-    return placed
+    def judge(self) -> Iterator[Violation]:
+        yield from self._offers()
+        yield from self._acknowledgements()
+        yield from self._reads()
+        yield from self._gaps()
+        yield from self._trims()
+        yield from self._sessions()
+        steps = list(self._steps())
+        seal = _seal_step(self.of[LogletSeal], steps)
+        yield from self._seal(seal, steps)
+        yield from self._times(steps if seal is None else [*steps, seal])
+
+    def broken(self, check: str, message: str, *operations: Operation | None) -> Violation:
+        return Violation(check, f"loglet {self.segment}: {message}", proof(*operations))
+
+    # -- where entries lie ----------------------------------------------------------------------------------------
+
+    def _offers(self) -> Iterator[Violation]:
+        for append in self.of[LogletAppend]:
+            batch = append.action.batch
+            known = self.batches.setdefault((batch.session, batch.first_sequence), batch)
+            if known != batch:
+                yield self.broken("one batch per sequence", f"two batches were offered as {_names(batch)}", append)
+            for name in _names(batch):
+                self.entries.offer((batch.session, name), f"entry {name} of session {batch.session.hex()[:8]}", append)
+
+    def _acknowledgements(self) -> Iterator[Violation]:
+        for append in self.of[LogletAppend]:
+            if not append.returned:
+                continue
+            batch, places = append.action.batch, append.result
+            if len(places) != batch.count:
+                yield self.broken("one batch per place", f"{batch} was given places {places}", append)
+            for name, place in zip(_names(batch), places, strict=False):
+                entry = self.entries.named[batch.session, name]
+                entry.acknowledged = entry.acknowledged or append
+                if conflict := self.entries.place(entry, place, append):
+                    yield self.broken("one batch per place", f"an acknowledgement {conflict[0]}", conflict[1], append)
+
+    def _reads(self) -> Iterator[Violation]:
+        for read in self.of[LogletRead]:
+            if not read.returned:
+                continue
+            try:
+                covered(read.result, read.action.start, read.action.stop)
+            except AssertionError as error:
+                yield self.broken("loglet reads without holes", str(error), read)
+            for item in read.result:
+                if isinstance(item, PlacedBatch):
+                    yield from self._found(read, item)
+
+    def _found(self, read: Operation, found: PlacedBatch) -> Iterator[Violation]:
+        session, first = found.batch.session, found.batch.first_sequence
+        for sequence, place in enumerate(found.places, start=first + found.first):
+            entry = self.entries.named.get((session, sequence))
+            if entry is None or entry.started > read.done or self.batches.get((session, first)) != found.batch:
+                message = f"a read found entry {sequence} of {found.batch} that nobody had offered"
+                yield self.broken("loglet invents nothing", message, read)
+            elif entry.refused:
+                message = f"a read found {entry}, which had been refused with nothing done"
+                yield self.broken("loglet invents nothing", message, entry.offers[-1], read)
+            elif conflict := self.entries.place(entry, place, read):
+                yield self.broken("acknowledged is readable", f"a read {conflict[0]}", conflict[1], read)
+
+    def _gaps(self) -> Iterator[Violation]:
+        """Filler hides no entry, nothing is lost, and only what somebody wanted trimmed is trimmed."""
+        gaps = [(read, gap) for read in self.of[LogletRead] if read.returned for gap in read.result if type(gap) is Gap]
+        if not gaps:
+            return
+        places = sorted(self.entries.at)
+        asked = Asked(self.of[LogletTrim], [trim.action.offset for trim in self.of[LogletTrim]])
+        for read, gap in gaps:
+            if gap.kind is GapKind.LOST:
+                yield self.broken("loglet reads without holes", f"{gap} was reported", read)
+            elif gap.kind is GapKind.TRIMMED:
+                if gap.stop > asked.until(read):
+                    message = f"{gap} was read when nobody had asked to trim beyond {asked.until(read)}"
+                    yield self.broken("loglet gaps are honest", message, read)
+            elif (index := bisect.bisect_left(places, gap.start)) < len(places) and places[index] < gap.stop:
+                holder = self.entries.at[places[index]]
+                message = f"{gap} was read where {holder} is, at {places[index]}"
+                yield self.broken("loglet gaps are honest", message, holder.known_by, read)
+
+    def _trims(self) -> Iterator[Violation]:
+        """The trim point never goes back."""
+        steps = [
+            Step(trim.result, 0, trim.invoked, trim.done, str(trim.result), trim)
+            for trim in self.of[LogletTrim]
+            if trim.returned
+        ]
+        for later, earlier in out_of_time(in_order(steps)):
+            message = f"the trim point went back from {earlier.what} to {later.what}"
+            yield self.broken("loglet trim points move forward", message, earlier.operation, later.operation)
+
+    def _sessions(self) -> Iterator[Violation]:
+        newest: dict[SessionId, Entry[Name]] = {}
+        for place in sorted(self.entries.at):
+            entry = self.entries.at[place]
+            session, sequence = entry.name
+            earlier = newest.get(session)
+            if earlier is not None and sequence < earlier.name[1]:
+                message = f"{entry} at {place} comes after a later one of its session"
+                yield self.broken("loglet keeps sessions in order", message, earlier.known_by, entry.known_by)
+            newest[session] = entry
+
+    # -- the witness order ----------------------------------------------------------------------------------------
+
+    def _steps(self) -> Iterator[Step]:
+        """All but the seal, unsorted."""
+        for place, entry in self.entries.at.items():
+            yield Step(place, _ENTRY, entry.started, entry.seen, f"{entry} at {place}", entry.known_by, entry)
+        for check in self.of[LogletTail]:
+            if check.returned:
+                tail, is_open = check.result, isinstance(check.result, Open)
+                started = ANY_TIME if is_open and check.action.lagging else check.invoked
+                yield Step(tail.tail, _OPEN if is_open else _SEALED, started, check.done, str(tail), check)
+
+    def _seal(self, seal: Step | None, steps: Sequence[Step]) -> Iterator[Violation]:
+        """No sealed tail lies below what proves that the loglet was open."""
+        last = _last_unsealed(steps)
+        for step in steps:
+            if step.line != _SEALED:
+                continue
+            if seal is None:
+                yield self.broken("sealed by somebody", f"{step.what} was seen before any seal", step.operation)
+            if last is not None and step.place < _bound(last):
+                check = "open tails below the stop" if last.line == _OPEN else "acknowledged below the stop"
+                message = f"{step.what} was seen, which lies before {_behind(last)}"
+                yield self.broken(check, message, _witness(last), step.operation)
+
+    def _times(self, steps: Sequence[Step]) -> Iterator[Violation]:
+        for later, earlier in out_of_time(in_order(steps)):
+            if earlier.line == _SEAL and later.line == _SEALED:
+                continue  # told by `_seal`
+            if earlier.line == _SEAL:
+                check = "loglet tails move forward" if later.line == _OPEN else "sealed takes nothing"
+            elif later.line == _SEAL:
+                check = "sealed by somebody"
+            else:
+                check = "loglet appends follow the tail" if later.entry is not None else "loglet tails move forward"
+            message = f"{later.what} stands before {earlier.what}, but began only after that had ended"
+            yield self.broken(check, message, earlier.operation, _witness(later))
 
 
-def _records(history: History) -> Iterator[tuple[Read, Data]]:
-    for read in history.of(Read):
-        for item in read.items:
-            if isinstance(item, PlacedBatch):
-                yield from ((read, record) for record in item.records())
+class Asked:
+    """The farthest that anybody had asked to trim, at any time."""
+
+    def __init__(self, trims: Sequence[Operation], wanted: Iterable[int]) -> None:
+        """Trims in the order in which they began; those that surely did nothing count as well, as they may be asked
+        for again by somebody else on the caller's behalf."""
+        self._since = [trim.invoked for trim in trims]
+        self._farthest = list(accumulate(wanted, max))
+
+    def until(self, operation: Operation) -> int:
+        """By trims that had begun when `operation` ended."""
+        index = bisect.bisect_left(self._since, operation.done) - 1
+        return self._farthest[index] if index >= 0 else 0
 
 
-def _check_gaps(placed: dict[int, Entry], history: History) -> None:
-    """Reads have no holes, filler hides no entry, and only what somebody wanted trimmed is trimmed."""
-    places = sorted(placed)
-    for read in history.of(Read):
-        if read.ended < math.inf:
-            covered(read.items, read.start, read.stop)
-        for gap in read.items:
-            if isinstance(gap, Gap) and gap.kind is GapKind.TRIMMED:
-                asked = max((trim.requested for trim in history.of(Trim) if trim.started < read.ended), default=0)
-                expect(gap.stop <= asked, f"{gap} was read when nobody had asked to trim beyond {asked}")
-            elif isinstance(gap, Gap):
-                index = bisect.bisect_left(places, gap.start)
-                if index < len(places) and places[index] < gap.stop:
-                    raise AssertionError(f"{gap} was read where {placed[places[index]]} is, at {places[index]}")
+def _names(batch: Batch) -> range:
+    return range(batch.first_sequence, batch.stop_sequence)
 
 
-def _check_trims(trims: Sequence[Trim]) -> None:
-    """The trim point never goes back."""
-    for earlier, later in itertools.permutations(trims, 2):
-        if earlier.ended < later.started and later.ended < math.inf:
-            what = f"the trim point went back from {earlier.trim_point} to {later.trim_point}"
-            expect(earlier.trim_point <= later.trim_point, what)
+def _unsealed(step: Step) -> bool:
+    """Whether no seal can have come before: an acknowledged entry or an open tail."""
+    return step.line == _OPEN or (step.entry is not None and step.entry.acknowledged is not None)
 
 
-def _steps(placed: dict[int, Entry], history: History) -> list[Step]:
-    """The witness order, unsorted."""
-    steps = [Step(at, _ENTRY, entry.started, entry.ended, f"{entry} at {at}", entry) for at, entry in placed.items()]
-    for check in history.of(CheckTail):
-        if check.tail is not None and not (check.lagging and isinstance(check.tail, Open)):
-            line = _OPEN if isinstance(check.tail, Open) else _SEALED
-            steps.append(Step(check.tail.tail, line, check.started, check.ended, str(check.tail)))
-    if seals := history.of(Seal):
-        steps.append(_seal_step(seals, [step for step in steps if step.unsealed]))
-    return steps
+def _bound(step: Step) -> int:
+    """The least tail of a log in which this step was taken."""
+    return step.place + (step.line == _ENTRY)
 
 
-def _seal_step(seals: Sequence[Seal], unsealed: Sequence[Step]) -> Step:
+def _last_unsealed(steps: Iterable[Step]) -> Step | None:
+    return max(filter(_unsealed, steps), key=_bound, default=None)
+
+
+def _seal_step(seals: Sequence[Operation], steps: Iterable[Step]) -> Step | None:
     """Many seals are one: it happened after the first began and before the first returned, behind all that was
     acknowledged and all tails that were open."""
-    last = max(unsealed, key=lambda step: step.bound, default=None)
-    what = f"the seal (behind {last.what})" if last else "the seal"
-    started, ended = min(seal.started for seal in seals), min(seal.ended for seal in seals)
-    return Step(last.bound if last else 0, _SEAL, started, ended, what)
+    if not seals:
+        return None
+    last, first = _last_unsealed(steps), min(seals, key=lambda seal: seal.done)
+    what = _behind(last) if last else "the seal"
+    return Step(_bound(last) if last else 0, _SEAL, seals[0].invoked, first.done, what, first)
 
 
-def _check_model(steps: Sequence[Step]) -> None:
-    model = LogModel()
-    seal = next((step.what for step in steps if step.line == _SEAL), "any seal")
-    for step in steps:
-        if step.line == _SEAL:
-            model.seal()
-        elif step.line == _SEALED:
-            expect(model.sealed, f"{step.what} was seen, which lies before {seal}")
-        elif step.entry is not None:
-            session, sequence = step.entry.name
-            expect(
-                sequence >= model.next_sequence.get(session, 0), f"{step.what} comes after a later one of its session"
-            )
-            model.land(Batch.build(session, sequence, [step.entry.payload]), range(step.place, step.place + 1))
+def _behind(last: Step) -> str:
+    return f"the seal (behind {last.what})"
 
 
-def _check_time(steps: Iterable[Step]) -> None:
-    """No step stands before one that had ended when it began."""
-    latest: Step | None = None
-    for step in steps:
-        if latest is not None and step.ended < latest.started:
-            raise AssertionError(f"{latest.what} stands before {step.what}, but began only after that had ended")
-        if latest is None or step.started > latest.started:
-            latest = step
+def _witness(step: Step) -> Operation | None:
+    return step.entry.acknowledged or step.operation if step.entry is not None else step.operation

@@ -11,8 +11,9 @@ import trio
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import SealedError
 from virtuallog.testing.clauses.support import Client, LogletFixture
-from virtuallog.testing.history import History, RecordedLoglet
+from virtuallog.testing.history import History
 from virtuallog.testing.linearizability import check_log
+from virtuallog.testing.recorded import RecordedLoglet
 from virtuallog.types import Sealed
 
 ROUNDS: Final = 8

@@ -1,0 +1,165 @@
+"""What a client can ask of a log, of one loglet, or of the register, as it stands in a history.                    Pure.
+
+Each class says what its result is. `nothing_done` is the one place that knows which errors promise that an operation
+did not and will not happen; after any other error it is a maybe.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from virtuallog.batch import Batch
+from virtuallog.chain import SegmentId
+from virtuallog.errors import (
+    BeyondTailError,
+    ChainConflictError,
+    DiskFullError,
+    InvalidSettingError,
+    OutOfOrderError,
+    OverloadedError,
+    SealedError,
+    TailMismatchError,
+    TooLargeError,
+    TrimmedError,
+    UnknownKindError,
+    VirtualLogError,
+)
+
+# -- of a log -----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Append:
+    """Entries that land side by side; no two appends of a history offer equal payloads. Result: the positions, a range."""
+
+    payloads: tuple[bytes, ...]
+    expected_tail: int | None = None
+    """A conditional append: exactly there, or not at all."""
+
+
+@attrs.frozen
+class CheckTail:
+    """Result: a `Tail`."""
+
+
+@attrs.frozen
+class Read:
+    """Result: the records found from `start` on, a list. A tailing reader makes one of these of all that it sees."""
+
+    start: int
+    stop: int
+
+
+@attrs.frozen
+class Follow:
+    """A tailing reader from `start` on, for as long as it lives. Never returns; its client's `Read`s are what it saw."""
+
+    start: int
+
+
+@attrs.frozen
+class Trim:
+    """Result: the effective trim point."""
+
+    position: int
+
+
+@attrs.frozen
+class Reconfigure:
+    """A change of the chain, in words. Result: the version of the register after it."""
+
+    what: str
+
+
+# -- of one loglet ------------------------------------------------------------------------------------------------
+
+
+def _brief(batch: Batch) -> str:
+    return f"{batch.session.hex()[:8]}#{batch.first_sequence}+{batch.count}"
+
+
+@attrs.frozen
+class LogletAppend:
+    """One batch offered to one loglet. Result: its places, a range."""
+
+    segment: SegmentId
+    batch: Batch = attrs.field(repr=_brief)
+    expected_tail: int | None = None
+
+
+@attrs.frozen
+class LogletTail:
+    """`check_tail` of a loglet. Result: a `Tail`."""
+
+    segment: SegmentId
+    lagging: bool = False
+    """From `wait_tail`: an `Open` one may be old."""
+
+
+@attrs.frozen
+class LogletSeal:
+    """`seal` of a loglet. Result: None."""
+
+    segment: SegmentId
+
+
+@attrs.frozen
+class LogletRead:
+    """`read` of a loglet. Result: what it found, a sequence of `Placed`."""
+
+    segment: SegmentId
+    start: int
+    stop: int
+
+
+@attrs.frozen
+class LogletTrim:
+    """`prefix_trim` of a loglet. Result: the effective trim point."""
+
+    segment: SegmentId
+    offset: int
+
+
+# -- of the register ----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Get:
+    """A client read the register. Result: (version, value)."""
+
+
+@attrs.frozen
+class Put:
+    """A client put a value of its own, as this version. Result: the version."""
+
+    version: int
+    value: bytes = attrs.field(repr=False)
+    attempt: int = attrs.field(default=0, repr=hex)
+
+
+LogAction: TypeAlias = Append | CheckTail | Read | Follow | Trim | Reconfigure
+LogletAction: TypeAlias = LogletAppend | LogletTail | LogletSeal | LogletRead | LogletTrim
+Action: TypeAlias = LogAction | LogletAction | Get | Put
+
+_NOTHING_DONE: Final = (
+    BeyondTailError,
+    ChainConflictError,
+    DiskFullError,
+    InvalidSettingError,
+    OutOfOrderError,
+    OverloadedError,
+    TailMismatchError,
+    TooLargeError,
+    TrimmedError,
+    UnknownKindError,
+)
+
+
+def nothing_done(action: Action, error: VirtualLogError) -> bool:
+    """Whether `error` promises that `action` has had no effect and will have none."""
+    if isinstance(error, SealedError):
+        # To a log it says that the entry has been looked for; to a loglet, only that nobody may acknowledge it.
+        return isinstance(action, Append) or error.refused
+    return isinstance(error, _NOTHING_DONE)
