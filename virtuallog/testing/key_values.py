@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 import trio
@@ -41,6 +41,8 @@ class SimulatedKeyValuesDisk:
     faults: DiskFaults = attrs.field(factory=DiskFaults)
     """`create_error`, `change_seconds` and `capacity_bytes` mean nothing here."""
     fired: Counter[str] = attrs.field(factory=Counter)
+    watch: Callable[[str], None] | None = None
+    """Told, in words, of all that has become durable."""
     writes: int = attrs.field(default=0, init=False)
     """Writes that were begun."""
     pairs: dict[bytes, bytes] = attrs.field(factory=dict, init=False)
@@ -138,6 +140,11 @@ class SimulatedKeyValuesDisk:
                 self.pairs.pop(key, None)
             else:
                 self.pairs[key] = value
+        if self.watch is not None:
+            sizes = (
+                f"{key!r} {'deleted' if value is None else f'({len(value)} bytes)'}" for key, value in changes.items()
+            )
+            self.watch(", ".join(sizes))
 
 
 @attrs.define(eq=False)

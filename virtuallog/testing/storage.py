@@ -103,6 +103,8 @@ class Disk:
         self.files: dict[str, Content] = {}
         self.changes: list[Change] = []
         self.mounted: SimulatedStorage | None = None
+        self.watch: Callable[[str], None] | None = None
+        """Told, in words, of all that has become durable."""
         self._pauses: list[trio.CancelScope] = []
 
     def mount(self) -> SimulatedStorage:
@@ -194,6 +196,10 @@ class Disk:
             self.fired["disk full"] += 1
             raise DiskFullError(f"no room for {more_bytes} bytes")
 
+    def note_durable(self, what: str) -> None:
+        if self.watch is not None:
+            self.watch(what)
+
     async def pause(self, seconds: tuple[float, float]) -> None:
         """Take time without being cancelled, except by the end of the incarnation."""
         if self._clock is None or seconds == (0.0, 0.0):
@@ -237,6 +243,7 @@ class SimulatedStorage:
         if disk.fires(disk.faults.create_error, "create error"):
             raise StorageError(f"{name}: cannot be created")
         await self.change(apply, apply_torn)
+        disk.note_durable(f"{name} created with {size} bytes")
         return SimulatedFile(self, name, content)
 
     async def open(self, name: str) -> SimulatedFile:
@@ -252,6 +259,7 @@ class SimulatedStorage:
                 self.disk.files[new] = self.disk.files.pop(old)
 
         await self.change(apply, apply)
+        self.disk.note_durable(f"{old} renamed to {new}")
 
     async def remove(self, name: str) -> None:
         await self.begin()
@@ -262,6 +270,7 @@ class SimulatedStorage:
                 self.disk.faults.take_room(-len(removed.cached))
 
         await self.change(apply, apply)
+        self.disk.note_durable(f"{name} removed")
 
     def close(self) -> None:
         """Give the disk back, as a process that ends in good order does."""
@@ -324,6 +333,7 @@ class SimulatedFile:
             self._failed = write.doomed = True
             raise StorageError(f"{self._name}: the {'write' if fails else 'sync'} failed")
         self._content.sync(write)
+        disk.note_durable(f"{self._name} from {offset} to {offset + len(data)}")
 
     async def read(self, offset: int, length: int) -> bytes:
         await self._begin()
@@ -341,6 +351,7 @@ class SimulatedFile:
             self._content.truncate(size)
 
         await self._storage.change(apply, apply)
+        self._disk.note_durable(f"{self._name} cut to {size} bytes")
 
     async def close(self) -> None:
         await trio.lowlevel.checkpoint()
