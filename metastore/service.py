@@ -23,7 +23,7 @@ far more clients than change the register at once, and a refused one backs off."
 
 STORE: Final = "metastore"
 
-_FOUNDED = CrashPoint("metastore: version 0 is durable, the acceptor does not vote yet", rare=True)
+_FOUNDED = CrashPoint("metastore: version 0 is durable, the acceptor does not vote yet")
 _PROMISING = CrashPoint("metastore: an acceptor is about to write a promise")
 _PROMISED = CrashPoint("metastore: a promise is durable, nobody has been told")
 _ACCEPTING = CrashPoint("metastore: an acceptor is about to write a vote")

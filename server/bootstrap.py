@@ -31,8 +31,8 @@ RETRY_SECONDS: Final = 0.2
 
 log = structlog.get_logger(__name__)
 
-_PROPOSING = CrashPoint("node: a first register is planned, it is not proposed", rare=True)
-_FOUNDED = CrashPoint("node: the first register is decided, its proposer has not started", rare=True)
+_PROPOSING = CrashPoint("node: a first register is planned, it is not proposed")
+_FOUNDED = CrashPoint("node: the first register is decided, its proposer has not started")
 
 
 async def bootstrap(

@@ -40,9 +40,9 @@ _CHECKSUM: Final = struct.Struct("<I")
 _VERSION_FIELD: Final = struct.Struct("<8sH")
 _NO_CLUSTER: Final = bytes(16)
 
-_COUNTED = CrashPoint("node: a boot is counted, nothing of it has started", rare=True)
-_WRITTEN = CrashPoint("node: a new identity file is written, the old one stands", rare=True)
-_REPLACED = CrashPoint("node: a new identity file stands, nobody has acted on it", rare=True)
+_COUNTED = CrashPoint("node: a boot is counted, nothing of it has started")
+_WRITTEN = CrashPoint("node: a new identity file is written, the old one stands")
+_REPLACED = CrashPoint("node: a new identity file stands, nobody has acted on it")
 
 
 class Phase(enum.Enum):

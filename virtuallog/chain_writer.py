@@ -53,15 +53,12 @@ _PLANNED = CrashPoint("chain: a successor is planned, nothing is sealed")
 _SEALED = CrashPoint("chain: the active loglet is sealed, its tail is not known")
 _BOUNDED = CrashPoint("chain: the tail of a sealed loglet is known, nothing is put")
 _ROLLING = CrashPoint("chain: the grace period is over, the roll-forward has not begun", rare=True)
-_UNKNOWN = CrashPoint("chain: a put has been answered by nobody, it is not repeated yet", rare=True)
 _DECIDED: Final[dict[type[Change], CrashPoint]] = {
     Extend: CrashPoint("chain: an extension is decided, its client does not know"),
     Close: CrashPoint("chain: the end of the log is decided, its client does not know", rare=True),
     Truncate: CrashPoint("chain: a truncation is decided, its client does not know", rare=True),
     Modify: CrashPoint("chain: a modified segment is decided, its client does not know", rare=True),
-    ChangeMembers: CrashPoint(
-        "chain: other members of the register are decided, their client does not know", rare=True
-    ),
+    ChangeMembers: CrashPoint("chain: new members are decided, their client does not know", rare=True),
 }
 
 
@@ -255,7 +252,6 @@ class ChainWriter:
         except ChainConflictError:
             return reconfigure.PutLost()
         except UnavailableError:
-            _UNKNOWN.reached()
             return reconfigure.PutUnknown()
         return reconfigure.PutWon()
 

@@ -31,17 +31,13 @@ _TAKEN = CrashPoint("native: a LogServer has taken in a change, its WAL has not"
 _REPAIRED = CrashPoint("native: a repair is durable on a LogServer, the repairer has not been told", rare=True)
 _DURABLE: Final[dict[type[Change], CrashPoint]] = {
     WaveStored: CrashPoint("native: a wave is durable on a LogServer, its sequencer has not been told"),
-    Known: CrashPoint(
-        "native: a gap and the wave behind it are durable on a LogServer, nobody has been told", rare=True
-    ),
+    Known: CrashPoint("native: a gap and the wave behind it are durable, nobody has been told", rare=True),
     Sealed: CrashPoint("native: a seal is durable on a LogServer, nobody has been told"),
     Trimmed: CrashPoint("native: a trim is durable on a LogServer, nobody has been told", rare=True),
-    Floor: CrashPoint(
-        "native: old loglets are durably gone from a LogServer, their waves are still in the WAL", rare=True
-    ),
+    Floor: CrashPoint("native: old loglets are durably gone, their waves are still in the WAL"),
 }
 """By the first change of an entry: what an answer rests on."""
-_DROPPING = CrashPoint("native: a LogServer needs no old waves, its WAL still has them", rare=True)
+_DROPPING = CrashPoint("native: a LogServer needs no old waves, its WAL still has them")
 
 
 @attrs.define(eq=False)

@@ -43,7 +43,7 @@ _READ_BYTES: int = 8 << 10
 
 _WRITING = CrashPoint("wal: a group is encoded, nothing is written")
 _SYNCED = CrashPoint("wal: a group is durable, nobody has been told")
-_BEGUN = CrashPoint("wal: a segment and its snapshot are durable, nobody has been told", rare=True)
+_BEGUN = CrashPoint("wal: a segment and its snapshot are durable, nobody has been told")
 _CLOSED = CrashPoint("wal: a segment is closed, the next one has not begun", rare=True)
 
 Appended: TypeAlias = Callable[[Sequence[Address] | VirtualLogError], None]

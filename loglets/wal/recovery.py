@@ -27,9 +27,8 @@ from virtuallog.ports import File, Storage
 
 _ZEROS: Final = bytes(1 << 20)
 
-_FOUND = CrashPoint("wal: a recovery has read everything, the tail is not cut", rare=True)
-_CUT = CrashPoint("wal: a recovery has cut the tail, nothing is served", rare=True)
-_SET_ASIDE = CrashPoint("wal: a recovery has removed a segment that never began", rare=True)
+_FOUND = CrashPoint("wal: a recovery has read everything, the tail is not cut")
+_CUT = CrashPoint("wal: a recovery has cut the tail, nothing is served")
 
 
 @attrs.frozen(kw_only=True)
@@ -103,7 +102,6 @@ async def _set_aside_unbegun(storage: Storage, sequences: list[int], segment_byt
 async def _remove(storage: Storage, file: File) -> None:
     await file.close()
     await storage.remove(file.name)
-    _SET_ASIDE.reached()
 
 
 async def _load(storage: Storage, sequence: int) -> tuple[File, bytes]:

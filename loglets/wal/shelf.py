@@ -18,7 +18,7 @@ from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import DiskFullError, StorageError
 from virtuallog.ports import File, Storage
 
-_SPARE = CrashPoint("wal: a spare segment is on the disk, nobody uses it", rare=True)
+_SPARE = CrashPoint("wal: a spare segment is on the disk, nobody uses it")
 _DROPPED = CrashPoint("wal: a segment is dropped, its file is still there", rare=True)
 _REMOVED = CrashPoint("wal: the file of a dropped segment is gone, others may follow", rare=True)
 

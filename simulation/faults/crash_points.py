@@ -28,12 +28,13 @@ COUNTED: Final = "crash at "
 
 _SHARE: Final = 0.6
 """Of the runs."""
-_ARMED: Final = 0.08
+_ARMED: Final = 0.12
 """Share of the points that are armed in such a run."""
-_RARE_ARMED: Final = 0.4
+_RARE_ARMED: Final = 0.7
 """Most of these are not reached in a run."""
 _PASSES: Final = (1.0, 10.0, 100.0)
 """Mean number of passes before a point strikes: some are passed twice in a run, some thousands of times."""
+_PASSES_RARE: Final = 0.5
 _DEATHS_MAX: Final = 6
 """Of a run: at most so many rests in a row may hold up the founding of a cluster, see `stories/cluster.py`."""
 _REST_SECONDS: Final = (0.05, 0.5, 3.0)
@@ -63,7 +64,7 @@ class CrashPointPlan:
 
 
 def _draw_pass(source: random.Random, point: CrashPoint) -> int:
-    mean = _PASSES[0] if point.rare else source.choice(_PASSES)
+    mean = _PASSES_RARE if point.rare else source.choice(_PASSES)
     return 1 + int(source.expovariate(1.0 / mean))
 
 
