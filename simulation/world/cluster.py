@@ -83,10 +83,16 @@ class Cluster:
             self.machines[node].start()
 
     @asynccontextmanager
-    async def client(self, name: str, lifetime_seconds: float | None = None) -> AsyncIterator[Client]:
-        """A client process with a VirtualLog; it dies when the context ends, or after `lifetime_seconds`."""
-        self._clients += 1
-        node = NodeId(FIRST_CLIENT + self._clients)
+    async def client(
+        self, name: str, lifetime_seconds: float | None = None, node: NodeId | None = None
+    ) -> AsyncIterator[Client]:
+        """A client process with a VirtualLog; it dies when the context ends, or after `lifetime_seconds`.
+
+        Without a `node` it gets the next free number, which depends on what else has happened.
+        """
+        if node is None:
+            self._clients += 1
+            node = NodeId(FIRST_CLIENT + self._clients)
         who = f"{name} {node}"
         async with self.world.client(node, lifetime_seconds) as environment:
             providers = self._observed(self._make_providers(), who)
