@@ -21,7 +21,7 @@ from virtuallog.testing.actions import (
     Reconfigure,
     Trim,
 )
-from virtuallog.testing.history import Event, Failed, Fault, History, Invoked, Operation, Returned, Unknown
+from virtuallog.testing.history import Event, Failed, Fault, History, Invoked, Operation, Recorder, Returned, Unknown
 
 __all__ = [
     "Action",
@@ -43,6 +43,7 @@ __all__ = [
     "Put",
     "Read",
     "Reconfigure",
+    "Recorder",
     "Returned",
     "Trim",
     "Unknown",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -22,6 +22,7 @@ from simulation.history import (
     LogletTail,
     Put,
     Read,
+    Recorder,
     Trim,
 )
 from virtuallog import chain
@@ -51,7 +52,7 @@ class Story:
             raise error
 
     @contextmanager
-    def during(self, action: Any) -> Iterator[Callable[[Any], None]]:
+    def during(self, action: Any) -> Iterator[Recorder]:
         """A call that takes as long as the context."""
         with self.history.record("a", action) as returned:
             yield returned

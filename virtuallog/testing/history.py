@@ -59,6 +59,9 @@ class Fault:
     what: str
 
 
+Recorder: TypeAlias = Callable[[Any], None]
+"""Call it with the result of the operation."""
+
 Event: TypeAlias = Invoked | Returned | Failed | Unknown | Fault
 
 
@@ -105,7 +108,7 @@ class History:
         self.events.append(Fault(self._time(), what))
 
     @contextmanager
-    def record(self, client: str, action: Action) -> Iterator[Callable[[Any], None]]:
+    def record(self, client: str, action: Action) -> Iterator[Recorder]:
         """Record what happens inside: call what it gives with the result, or let the error pass through."""
         operation = Operation(self._count, client, action, len(self.events))
         self.events.append(Invoked(self._time(), operation.number, client, action))
