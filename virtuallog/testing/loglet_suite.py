@@ -5,8 +5,8 @@ run it on a loglet of one's own is in docs/conformance.md. Each clause is an asy
 clause of the contract; under pytest, parametrize over `CLAUSES` and call `run_clause`.
 
 Beyond the examples, every operation is cancelled at each of its awaits, and random histories of many clients are
-judged by `virtuallog.testing.linearizability`. What the suite cannot do is break your servers: crashes, lost messages
-and slow disks belong to the simulator, which can run the same clauses while it does that.
+judged by `virtuallog.testing.linearizability`. `RESTART_CLAUSES` ask what a power loss leaves, of fixtures that own their
+servers. `virtuallog conformance` runs all of it on simulated machines, and much more under every class of faults.
 """
 
 from __future__ import annotations
@@ -16,20 +16,25 @@ import itertools
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
 from virtuallog.api import LogletProvider
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Clock, Environment
-from virtuallog.testing.clauses import appending, cancellation, concurrency, reading, sealing, tails
+from virtuallog.testing.clauses import appending, cancellation, concurrency, reading, restarting, sealing, tails
+from virtuallog.testing.clauses.restarting import RestartClause, RestartingFixture
 from virtuallog.testing.clauses.support import LogletFixture, Opener
 
-__all__ = ["CLAUSES", "Clause", "LogletFixture", "Opener", "ProviderFixture", "Verdict", "run_clause", "run_suite"]
+__all__ = [
+    "CLAUSES", "Clause", "LogletFixture", "Opener", "ProviderFixture", "RESTART_CLAUSES", "RestartClause",
+    "RestartingFixture", "Verdict", "run_clause", "run_suite",
+]  # fmt: skip
 
 Clause: TypeAlias = Callable[[LogletFixture], Awaitable[None]]
 FixtureMaker: TypeAlias = Callable[[], AbstractAsyncContextManager[LogletFixture]]
+FixtureT = TypeVar("FixtureT", bound=LogletFixture)
 
 CLAUSES: Final[Sequence[Clause]] = (
     *appending.CLAUSES,
@@ -39,6 +44,9 @@ CLAUSES: Final[Sequence[Clause]] = (
     *cancellation.CLAUSES,
     *concurrency.CLAUSES,
 )
+
+RESTART_CLAUSES: Final[Sequence[RestartClause]] = restarting.CLAUSES
+"""For fixtures that can restart their servers."""
 
 CLAUSE_SECONDS: Final = 120.0
 """Time for one clause on the fixture's clock. An operation that hangs or is unavailable for ever ends here."""
@@ -88,7 +96,7 @@ class ProviderFixture:
         return lambda: self.provider.open(segment, self.config, self.environment)
 
 
-async def run_clause(clause: Clause, fixture: LogletFixture) -> None:
+async def run_clause(clause: Callable[[FixtureT], Awaitable[None]], fixture: FixtureT) -> None:
     """Raise an AssertionError unless the loglet keeps this clause."""
     with fixture.clock.timeout(CLAUSE_SECONDS) as scope:
         await clause(fixture)

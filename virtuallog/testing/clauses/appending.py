@@ -141,6 +141,62 @@ async def a_conditional_append_needs_the_tail(fixture: LogletFixture) -> None:
     expect((await reader.tail()).tail == now, "a refused conditional append moved the tail")
 
 
+async def a_conditional_append_offered_again_gets_its_old_places(fixture: LogletFixture) -> None:
+    """A conditional append whose answer was lost may be repeated as it was: it is in the log once."""
+    writer, reader = await open_clients(fixture, 2)
+    await writer.append(b"0")
+    tail = (await reader.tail()).tail
+    batch = writer.batch(b"1")
+    try:
+        given = await writer.offer(batch, expected_tail=tail)
+    except UnsupportedError:
+        return
+    again = await writer.offer(batch, expected_tail=tail)
+    expect(again == given, f"offered again, a conditional append at {given} was given {again}")
+    found = list(entries(await reader.read_all(0, (await reader.tail()).tail)).values())
+    expect(found == [b"0", b"1"], f"the log holds {found}")
+
+
+async def of_rival_conditional_appends_one_wins(fixture: LogletFixture) -> None:
+    """Of several conditional appends for the same place one is acknowledged there; the others change nothing."""
+    *rivals, reader = await open_clients(fixture, 4)
+    await reader.append(b"0")
+    tail = (await reader.tail()).tail
+    outcomes: list[range | TailMismatchError | UnsupportedError] = []
+
+    async def bid(client: Client) -> None:
+        try:
+            outcomes.append(await client.offer(client.batch(b"bid"), expected_tail=tail))
+        except (TailMismatchError, UnsupportedError) as error:
+            outcomes.append(error)
+
+    async with trio.open_nursery() as nursery:
+        for client in rivals:
+            nursery.start_soon(bid, client)
+    if any(isinstance(outcome, UnsupportedError) for outcome in outcomes):
+        return
+    won = [outcome for outcome in outcomes if isinstance(outcome, range)]
+    expect(won == [range(tail, tail + 1)], f"three bids for place {tail}: {outcomes}")
+    found = list(entries(await reader.read_all(0, (await reader.tail()).tail)).values())
+    expect(found == [b"0", b"bid"], f"the log holds {found}")
+
+
+async def an_unknown_session_must_open(fixture: LogletFixture) -> None:
+    """A batch of a session that the loglet does not know, offered without `opens`, is OutOfOrderError: nothing is done."""
+    writer, reader = await open_clients(fixture, 2)
+    await reader.append(b"other")
+    before = (await reader.tail()).tail
+    for start in (0, 5):
+        batch = Batch.build(writer.session, start, [b"lost its beginning"])
+
+        async def offer(batch: Batch = batch) -> range:
+            return await writer.retried(lambda: writer.loglet.append(batch, opens=False))
+
+        await expect_error(OutOfOrderError, offer(), f"sequence {start} of an unknown session")
+    after = (await reader.tail()).tail
+    expect(after == before, f"the refused batches moved the tail from {before} to {after}")
+
+
 CLAUSES = (
     places_are_unique_and_ascend,
     acknowledged_is_readable_by_every_client,
@@ -151,5 +207,8 @@ CLAUSES = (
     the_same_batch_again_gets_its_old_places,
     a_gap_in_a_session_is_refused,
     a_session_may_begin_anywhere,
+    an_unknown_session_must_open,
     a_conditional_append_needs_the_tail,
+    a_conditional_append_offered_again_gets_its_old_places,
+    of_rival_conditional_appends_one_wins,
 )

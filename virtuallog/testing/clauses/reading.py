@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from virtuallog.api import Placed
+from virtuallog.errors import VirtualLogError
 from virtuallog.testing.clauses.support import Client, LogletFixture, open_clients
 from virtuallog.testing.expect import covered, entries, expect
-from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog.types import Gap, GapKind, LogletOffset, PlacedBatch
 
+READ_SECONDS: Final = 10.0
+"""For a read that nobody can answer: a server may be waited for, in vain."""
 BATCH_SIZES = (2, 1, 3, 1, 2)
 
 
@@ -105,6 +113,20 @@ async def a_batch_is_read_whole_in_one_piece(fixture: LogletFixture) -> None:
     expect(names == [(writer.session, number) for number in range(len(records))], f"entries came back as {names}")
 
 
+async def a_read_past_the_tail_invents_nothing(fixture: LogletFixture) -> None:
+    """Asked for more than there is, a read ends early or fails; nothing is said of places that are not written yet."""
+    writer, reader, contents, tail = await _written(fixture)
+    for start in (0, tail, tail + 2):
+        items: Sequence[Placed] = ()
+        with fixture.clock.timeout(READ_SECONDS), suppress(VirtualLogError):
+            items = await reader.loglet.read(LogletOffset(start), LogletOffset(tail + 10), 1 << 20)
+        beyond = [item for item in items if item.stop > tail]
+        expect(not beyond, f"the tail is {tail}; read({start}, {tail + 10}) found {beyond}")
+    contents.update(zip(await writer.append(b"next"), [b"next"], strict=True))
+    found = entries(await reader.read_all(0, (await reader.tail()).tail))
+    expect(found == contents, f"reads past the tail left a log of {found}, not {contents}")
+
+
 CLAUSES = (
     a_read_covers_its_range_without_holes,
     a_read_ends_early_at_its_limit,
@@ -113,4 +135,5 @@ CLAUSES = (
     a_trim_point_never_goes_back,
     a_trim_stops_at_the_tail,
     an_empty_log_can_be_trimmed,
+    a_read_past_the_tail_invents_nothing,
 )
