@@ -54,6 +54,8 @@ class World:
     counts: Counter[str] = attrs.field(factory=Counter)
     """Faults that took effect, the network's left out."""
     clock_errors: ClockErrors = attrs.field(factory=ClockErrors)
+    clients: dict[NodeId, Process] = attrs.field(factory=dict)
+    """Client processes that live now."""
     passes: Counter[str] = attrs.field(factory=Counter)
     """How often processes got to each crash point."""
     on_crash_point: Callable[[Process, CrashPoint], None] = lambda process, point: None
@@ -93,6 +95,10 @@ class World:
         errors, draw = self.clock_errors, self._clock_random.uniform
         rate = 1.0 + draw(-errors.drift, errors.drift)
         offset = draw(-errors.wall_offset_seconds, errors.wall_offset_seconds)
+        if errors.drift:
+            self.counts["drifting clock"] += 1
+        if errors.wall_offset_seconds:
+            self.counts["wrong wall clock"] += 1
         return SimulatedClock(process, rate, EPOCH_SECONDS + offset)
 
     @asynccontextmanager
@@ -101,12 +107,14 @@ class World:
 
         Its death is abrupt (see `process.py`); the context then ends without an error.
         """
-        process = Process(node)
+        process = self.clients[node] = Process(node)
         clock = self.clock(process)
         try:
             async with trio.open_nursery() as nursery:
 
                 def die(power: bool = True) -> None:  # a client has nothing that outlives it
+                    if self.clients.get(node) is process:
+                        del self.clients[node]
                     process.crash()
                     nursery.cancel_scope.cancel()
 
