@@ -42,6 +42,7 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
 from virtuallog.register import Register
+from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
@@ -259,6 +260,18 @@ class Node:
         if self._problem:
             failures.insert(0, self._problem)
         return failures
+
+
+def rpc_identity(node: Node) -> RpcIdentity:
+    """Who the node is, to those who open a connection."""
+    status = node.status()
+    return RpcIdentity(
+        cluster=status.cluster,
+        node=status.node,
+        store_id=status.store_id,
+        boot=status.boot,
+        software=status.software,
+    )
 
 
 @cache

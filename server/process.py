@@ -22,14 +22,13 @@ from server import logging
 from server.config import NodeConfig
 from server.data_directory import open_data_directory
 from server.identity import Identity
-from server.node import Node, NodePorts
+from server.node import Node, NodePorts, rpc_identity
 from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import split_address
 from virtuallog.errors import InvalidSettingError, UnsupportedError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Handler, Request
-from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import tcp_connect, tcp_listen
@@ -109,7 +108,7 @@ async def _run(config: NodeConfig) -> None:
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
         handlers.update(node.handlers)
-        server = RpcServer(handlers, interfaces, lambda: _rpc_identity(node), clock)
+        server = RpcServer(handlers, interfaces, lambda: rpc_identity(node), clock)
         listeners = await _listen(config.listen)
         log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)
         async with trio.open_nursery() as nursery:
@@ -123,17 +122,6 @@ async def _listen(address: str) -> Sequence[Listener[Any]]:
         return await tcp_listen(address)
     except OSError as error:
         raise InvalidSettingError(f"listen {address}", f"{error.strerror or error}") from error
-
-
-def _rpc_identity(node: Node) -> RpcIdentity:
-    status = node.status()
-    return RpcIdentity(
-        cluster=status.cluster,
-        node=status.node,
-        store_id=status.store_id,
-        boot=status.boot,
-        software=status.software,
-    )
 
 
 async def end_on_signal(scope: trio.CancelScope) -> None:

@@ -21,6 +21,8 @@ class Options:
     """Most operations of each client."""
     seconds: float | None = None
     """Most simulated seconds of load and faults."""
+    transport: str | None = None
+    """How processes reach each other, in stories that can do either: "calls" or "streams"."""
 
     def allows_fault(self, name: str) -> bool:
         return self.faults is None or name in self.faults
@@ -32,9 +34,15 @@ class Options:
     def arguments(self) -> str:
         """The same on the command line of `virtuallog simulate`."""
         told = {
-            "--faults": None if self.faults is None else ",".join(self.faults) or "none",
-            "--loglets": None if self.loglets is None else ",".join(self.loglets),
+            "--faults": None if self.faults is None else ",".join(map(spelled, self.faults)) or "none",
+            "--loglets": None if self.loglets is None else ",".join(map(spelled, self.loglets)),
             "--operations": self.operations,
             "--seconds": None if self.seconds is None else f"{self.seconds:g}",
+            "--transport": self.transport,
         }
         return " ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+
+
+def spelled(name: str) -> str:
+    """A name as one word of a command line."""
+    return name.replace(" ", "-")

@@ -48,6 +48,7 @@ class _Plan:
 async def _story(world: World) -> None:
     source = world.random("plan")
     plan = _Plan.draw(source)
+    world.draw_transport(PaxosProvider().interfaces, _NODES)
     machines = {node: Machine(world, node, _acceptor(world, plan)) for node in _NODES}
     nemesis = Nemesis(world, machines, FaultPlan.draw(source, without=LOSING))
     for machine in machines.values():

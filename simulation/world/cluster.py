@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -14,14 +15,15 @@ import trio
 from metastore import PaxosProvider
 from server.config import NodeConfig
 from server.identity import Identity
-from server.node import Node, NodePorts
+from server.node import Node, NodePorts, rpc_identity
 from simulation.observed import ObservedMetaStoreProvider, ObservedProvider
 from simulation.world.machine import Machine, MachinePorts
+from simulation.world.transport import address_of, seeds_of
 from simulation.world.world import World
 from virtuallog.api import Cluster as Members
 from virtuallog.api import LogletProvider
-from virtuallog.cluster_file import NodeAddress
 from virtuallog.errors import UnavailableError
+from virtuallog.plugins import all_interfaces
 from virtuallog.register import Register
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
@@ -62,6 +64,8 @@ class Cluster:
     world: World
     plan: ClusterPlan
     settings: VirtualLogSettings = attrs.field(factory=VirtualLogSettings)
+    kinds: Sequence[ProviderMaker] = attrs.field(init=False)
+    """Those of the plan that can be used: over byte streams not the ones without a wire form."""
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
     products: dict[NodeId, Node] = attrs.field(factory=dict, init=False)
     """The present, or last, life of each node: what checkers look into."""
@@ -76,6 +80,13 @@ class Cluster:
     @property
     def members(self) -> Sequence[NodeId]:
         return self.nodes[: self.plan.members]
+
+    def __attrs_post_init__(self) -> None:
+        made = [make() for make in self.plan.kinds]
+        interfaces = all_interfaces({provider.kind: provider for provider in made}, PaxosProvider())
+        self.world.draw_transport(interfaces, self.nodes)
+        carries = self.world.transport.carries
+        self.kinds = [make for make, provider in zip(self.plan.kinds, made, strict=True) if carries(provider)]
 
     def start(self) -> None:
         for node in self.nodes:
@@ -101,7 +112,10 @@ class Cluster:
             async def planner(register: Register) -> Members:
                 return await survey(environment.services, register, environment.random.choice(self.nodes))
 
-            log = VirtualLog(metastore, providers, environment, planner=planner, settings=self.settings)
+            log = VirtualLog(
+                metastore, providers, environment,
+                planner=planner, settings=self.settings, on_register=partial(self.world.transport.learn, node),
+            )  # fmt: skip
             yield Client(who, log, environment.random)
 
     async def wait_ready(self) -> None:
@@ -129,23 +143,24 @@ class Cluster:
             identity,
             providers=self._observed(made, who),
             metastore=self._metastore(who),
+            on_register=ports.learn,
         )
         async with trio.open_nursery() as nursery:
             await nursery.start(product.run)
-            ports.listen(product.handlers)
+            ports.listen(product.handlers, lambda: rpc_identity(product))
 
     def _config(self, node: NodeId) -> NodeConfig:
         return NodeConfig(
             id=node,
             data=Path("/simulated"),
-            listen=_address(node),
-            peers=tuple(NodeAddress(id=peer, address=_address(peer)) for peer in self.nodes),
+            listen=address_of(node),
+            peers=seeds_of(self.nodes),
             metastore=tuple(self.members),
-            loglet=self.plan.kinds[0]().kind,
+            loglet=self.kinds[0]().kind,
         )
 
     def _make_providers(self) -> Mapping[str, LogletProvider]:
-        made = [make() for make in self.plan.kinds]
+        made = [make() for make in self.kinds]
         return {provider.kind: provider for provider in made}
 
     def _observed(self, providers: Mapping[str, LogletProvider], who: str) -> Mapping[str, LogletProvider]:
@@ -161,7 +176,3 @@ async def _bootstrapped(log: VirtualLog) -> bool:
     except UnavailableError:
         return False
     return version > 0
-
-
-def _address(node: int) -> str:
-    return f"127.0.0.1:{7000 + node}"

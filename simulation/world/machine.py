@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from functools import partial
+from typing import Protocol, TypeAlias
 
 import attrs
 import trio
@@ -23,11 +24,19 @@ import trio
 from simulation.world.world import World
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Clock, Handlers, KeyValues, Services, Storage
+from virtuallog.register import Register
+from virtuallog.rpc.node import Identity
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.storage import Disk, DiskFaults
 from virtuallog.types import NodeId
+
+
+class Listen(Protocol):
+    """`identity`: who the node says it is, to those who ask."""
+
+    def __call__(self, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None: ...
 
 
 @attrs.frozen(kw_only=True)
@@ -39,8 +48,10 @@ class MachinePorts:
     clock: Clock
     storage: Callable[[str], Awaitable[Storage]]
     key_values: Callable[[str], Awaitable[KeyValues]]
-    listen: Callable[[Handlers], None]
+    listen: Listen
     """Calls from other machines reach these handlers from now on."""
+    learn: Callable[[Register], None]
+    """Told of each newer register, to learn from it where nodes are, and who."""
 
 
 Program: TypeAlias = Callable[[MachinePorts], Awaitable[None]]
@@ -60,6 +71,7 @@ class Machine:
     failure: str = attrs.field(default="", init=False)
     """Why the program ended by itself, if it did."""
     _boots: int = attrs.field(default=0, init=False)
+    """Never set back, not even when disks are replaced: it also names sources of randomness, and lives in the history."""
     _scope: trio.CancelScope | None = attrs.field(default=None, init=False)
     _disks: dict[str, Disk] = attrs.field(factory=dict, init=False)
     _key_values: dict[str, SimulatedKeyValuesDisk] = attrs.field(factory=dict, init=False)
@@ -76,6 +88,7 @@ class Machine:
         self.process = process = Process(self.node, self._boots, lambda power: self.crash(power=power))
         self._scope = trio.CancelScope()
         self._clock = self.world.clock(process)
+        self.world.transport.start(self.node)
         self.world.nursery.start_soon(self._live, process, self._clock, self._scope)
 
     def crash(self, *, power: bool = True) -> None:
@@ -83,6 +96,7 @@ class Machine:
         process, scope = self.process, self._scope
         assert process is not None and scope is not None
         process.crash()
+        self.world.transport.end(process, power=power)
         for name in sorted(self._disks):
             disk = self._disks[name]
             disk.crash() if power else disk.kill()
@@ -105,7 +119,6 @@ class Machine:
             self._disks[name].wipe()
         for name in sorted(self._key_values):
             self._key_values[name].wipe()
-        self._boots = 0
 
     def rot(self, source: random.Random) -> str:
         """Flip a bit of something durable, running or not; returns where it was, nothing if there is nothing."""
@@ -121,17 +134,9 @@ class Machine:
         return ""
 
     async def _live(self, process: Process, clock: SimulatedClock, scope: trio.CancelScope) -> None:
-        ports = MachinePorts(
-            process=process,
-            services=self.world.network.services(process, clock),
-            clock=clock,
-            storage=self._open_storage,
-            key_values=self._open_key_values,
-            listen=lambda handlers: self.world.network.listen(process, handlers),
-        )
         try:
             with scope, process.acting():
-                await self.program(ports)
+                await self._run(process, clock)
         except BaseException as error:
             if not process.alive and _explained(error, CrashedError, trio.Cancelled, VirtualLogError):
                 return  # dead ports raise, disks without a process too
@@ -141,9 +146,24 @@ class Machine:
                 raise  # a bug of the program
             self._stopped_on_purpose(error)
 
+    async def _run(self, process: Process, clock: SimulatedClock) -> None:
+        transport = self.world.transport
+        async with transport.attach(process, clock, self.world.random(f"rpc {self.node}.{process.boot}")) as services:
+            await self.program(
+                MachinePorts(
+                    process=process,
+                    services=services,
+                    clock=clock,
+                    storage=self._open_storage,
+                    key_values=self._open_key_values,
+                    listen=partial(transport.listen, process),
+                    learn=partial(transport.learn, self.node),
+                )
+            )
+
     def _stopped_on_purpose(self, error: BaseException) -> None:
         """A program may give up, saying why: the process is gone, the machine stays."""
-        self.failure = str(error)
+        self.failure = _reason(error)
         self.world.fault("program stopped", f"{self.node}: {self.failure}")
         self.crash(power=False)
 
@@ -153,6 +173,7 @@ class Machine:
         if name not in self._disks:
             source = self.world.random(f"disk {self.node} {name}")
             self._disks[name] = Disk(source, self.faults, _MachineClock(self), self.world.counts)
+            self._disks[name].watch = self.world.disk_watch(self.node, name)
         return self._disks[name].mount()
 
     async def _open_key_values(self, name: str) -> KeyValues:
@@ -160,6 +181,7 @@ class Machine:
         if name not in self._key_values:
             source = self.world.random(f"key values {self.node} {name}")
             self._key_values[name] = SimulatedKeyValuesDisk(source, faults=self.faults, fired=self.world.counts)
+            self._key_values[name].watch = self.world.disk_watch(self.node, name)
         return self._key_values[name].open(self.process, self._clock)
 
     @property
@@ -193,3 +215,10 @@ def _explained(error: BaseException, *classes: type[BaseException]) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(_explained(inner, *classes) for inner in error.exceptions)
     return isinstance(error, classes)
+
+
+def _reason(error: BaseException) -> str:
+    """What the error says, or the first of a group of errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)

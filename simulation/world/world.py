@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -17,8 +17,11 @@ import trio
 from simulation.checks.violation import Check, Violation
 from simulation.history import History
 from simulation.options import Options
+from simulation.world import transport
+from simulation.world.transport import Calls, Transport
 from virtuallog.crash_points import CrashPoint, hooked
 from virtuallog.ports import Environment
+from virtuallog.rpc.interface import Interface
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import CrashedError, Process, executing
@@ -48,6 +51,8 @@ class World:
     """Of the world itself: what runs here outlives every process."""
     timeline: Timeline
     network: SimulatedNetwork
+    transport: Transport = attrs.field(init=False)
+    """How processes reach each other over that network: by calls, unless `draw_transport` says otherwise."""
     history: History
     options: Options = attrs.field(factory=Options)
     """What the run is narrowed to."""
@@ -60,9 +65,25 @@ class World:
     """How often processes got to each crash point."""
     on_crash_point: Callable[[Process, CrashPoint], None] = lambda process, point: None
     """Called each time; may let the process die there."""
+    on_durable: Callable[[NodeId, str, str], None] | None = None
+    """Told of what becomes durable: (node, disk, what). For the timeline of a failing seed."""
     violations: list[Violation] = attrs.field(factory=list)
     """What the story has found wrong."""
     _clock_random: random.Random = attrs.field(factory=random.Random)
+
+    def __attrs_post_init__(self) -> None:
+        self.transport = Calls(self.network)
+
+    def draw_transport(self, interfaces: Sequence[Interface], nodes: Iterable[NodeId]) -> None:
+        """Said before anything starts by a story that can also run over byte streams, which a share of the seeds does.
+
+        Args:
+            interfaces: the wire form of all requests.
+            nodes: everybody who may listen.
+        """
+        self.transport = transport.draw(self.network, self.random, self.options.transport, interfaces, nodes)
+        if not isinstance(self.transport, Calls):
+            self.fault("rpc over streams")
 
     def random(self, purpose: str) -> random.Random:
         """A source of randomness of its own for this purpose."""
@@ -84,6 +105,15 @@ class World:
             process.check()
             self.passes[point.name] += 1
             self.on_crash_point(process, point)
+
+    def disk_watch(self, node: NodeId, disk: str) -> Callable[[str], None]:
+        """For a disk to tell what it has made durable."""
+
+        def watch(what: str) -> None:
+            if self.on_durable is not None:
+                self.on_durable(node, disk, what)
+
+        return watch
 
     def check(self, *checks: Check) -> None:
         """Run these checks over the history so far."""
@@ -112,23 +142,26 @@ class World:
         try:
             async with trio.open_nursery() as nursery:
 
-                def die(power: bool = True) -> None:  # a client has nothing that outlives it
+                def die(power: bool = False) -> None:
                     if self.clients.get(node) is process:
                         del self.clients[node]
                     process.crash()
+                    self.transport.end(process, power=power)
                     nursery.cancel_scope.cancel()
 
                 process.end = die
                 if lifetime_seconds is not None:
-                    self.timeline.schedule(lifetime_seconds, die)
+                    power = self.random(f"death {node}").random() < 0.5
+                    self.timeline.schedule(lifetime_seconds, lambda: die(power))
                 try:
                     with process.acting():
-                        yield Environment(
-                            services=self.network.services(process, clock),
-                            clock=clock,
-                            random=self.random(f"client {node}"),
-                            nursery=nursery,
-                        )
+                        async with self.transport.attach(process, clock, self.random(f"rpc {node}")) as services:
+                            yield Environment(
+                                services=services,
+                                clock=clock,
+                                random=self.random(f"client {node}"),
+                                nursery=nursery,
+                            )
                 finally:
                     die()
         except* CrashedError:

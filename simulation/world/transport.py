@@ -1,0 +1,225 @@
+"""How the processes of a world reach each other: by simulated calls, or by the whole RPC stack over byte streams.
+
+    Calls      requests and replies travel as they are: what most seeds use, as it costs a third
+    Streams    the product's own RpcServices and RpcServer, wired as `server.process` and `virtuallog.connect` do it,
+               over `virtuallog.testing.byte_streams`
+
+A story that can do either says so with `draw`. Only kinds of loglets whose requests have a wire form can take part in a
+run over streams.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+
+from virtuallog.address_book import AddressBook
+from virtuallog.api import LogletProvider
+from virtuallog.cluster_file import NodeAddress, split_address
+from virtuallog.ports import Handler, Handlers, Request, Services
+from virtuallog.register import Register
+from virtuallog.rpc.interface import Interface
+from virtuallog.rpc.node import Identity
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.testing.byte_streams import ByteStreams, Connection, StreamQuality
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.network import SimulatedNetwork
+from virtuallog.testing.process import Process
+from virtuallog.testing.watched import WatchedServices
+from virtuallog.types import NodeId
+
+STREAMS_SHARE: Final = 0.12
+"""Of the seeds. A run over streams takes two to three times as long."""
+STREAMS: Final = "streams"
+CALLS: Final = "calls"
+
+FIRST_PORT: Final = 7000
+
+
+class Transport(Protocol):
+    """What a world offers to its processes."""
+
+    def attach(
+        self, process: Process, clock: SimulatedClock, source: random.Random
+    ) -> AbstractAsyncContextManager[Services]:
+        """The Services port of a process, for as long as the context runs."""
+        ...
+
+    def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
+        """From now on calls to the process reach `handlers`. It must be attached; `identity` says who it is."""
+        ...
+
+    def learn(self, node: NodeId, register: Register) -> None:
+        """The process on this node knows a newer register."""
+        ...
+
+    def end(self, process: Process, *, power: bool) -> None:
+        """The process has died, alone or with the power of its machine."""
+        ...
+
+    def start(self, node: NodeId) -> None:
+        """The machine has power."""
+        ...
+
+    def carries(self, provider: LogletProvider) -> bool:
+        """Whether loglets of this kind can be used."""
+        ...
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """What could be stalled or cut now, the oldest first."""
+        ...
+
+
+@attrs.frozen
+class Calls:
+    """See above."""
+
+    _network: SimulatedNetwork
+
+    @asynccontextmanager
+    async def attach(self, process: Process, clock: SimulatedClock, source: random.Random) -> AsyncIterator[Services]:
+        yield self._network.services(process, clock)
+
+    def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
+        self._network.listen(process, handlers)
+
+    def learn(self, node: NodeId, register: Register) -> None:
+        pass
+
+    def end(self, process: Process, *, power: bool) -> None:
+        pass
+
+    def start(self, node: NodeId) -> None:
+        pass
+
+    def carries(self, provider: LogletProvider) -> bool:
+        return True
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        return ()
+
+
+@attrs.frozen
+class _Attached:
+    """The RPC of one process."""
+
+    nursery: trio.Nursery
+    clock: SimulatedClock
+    book: AddressBook
+    handlers: dict[type[Request[Any]], Handler]
+    """Of its own node, once it listens: a node calls itself through its own services."""
+
+
+@attrs.define
+class Streams:
+    """See above."""
+
+    network: SimulatedNetwork
+    streams: ByteStreams
+    interfaces: Sequence[Interface]
+    """The wire form of all requests."""
+    seeds: Sequence[NodeAddress]
+    """Where everybody looks for the nodes before there is a register."""
+    _attached: dict[NodeId, _Attached] = attrs.field(factory=dict, init=False)
+
+    @asynccontextmanager
+    async def attach(self, process: Process, clock: SimulatedClock, source: random.Random) -> AsyncIterator[Services]:
+        book = AddressBook.of(self.seeds)
+        handlers: dict[type[Request[Any]], Handler] = {}
+        services = RpcServices(
+            self.interfaces, book.find, lambda address: self.streams.connect(process, address), clock, source,
+            node=process.node, handlers=handlers,
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            await nursery.start(services.run)
+            self._attached[process.node] = _Attached(nursery, clock, book, handlers)
+            try:
+                yield WatchedServices(self.network, process, services)
+            finally:
+                self.end(process, power=False)
+            nursery.cancel_scope.cancel()
+
+    def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
+        attached = self._attached[process.node]
+        attached.handlers.update(handlers)
+        server = RpcServer(attached.handlers, self.interfaces, identity or (lambda: _nameless(process)), attached.clock)
+        attached.nursery.start_soon(server.serve, [self.streams.listen(process, address_of(process.node))])
+
+    def learn(self, node: NodeId, register: Register) -> None:
+        self._attached[node].book.learn(register)
+
+    def end(self, process: Process, *, power: bool) -> None:
+        self.streams.end(process, power=power)
+
+    def start(self, node: NodeId) -> None:
+        self.streams.start(node)
+
+    def carries(self, provider: LogletProvider) -> bool:
+        return bool(provider.interfaces)
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        return self.streams.connections
+
+
+def address_of(node: NodeId) -> str:
+    """Where a simulated node listens."""
+    return f"127.0.0.1:{FIRST_PORT + node}"
+
+
+def node_at(address: str) -> NodeId:
+    """The node that listens there."""
+    _, port = split_address(address)
+    return NodeId(int(port) - FIRST_PORT)
+
+
+def seeds_of(nodes: Iterable[NodeId]) -> tuple[NodeAddress, ...]:
+    """What a cluster file says of them."""
+    return tuple(NodeAddress(id=node, address=address_of(node)) for node in nodes)
+
+
+def draw(
+    network: SimulatedNetwork,
+    source_for: Callable[[str], random.Random],
+    wanted: str | None,
+    interfaces: Sequence[Interface],
+    nodes: Iterable[NodeId],
+) -> Transport:
+    """The transport of a run.
+
+    Args:
+        network: carries it all.
+        source_for: a source of randomness for each purpose.
+        wanted: `CALLS` or `STREAMS`; None: as the seed draws it.
+        interfaces: the wire form of all requests.
+        nodes: everybody who may listen.
+    """
+    source = source_for("transport")
+    drawn = STREAMS if source.random() < STREAMS_SHARE else CALLS
+    quality = _draw_quality(source)
+    if (wanted or drawn) == CALLS:
+        return Calls(network)
+    return Streams(network, ByteStreams(network, source_for("streams"), node_at, quality), interfaces, seeds_of(nodes))
+
+
+def _draw_quality(source: random.Random) -> StreamQuality:
+    """How streams behave in a run."""
+    return StreamQuality(
+        cut=source.choice((0.0, 0.1, 0.5)),
+        read_bytes_max=source.choice((1 << 20, 1 << 20, 1000, 17)),
+        buffer_bytes=source.choice((256 << 10, 16 << 10, 2000)),
+        patience_seconds=source.choice((8.0, 20.0, 900.0)),
+    )
+
+
+def _nameless(process: Process) -> Identity:
+    """Who a process is that has no data directory."""
+    return Identity(cluster=b"", node=process.node, store_id=b"", boot=process.boot, software="simulated")
