@@ -208,4 +208,4 @@ async def test_rot_flips_one_bit_and_says_where() -> None:
     assert await file.read(found[1], 1) == disk.peek("a")[found[1] : found[1] + 1] != b"\xff"
     disk.wipe()
     assert await disk.mount().names() == []
-    assert (disk.fired["bit rot"], disk.fired["wiped"]) == (1, 1)
+    assert (disk.fired["bit flipped"], disk.fired["wiped"]) == (1, 1)

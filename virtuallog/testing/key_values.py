@@ -32,7 +32,7 @@ class SimulatedKeyValuesDisk:
     """What survives a crash, and the faults to inject.
 
     `fired` counts the faults that really happened: store write error, store sync error, store read error, store full,
-    store bit rot.
+    store bit flipped.
     """
 
     random: random.Random
@@ -87,7 +87,7 @@ class SimulatedKeyValuesDisk:
             return None
         key = self.random.choice(keys)
         self.damage(key)
-        self.fired["store bit rot"] += 1
+        self.fired["store bit flipped"] += 1
         return key
 
     def begin(self, changes: _Changes) -> str:

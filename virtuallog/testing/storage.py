@@ -55,6 +55,12 @@ class DiskFaults:
     change_seconds: tuple[float, float] = (0.0, 0.0)
     """Shortest and longest time a create, rename, remove or truncate takes."""
 
+    @property
+    def failing(self) -> bool:
+        """Whether anything may fail at present."""
+        errors = self.write_error, self.sync_error, self.read_error, self.create_error
+        return any(errors) or self.capacity_bytes is not None or self.free_bytes is not None
+
     def take_room(self, more_bytes: int) -> bool:
         """Use up `more_bytes` of what is left (give back, if negative); False: that much is not left."""
         if self.free_bytes is not None:
@@ -79,7 +85,7 @@ class Disk:
     storage on it.
 
     `fired` counts every fault that really happened, by name: write error, sync error, read error, create error,
-    disk full, slow, stalled, unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit rot, wiped.
+    disk full, slow, stalled, unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit flipped, wiped.
     """
 
     def __init__(
@@ -149,7 +155,7 @@ class Disk:
             at = content.place_to_rot(self.random) if offset is None else offset
             if at is not None:
                 content.rot(at, 1 << self.random.randrange(8))
-                self.fired["bit rot"] += 1
+                self.fired["bit flipped"] += 1
                 return chosen, at
         return None
 

@@ -1,0 +1,98 @@
+"""Processes that die, stand still, start again, or find their disks gone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from simulation.faults.fault_class import FaultClass
+from simulation.faults.stage import Stage
+
+
+async def _crash(stage: Stage) -> None:
+    await _down(stage, power=True)
+
+
+async def _kill(stage: Stage) -> None:
+    await _down(stage, power=False)
+
+
+async def _down(stage: Stage, *, power: bool) -> None:
+    machine = stage.machine()
+    if machine.running:
+        stage.struck(machine)
+        machine.crash(power=power)
+        await stage.rest()
+        stage.start(machine)
+
+
+async def _relaunch(stage: Stage) -> None:
+    """What was sent to the old life reaches the new one."""
+    machine = stage.machine()
+    if machine.running:
+        stage.struck(machine)
+        machine.crash(power=False)
+        stage.start(machine)
+
+
+async def _blackout(stage: Stage) -> None:
+    down = [machine for machine in stage.machines.values() if machine.running]
+    stage.struck()
+    for machine in down:
+        machine.crash()
+    for machine in down:
+        await stage.sleep(stage.random.random())
+        stage.start(machine)
+
+
+async def _pause(stage: Stage) -> None:
+    machine = stage.machine()
+    if machine.running:
+        stage.struck(machine)
+        machine.pause()
+        await stage.rest()
+        machine.resume()
+
+
+async def _pause_client(stage: Stage) -> None:
+    """It believes afterwards what was true before."""
+    clients = stage.clients
+    if clients:
+        node = stage.random.choice(clients)
+        process = stage.world.clients[node]
+        stage.struck(node)
+        process.pause()
+        await stage.rest()
+        process.resume()
+
+
+async def _wipe(stage: Stage) -> None:
+    machine = stage.victim()
+    if machine.running:
+        machine.crash()
+    stage.struck(machine)
+    machine.wipe()
+    await stage.rest()
+    stage.start(machine)
+
+
+CLASSES: Final = (
+    FaultClass(
+        name="crash",
+        about="a node loses its power: unsynced sectors are lost or torn, each by itself",
+        proof=("unsynced lost", "unsynced torn", "unsynced kept"),
+        act=_crash,
+    ),
+    FaultClass(name="kill", about="the process of a node dies; what it wrote stays, synced or not", act=_kill),
+    FaultClass(name="relaunch", about="the same, and the next process starts in the same moment", act=_relaunch),
+    FaultClass(name="blackout", about="all nodes lose their power at once", act=_blackout, rarity=2.0),
+    FaultClass(name="pause", about="the process of a node stands still, then catches up", act=_pause),
+    FaultClass(name="client pause", about="a client process stands still, then catches up", act=_pause_client),
+    FaultClass(
+        name="wipe",
+        about="the disks of a node are replaced by empty ones; it must stay out",
+        proof=("wiped",),
+        act=_wipe,
+        rarity=3.0,
+        loses=True,
+    ),
+)
