@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 _PLANNED = CrashPoint("chain: a successor is planned, nothing is sealed")
 _SEALED = CrashPoint("chain: the active loglet is sealed, its tail is not known")
 _BOUNDED = CrashPoint("chain: the tail of a sealed loglet is known, nothing is put")
-_ROLLING = CrashPoint("chain: the grace period is over, the roll-forward has not begun", rare=True)
+_ROLLING = CrashPoint("chain: the grace period is over, the roll-forward has not begun")
 _DECIDED: Final[dict[type[Change], CrashPoint]] = {
     Extend: CrashPoint("chain: an extension is decided, its client does not know"),
     Close: CrashPoint("chain: the end of the log is decided, its client does not know", rare=True),

@@ -28,7 +28,7 @@ COUNTED: Final = "crash at "
 
 _SHARE: Final = 0.6
 """Of the runs."""
-_ARMED: Final = 0.12
+_ARMED: Final = 0.15
 """Share of the points that are armed in such a run."""
 _RARE_ARMED: Final = 0.7
 """Most of these are not reached in a run."""
