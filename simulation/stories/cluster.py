@@ -8,11 +8,9 @@ within a bound of simulated time. The checks then run over the whole history.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from contextlib import suppress
-from functools import partial
 from typing import Final
 
+import attrs
 import trio
 
 from loglets.native import NativeProvider
@@ -25,26 +23,25 @@ from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.native import servers_agree
 from simulation.checks.violation import Violation
 from simulation.faults.nemesis import FaultPlan, Nemesis
+from simulation.stories.judge import demand_progress
+from simulation.stories.outside import Outside
 from simulation.stories.scenario import Scenario
-from simulation.workload.workload import Workload, WorkloadPlan
-from simulation.world.cluster import Client, Cluster, ClusterPlan
+from simulation.workload import engine
+from simulation.workload.actor import Stage
+from simulation.workload.plan import WorkloadPlan
+from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
 from simulation.world.world import World
 from virtuallog.appender import AppenderSettings
 from virtuallog.chain import SegmentId
-from virtuallog.errors import VirtualLogError
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLogSettings
 
 START_SECONDS: Final = 30.0
 """Within this time a fresh cluster without faults must be ready."""
-CALM_SECONDS: Final = 60.0
-"""Within this time after the last fault a client must get an append acknowledged and have read everything: several
-times the longest timeout, grace period and watchdog period one after the other."""
-OPERATOR_SECONDS: Final = 20.0
-"""Nothing replaces a sequencer that died for good while nothing was in flight: that is an operator's part today
-(`virtuallog reconfigure`), so the judge plays it when no append has succeeded for so long."""
 WORKLOAD_SECONDS: Final = 20.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
+NATIVE_ONLY: Final = 0.5
+"""Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
 _SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=5.0))
 
 _WAL: Final = WalSettings(
@@ -56,22 +53,38 @@ _WAL: Final = WalSettings(
 
 async def _story(world: World) -> None:
     source = world.random("plan")
-    cluster = Cluster(world, _plan(source), _SETTINGS)
+    service = Outside(world)
+    cluster = Cluster(world, _plan(source, service), _SETTINGS)
+    _leave_out(cluster)
     nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source))
-    workload = Workload(cluster, WorkloadPlan.draw(source), partial(_settings, nodes=cluster.plan.nodes))
+    plan = WorkloadPlan.draw(world.random("workload")).narrowed(world.options)
+    service.start(cluster.nodes)
     cluster.start()
     if not await _is_ready(cluster):
         return
     nemesis.prepare()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(nemesis.run)
-        with trio.move_on_after(WORKLOAD_SECONDS):
-            await workload.run()
+        archive = service.provider() if service.provider in cluster.plan.kinds else None
+        stage = Stage(cluster, plan, nursery, archive)
+        await _load(stage, nemesis, service)
+        await demand_progress(stage)
         nursery.cancel_scope.cancel()
-    nemesis.stop()
-    await _demand_progress(workload)
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
     world.violations.extend(servers_agree(_log_servers(cluster), _native_configs(world)))
+
+
+async def _load(stage: Stage, nemesis: Nemesis, service: Outside) -> None:
+    """The first phase."""
+    seconds = stage.cluster.world.options.seconds
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.run)
+        if stage.archive is not None:
+            nursery.start_soon(service.run)
+        with trio.move_on_after(WORKLOAD_SECONDS if seconds is None else seconds):
+            await engine.run(stage)
+        nursery.cancel_scope.cancel()
+    service.stop()
+    nemesis.stop()
 
 
 def _log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
@@ -90,24 +103,28 @@ def _native_configs(world: World) -> dict[SegmentId, NativeConfig]:
     return {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
 
 
-def _plan(source: random.Random) -> ClusterPlan:
+def _plan(source: random.Random, service: Outside) -> ClusterPlan:
     nodes = source.choice((3, 5))
-    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=(_native,))
+    kinds: tuple[ProviderMaker, ...] = (_native,)
+    if source.random() >= NATIVE_ONLY:
+        kinds = (_native, service.provider) if source.random() < 0.7 else (service.provider, _native)
+    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=kinds)
+
+
+def _leave_out(cluster: Cluster) -> None:
+    """Kinds of loglets that the run is not to have, or that cannot travel the way that its messages do."""
+    world = cluster.world
+    kept = [make for make in cluster.plan.kinds if world.transport.carries(make())]
+    if world.options.loglets is not None:
+        kept = sorted(
+            (make for make in kept if world.options.allows_loglet(make().kind)),
+            key=lambda make: (world.options.loglets or ()).index(make().kind),
+        )
+    cluster.plan = attrs.evolve(cluster.plan, kinds=tuple(kept) or (_native,))
 
 
 def _native() -> NativeProvider:
     return NativeProvider(wal_settings=_WAL)
-
-
-def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]:
-    """What an operator may ask for: nothing, other servers, another sequencer."""
-    numbers = [str(number) for number in range(1, nodes + 1)]
-    settings = {}
-    if source.random() < 0.4:
-        settings["servers"] = ",".join(source.sample(numbers, source.choice((3, nodes))))
-    if source.random() < 0.4:
-        settings["sequencer"] = source.choice(numbers)
-    return settings
 
 
 async def _is_ready(cluster: Cluster) -> bool:
@@ -116,43 +133,6 @@ async def _is_ready(cluster: Cluster) -> bool:
         return True
     cluster.world.violations.append(Violation("progress", f"no register within {START_SECONDS:g} s of the first start"))
     return False
-
-
-async def _demand_progress(workload: Workload) -> None:
-    """An append and a full read by a client that knows nothing, and once more by another one."""
-    history = workload.cluster.world.history
-    for _ in range(2):
-        with trio.move_on_after(CALM_SECONDS) as limit:
-            async with workload.cluster.client("judge") as judge:
-                began = workload.cluster.world.now()
-                while not await _append_and_read(workload, judge):
-                    await trio.sleep(0.5)
-                    if workload.cluster.world.now() - began > OPERATOR_SECONDS:
-                        workload.cluster.world.fault("judge replaced a dead loglet")
-                        await _extend(judge)
-        if limit.cancelled_caught:
-            message = f"no append and full read within {CALM_SECONDS:g} s after the faults stopped"
-            workload.cluster.world.violations.append(Violation("progress", message, (len(history.events) - 1,)))
-            return
-
-
-async def _extend(judge: Client) -> None:
-    with suppress(VirtualLogError):
-        await judge.log.reconfig_extend(min(judge.log.view.providers))
-
-
-async def _append_and_read(workload: Workload, judge: Client) -> bool:
-    try:
-        if (await judge.log.view.refresh()).chain.active is None:
-            await _extend(judge)
-        await workload.append(judge)
-        tail = await workload.check_tail(judge)
-        at = 0
-        while at < tail:
-            at = await workload.read(judge, at, tail)
-    except VirtualLogError:
-        return False
-    return True
 
 
 CLUSTER: Final = Scenario(

@@ -1,0 +1,133 @@
+"""Demands progress once the faults are over: a majority lives, so everything that the product offers must work, soon.
+
+The judge is a client that knows nothing. Each demand is made again until it is met or its time is over, and has a time
+of its own, so that a violation names what did not come. Readers that the workload has parked must arrive as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from simulation.checks.violation import Violation
+from simulation.workload import operating
+from simulation.workload.actor import Actor, Follower, Stage, attempt
+from simulation.workload.parking import ParkedReader
+from virtuallog.errors import VirtualLogError
+from virtuallog.types import LogPosition, NodeId
+
+CALM_SECONDS: Final = 60.0
+"""For each demand: several times the longest timeout, grace period and watchdog period one after the other."""
+OPERATOR_SECONDS: Final = 20.0
+"""Nothing replaces a sequencer that died for good while nothing was in flight: that is an operator's part today
+(`virtuallog reconfigure`), so the judge plays it when no append has succeeded for so long."""
+RETRY_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 0.1
+
+
+async def demand_progress(stage: Stage) -> None:
+    """All demands, by one client; then an append and a full read once more, by another."""
+    async with stage.cluster.client("judge") as client:
+        judge = Judge(Actor(stage, client, client.random, "j1"))
+        if not await judge.demand_all():
+            return
+    async with stage.cluster.client("judge") as client:
+        await Judge(Actor(stage, client, client.random, "j2")).demand_log()
+
+
+@attrs.define(eq=False)
+class Judge:
+    """One client and what it demands. Methods return whether they got it; if not, that is a violation already."""
+
+    actor: Actor
+    _readers: list[ParkedReader] = attrs.field(factory=list, init=False)
+
+    async def demand_all(self) -> bool:
+        self._read_on(LogPosition(0))
+        if not await self.demand_log():
+            return False
+        self._read_on(LogPosition(self.actor.stage.tail))
+        return (
+            await self._demand("extend", lambda: operating.extend(self.actor))
+            and await self._demand("change of the members", self._change_members)
+            and await self._demand("append", self.actor.append)
+            and await self._demand("arrival of all readers", self._arrive, self._absent)
+            and await self._demand("trim", self._trim)
+        )
+
+    async def demand_log(self) -> bool:
+        """An append and a full read."""
+        began = self._now()
+
+        async def work() -> None:
+            try:
+                await self._append_and_read()
+            except VirtualLogError:
+                if self._now() - began > OPERATOR_SECONDS:
+                    self.actor.stage.cluster.world.fault("judge replaced a dead loglet")
+                    await operating.extend(self.actor)
+                raise
+
+        return await self._demand("append and full read", work)
+
+    async def _append_and_read(self) -> None:
+        actor = self.actor
+        if (await actor.client.log.view.refresh()).chain.active is None:
+            await operating.extend(actor)
+        await actor.append()
+        tail, at = await actor.check_tail(), 0
+        while at < tail:
+            at = await actor.read(at, tail, 1 << 20)
+
+    async def _change_members(self) -> None:
+        """To the first three nodes; if it is they already, to all."""
+        nodes = self.actor.stage.cluster.nodes
+        members: Sequence[NodeId] = nodes[: operating.MEMBERS]
+        if (await self.actor.client.log.view.refresh()).members == tuple(members):
+            members = nodes
+        work = self.actor.client.log.reconfig_members(members)
+        await self.actor.change(f"members {list(members)}", work)
+
+    async def _trim(self) -> None:
+        await self.actor.trim(self.actor.stage.tail - 1)
+
+    # -- readers --------------------------------------------------------------------------------------------------
+
+    def _read_on(self, start: LogPosition) -> None:
+        """One that tails the log until the run is over."""
+        reader = ParkedReader(f"judge's reader from {start} on", start)
+        reader.may_read.set()
+        self._readers.append(reader)
+        self.actor.stage.nursery.start_soon(reader.run, self.actor.stage)
+
+    async def _arrive(self) -> None:
+        while self._late():
+            await trio.sleep(LOOK_SECONDS)
+
+    def _late(self) -> list[Follower]:
+        tail = self.actor.stage.tail
+        return [reader for reader in (*self._readers, *self.actor.stage.parked) if reader.position < tail]
+
+    def _absent(self) -> str:
+        where = ", ".join(f"{reader.where} is at {reader.position}" for reader in self._late())
+        return f": the tail is {self.actor.stage.tail}, {where}"
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    async def _demand(
+        self, what: str, work: Callable[[], Awaitable[object]], tell: Callable[[], str] = lambda: ""
+    ) -> bool:
+        world = self.actor.stage.cluster.world
+        with trio.move_on_after(CALM_SECONDS) as limit:
+            while not await attempt(work()):
+                await trio.sleep(RETRY_SECONDS)
+        if limit.cancelled_caught:
+            message = f"no {what} within {CALM_SECONDS:g} s after the faults stopped{tell()}"
+            world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
+        return not limit.cancelled_caught
+
+    def _now(self) -> float:
+        return self.actor.stage.cluster.world.now()

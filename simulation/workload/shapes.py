@@ -1,0 +1,75 @@
+"""The shapes that a workload must reach: what a set of seeds demands to have seen, each under its own name.
+
+An act that has brought one about counts it with `Actor.did`: only what really happened, never what was only tried.
+`World.counts` holds them as "did: trim at a boundary".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PREFIX: Final = "did: "
+
+APPENDING: Final = (
+    "append one entry",
+    "append a batch",
+    "append beside others",
+    "append in a session of its own",
+    "append at the expected tail",
+    "miss the expected tail",
+    "race for the expected tail",
+)
+READING: Final = (
+    "read up to the tail",
+    "read around a boundary",
+    "read a byte at a time",
+    "read over three segments",
+    "find the trim point",
+    "leave a reader in a batch",
+)
+TAILING: Final = (
+    "tail the log",
+    "tail across a reconfiguration",
+    "tail below the trim point",
+)
+PARKING: Final = (
+    "park at the tail",
+    "park beyond the tail",
+    "park below the trim point",
+    "park at an empty segment",
+    "park at a sealed loglet",
+    "park at a replaced loglet",
+)
+TRIMMING: Final = (
+    "trim at a boundary",
+    "trim below a boundary",
+    "trim above a boundary",
+    "trim near the tail",
+    "trim past the tail",
+    "trim twice",
+)
+OPERATING: Final = (
+    "extend to the same kind",
+    "extend to another kind",
+    "extend to other servers",
+    "extend to another sequencer",
+    "extend several times in a row",
+    "replace an empty segment",
+    "race for the next segment",
+    "seal and leave",
+    "close the log",
+    "reopen the log",
+    "modify a segment",
+    "truncate the chain",
+    "change the members",
+)
+LIVING: Final = (
+    "die in the middle",
+    "be cancelled after a while",
+    "be cancelled at an await",
+)
+
+SHAPES: Final = (*APPENDING, *READING, *TAILING, *PARKING, *TRIMMING, *OPERATING, *LIVING)
+
+ONLY_WITH_FOREIGN_LOGLETS: Final = ("extend to another kind", "park at a replaced loglet", "modify a segment")
+"""Not to be expected of runs whose loglets are all of one kind."""
