@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Final
 
 import attrs
@@ -25,6 +26,17 @@ CRASH_POINT: Final = "crash point"
 """The name of this class of faults."""
 COUNTED: Final = "crash at "
 """Each death is counted as this and the name of the point."""
+AREAS: Final[Mapping[str, str]] = {
+    "wal": "the write-ahead log of a LogServer",
+    "native": "LogServers, sequencers and clients of a NativeLoglet",
+    "metastore": "acceptors and proposers of the MetaStore",
+    "chain": "changes of the chain, by clients and by the watchdog of a node",
+    "appender": "sessions of clients",
+    "node": "the start of a node, its identity, the founding of a cluster",
+}
+"""Parts of the product that have crash points."""
+_REACHED: Final[Mapping[str, tuple[str, ...]]] = {"cluster": tuple(AREAS), "register": ("metastore",)}
+"""Scenario -> the areas whose points it gets to, all of them, within some hundred seeds."""
 
 _SHARE: Final = 0.6
 """Of the runs."""
@@ -39,6 +51,20 @@ _DEATHS_MAX: Final = 6
 """Of a run: at most so many rests in a row may hold up the founding of a cluster, see `stories/cluster.py`."""
 _REST_SECONDS: Final = (0.05, 0.5, 3.0)
 """The longest time until a node is started again."""
+
+
+def expected(scenario: str) -> list[str]:
+    """The points at which somebody must have died in a few hundred seeds of a scenario."""
+    return [point.name for point in CRASH_POINTS.values() if point.area in _REACHED.get(scenario, ())]
+
+
+def table() -> str:
+    """The points of the product, for docs/testing.md."""
+    rows = ["| area | a process dies when | rare |", "|---|---|---|"]
+    for area in AREAS:
+        of_area = sorted((point for point in CRASH_POINTS.values() if point.area == area), key=attrgetter("name"))
+        rows += [f"| {area} | {point.name.partition(': ')[2]} | {'x' if point.rare else ''} |" for point in of_area]
+    return "\n".join(rows)
 
 
 @attrs.frozen
