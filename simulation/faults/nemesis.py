@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from simulation.faults import disks
+from simulation.faults.crash_points import CrashPoints
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.plan import FaultPlan
 from simulation.faults.registry import CLASSES, LOSING
@@ -41,11 +42,14 @@ class Nemesis:
     """May be empty until `prepare`."""
     plan: FaultPlan
     wounds: Wounds = attrs.field(factory=lambda: Wounds(()), init=False)
+    crash_points: CrashPoints = attrs.field(init=False)
     _random: random.Random = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.plan = self.plan.narrowed(self.world.options.allows_fault)
         self._random = self.world.random("nemesis")
+        self.crash_points = CrashPoints(self.world, self.machines)
+        self.crash_points.start()  # before the machines: some points lie in their very first start
 
     def prepare(self) -> None:
         """What holds for the whole run, from now on. The machines exist by now."""
@@ -55,6 +59,7 @@ class Nemesis:
         for fault in self._active():
             if fault.prepare is not None:
                 fault.prepare(self._stage(fault))
+        self.crash_points.clients_die = True
 
     async def run(self) -> None:
         """Strike, for ever; after `prepare`."""
@@ -67,6 +72,7 @@ class Nemesis:
     def stop(self, dead_max: int = LOST_MAX) -> list[NodeId]:
         """Heal what can be healed, after `run` was cancelled. Returns the nodes that stay dead, or do not serve all they
         should: with those that have lost data, not more than `dead_max`."""
+        self.crash_points.stop()
         self.world.network.heal()
         self.world.network.set_quality(LinkQuality())
         for process in self.world.clients.values():
