@@ -1,113 +1,159 @@
-"""What the registers that clients learn must be like: invariants I1 and I2.                                    Pure."""
+"""What the chains that clients learn must be like: invariants I1 and I3, and the ordering rule across segments.  Pure.
+
+Checks of the register itself, whatever its values mean, are in `register.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from simulation.checks.violation import Check, Violation, proof
-from simulation.history import Get, History, LogletTail, Operation, Put
-from virtuallog import chain, register
-from virtuallog.types import Open
+from simulation.checks.facts import chains, decided, learned, newest_chain
+from simulation.checks.register import REGISTER_CHECKS
+from simulation.checks.violation import Check, Violation, once, proof
+from simulation.history import History, LogletRead, LogletTail, Operation
+from virtuallog import chain
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.types import Open, Sealed
 
+__all__ = ["CHAIN_CHECKS", "REGISTER_CHECKS", "newest_chain"]
 
-def one_value_per_version(history: History) -> Iterator[Violation]:
-    """I2: no two clients ever disagree on the value of a version."""
-    decided: dict[int, tuple[bytes, Operation]] = {}
-    for version, value, operation in _decided(history):
-        known, first = decided.setdefault(version, (value, operation))
-        if known != value:
-            yield Violation("one value per version", f"version {version} has two values", proof(first, operation))
-
-
-def versions_move_forward(history: History) -> Iterator[Violation]:
-    """A read of the register returns a version at least as new as any that was known before it began."""
-    known = list(_decided(history))
-    for get in history.operations(Get):
-        if not get.returned:
-            continue
-        newest = max((found for found in known if found[2].before(get)), key=lambda found: found[0], default=None)
-        if newest is not None and newest[0] > get.result[0]:
-            yield Violation(
-                "versions move forward", f"version {get.result[0]} after {newest[0]}", proof(newest[2], get)
-            )
-
-
-def refused_stays_refused(history: History) -> Iterator[Violation]:
-    """A put that lost to somebody else's value is never the one that was decided.
-
-    Two clients may well put equal bytes (both close the log at the same place): then one of them may have won.
-    """
-    decided = {(version, value): operation for version, value, operation in _decided(history)}
-    puts = history.operations(Put)
-    possible = {_put(put) for put in puts if not put.failed}
-    for put in puts:
-        winner = decided.get(_put(put))
-        if put.failed and winner is not None and _put(put) not in possible:
-            yield Violation(
-                "refused stays refused", f"version {put.action.version} was refused and decided", proof(put, winner)
-            )
+NODE_BYTES: Final = 256
+"""What a node may take in the register: id, store id, some addresses and roles."""
+SEGMENT_BYTES: Final = 512
+"""What a segment may take, its config included."""
+FIXED_BYTES: Final = 1024
 
 
 def chain_is_gapless(history: History) -> Iterator[Violation]:
     """I1: on every version that was decided, and between each and the next."""
-    chains = _chains(history)
-    for version in sorted(chains):
-        after, operation = chains[version]
+    known = chains(history)
+    for version, one in decided(history).items():
+        if version and version not in known:
+            yield Violation("chain is gapless", f"version {version} cannot be read", proof(one.known_by))
+    for version, one in known.items():
         try:
-            chain.validate(after)
-            assert after.version == version
-            if version - 1 in chains:
-                chain.validate_successor(chains[version - 1][0], after)
+            chain.validate(one.chain)
+            assert one.chain.version == version
+            if version - 1 in known:
+                chain.validate_successor(known[version - 1].chain, one.chain)
         except AssertionError as error:
-            yield Violation("chain is gapless", f"version {version}: {error}", proof(operation))
+            yield Violation("chain is gapless", f"version {version}: {error}", proof(one.known_by))
+
+
+def boundaries_come_from_sealed_tails(history: History) -> Iterator[Violation]:
+    """I3: whoever puts a stop into the chain has read it from the sealed loglet before.
+
+    So two loglets never own one unwritten position: the seal stands between them.
+    """
+    known = chains(history)
+    tails = _sealed_tails(history)
+    for version, one in known.items():
+        before = known.get(version - 1)
+        if before is None or before.chain.active is None or not one.started:
+            continue
+        left = before.chain.active
+        stop = _new_stop(left, one.chain)
+        if stop is None:
+            continue
+        seen = tails.get((left.id, left.offset(stop)))
+        if seen is None or seen.done > one.started:
+            message = f"version {version} ends segment {left.id} at {stop}, which no sealed tail had told"
+            yield Violation("boundaries come from sealed tails", message, proof(seen, one.known_by))
 
 
 def open_tails_below_the_boundary(history: History) -> Iterator[Violation]:
     """The ordering rule, against the chain: no loglet is ever called open at a tail past its segment's decided stop."""
-    stops: dict[chain.SegmentId, tuple[int, Operation]] = {}
-    for decided, operation in _chains(history).values():
-        for segment in decided.segments:
-            if segment.stop is not None:
-                stops[segment.id] = segment.offset(segment.stop), operation
+    stops = _stops(history)
     for tail in history.operations(LogletTail):
-        if tail.returned and isinstance(tail.result, Open) and tail.action.segment in stops:
-            stop, operation = stops[tail.action.segment]
+        if tail.returned and type(tail.result) is Open and tail.action.segment in stops:
+            stop, _, operation = stops[tail.action.segment]
             if tail.result.tail > stop:
-                yield Violation(
-                    "open tails below the boundary",
-                    f"loglet {tail.action.segment} ends at {stop}, but was open at {tail.result.tail}",
-                    proof(tail, operation),
-                )
+                message = f"loglet {tail.action.segment} ends at {stop}, but was open at {tail.result.tail}"
+                yield Violation("open tails below the boundary", message, proof(tail, operation))
 
 
-REGISTER_CHECKS: Final[tuple[Check, ...]] = (one_value_per_version, versions_move_forward, refused_stays_refused)
-"""Whatever the values mean."""
-CHAIN_CHECKS: Final[tuple[Check, ...]] = (*REGISTER_CHECKS, chain_is_gapless, open_tails_below_the_boundary)
+def nobody_passes_a_known_stop(history: History) -> Iterator[Violation]:
+    """The stop that the chain has decided counts, no weaker one: who knows it never reads past it, nor waits there."""
+    stops, knowledge = _stops(history), _first_learned(history)
+    for call in history.operations(LogletRead, LogletTail):
+        action = call.action
+        if action.segment not in stops:
+            continue
+        stop, version, _ = stops[action.segment]
+        learned_at = knowledge.get((call.client, version))
+        if learned_at is None or learned_at.done > call.invoked:
+            continue
+        if type(action) is LogletRead and action.stop > stop:
+            message = (
+                f"{call.client} reads loglet {action.segment} up to {action.stop}, and knows that it ends at {stop}"
+            )
+            yield Violation("nobody passes a known stop", message, proof(learned_at, call))
+        elif type(action) is LogletTail and action.lagging:
+            message = f"{call.client} waits on loglet {action.segment}, and knows that it ends at {stop}"
+            yield Violation("nobody passes a known stop", message, proof(learned_at, call))
 
 
-def newest_chain(history: History) -> chain.Chain | None:
-    """The newest chain that any client has learned."""
-    chains = _chains(history)
-    return chains[max(chains)][0] if chains else None
+def register_is_bounded(history: History) -> Iterator[Violation]:
+    """However often the chain changes: what the register takes depends on its nodes and segments alone, and there are
+    no segments but those that hold something and the last one (`chain_is_gapless`)."""
+    for version, one in chains(history).items():
+        assert one.register is not None
+        nodes, segments = len(one.register.nodes), len(one.chain.segments)
+        limit = FIXED_BYTES + NODE_BYTES * nodes + SEGMENT_BYTES * segments
+        if len(one.value) > limit:
+            message = f"version {version} takes {len(one.value)} bytes for {nodes} nodes and {segments} segments"
+            yield Violation("register is bounded", message, proof(one.known_by))
 
 
-def _decided(history: History) -> Iterator[tuple[int, bytes, Operation]]:
-    """Each (version, value) that a client knows to be decided, and how it knows."""
-    for operation in history.operations(Get, Put):
-        if operation.returned:
-            version, value = operation.result if isinstance(operation.action, Get) else _put(operation)
-            yield version, value, operation
+CHAIN_CHECKS: Final[tuple[Check, ...]] = (
+    *REGISTER_CHECKS,
+    chain_is_gapless,
+    boundaries_come_from_sealed_tails,
+    open_tails_below_the_boundary,
+    nobody_passes_a_known_stop,
+    register_is_bounded,
+)
 
 
-def _put(operation: Operation) -> tuple[int, bytes]:
-    return operation.action.version, operation.action.value
+def _new_stop(left: Segment, after: chain.Chain) -> int | None:
+    """Where `after` ends the segment that was open before; None if it is open still."""
+    same = after.find(left.id)
+    if same is not None:
+        return same.stop
+    return left.start  # it was empty, and dropped
 
 
-def _chains(history: History) -> dict[int, tuple[chain.Chain, Operation]]:
-    """The chain of each version that is known to be decided, and who learned it first."""
-    chains: dict[int, tuple[chain.Chain, Operation]] = {}
-    for version, value, operation in _decided(history):
-        if version and version not in chains:
-            chains[version] = register.decode_untrusted(value).chain, operation
-    return chains
+@once
+def _sealed_tails(history: History) -> dict[tuple[SegmentId, int], Operation]:
+    """Who first saw each sealed tail."""
+    found: dict[tuple[SegmentId, int], Operation] = {}
+    for tail in history.operations(LogletTail):
+        if tail.returned and type(tail.result) is Sealed:
+            place = tail.action.segment, tail.result.tail
+            if place not in found or tail.done < found[place].done:
+                found[place] = tail
+    return found
+
+
+@once
+def _stops(history: History) -> dict[SegmentId, tuple[int, int, Operation]]:
+    """Where each closed segment ends in its loglet, with the first version that says so and who knew it first."""
+    stops: dict[SegmentId, tuple[int, int, Operation]] = {}
+    for version, one in chains(history).items():
+        for segment in one.chain.segments:
+            if segment.stop is not None and segment.id not in stops:
+                stops[segment.id] = segment.offset(segment.stop), version, one.known_by
+    return stops
+
+
+@once
+def _first_learned(history: History) -> dict[tuple[str, int], Operation]:
+    """By client and version: when the client first learned of this version, or of a later one."""
+    first: dict[tuple[str, int], Operation] = {}
+    newest: dict[str, int] = {}
+    for version, _, operation in sorted(learned(history), key=lambda found: found[2].done):
+        for missed in range(newest.get(operation.client, 0) + 1, version + 1):
+            first[operation.client, missed] = operation
+        newest[operation.client] = max(version, newest.get(operation.client, 0))
+    return first

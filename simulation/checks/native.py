@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from loglets.native.config import NativeConfig
 from loglets.native.log_server import LogServer
 from loglets.native.messages import State
-from simulation.checks.violation import Violation
+from loglets.native.quorum import committed_tail
+from simulation.checks.violation import Violation, proof
+from simulation.history import History, LogletTail
 from virtuallog.chain import SegmentId
 from virtuallog.types import NodeId
 
@@ -28,6 +30,23 @@ def servers_agree(
         members = {node: servers[node] for node in config.servers if node in servers}
         yield from _one_wave_per_offset(segment, members)
         yield from _known_is_committed(segment, config, {node: one.state(segment) for node, one in members.items()})
+
+
+def committed_below_the_stop(
+    history: History, segment: SegmentId, config: NativeConfig, servers: Mapping[NodeId, LogServer]
+) -> Iterator[Violation]:
+    """What a majority of sealed servers has lies below a tail that somebody was told. So repair completes what is below
+    the tail that its check returns, and nothing past it.
+
+    For a loglet whose sequencer is dead, when every check and repair that anybody began has come to its end.
+    """
+    tails = [tail for tail in history.operations(LogletTail) if tail.returned and tail.action.segment == segment]
+    told = max((tail.result.tail for tail in tails), default=0)
+    states = [server.state(segment) for node, server in servers.items() if node in config.servers]
+    committed = committed_tail([state.local_tail for state in states if state.sealed], len(config.servers))
+    if committed > told:
+        message = f"loglet {segment}: a majority has everything up to {committed}, the highest tail told is {told}"
+        yield Violation("committed below the stop", message, proof(*tails))
 
 
 def _one_wave_per_offset(segment: SegmentId, servers: Mapping[NodeId, LogServer]) -> Iterator[Violation]:

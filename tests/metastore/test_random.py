@@ -13,8 +13,11 @@ from simulation.world import scheduler
 from tests.metastore.world import FIVE, THREE, World, world
 from virtuallog.api import MetaStore
 from virtuallog.errors import ChainConflictError, UnavailableError
+from virtuallog.testing.actions import Get, Put
+from virtuallog.testing.history import History, Operation
 from virtuallog.testing.network import LinkQuality
-from virtuallog.testing.register_history import Get, Put, RegisterHistory, check_register
+from virtuallog.testing.recorded import RecordedMetaStore
+from virtuallog.testing.register_checks import check_register
 
 BAD = LinkQuality(
     delay_seconds=0.002, tail_probability=0.05, tail_seconds=0.3, loss=0.1, duplicate=0.1, reorder=0.2, refuse=0.5
@@ -27,16 +30,16 @@ def test_register_survives_everything(seed: int) -> None:
     history = scheduler.run(seed, lambda: storm(seed))
 
     check_register(history)
-    assert sum(put.won for put in history.puts) >= 3, "the storm let hardly anything through"
+    assert sum(put.returned for put in history.operations(Put)) >= 3, "the storm let hardly anything through"
 
 
 def test_same_seed_same_history() -> None:
     """A failure found here can be replayed."""
-    assert repr(scheduler.run(3, lambda: storm(3))) == repr(scheduler.run(3, lambda: storm(3)))
+    assert scheduler.run(3, lambda: storm(3)).events == scheduler.run(3, lambda: storm(3)).events
 
 
-async def storm(seed: int) -> RegisterHistory:
-    source, history = random.Random(seed), RegisterHistory()
+async def storm(seed: int) -> History:
+    source, history = random.Random(seed), History()
     async with world(seed) as cluster:
         await cluster.start(FIVE)
         cluster.network.set_quality(BAD)
@@ -47,7 +50,7 @@ async def storm(seed: int) -> RegisterHistory:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(crash_and_restart, cluster, source, nursery.cancel_scope)
             for number in range(5):
-                client = history.recorded(cluster.client(*THREE))
+                client = RecordedMetaStore(cluster.client(*THREE), history, f"{number}")
                 nursery.start_soon(write_and_read, cluster, client, random.Random(f"{seed} {number}"))
         cluster.heal()
         cluster.network.set_quality(LinkQuality())
@@ -103,9 +106,9 @@ async def crash_and_restart(cluster: World, source: random.Random, until: trio.C
     until.cancel()
 
 
-async def quiet_end(cluster: World, history: RegisterHistory) -> None:
+async def quiet_end(cluster: World, history: History) -> None:
     """No faults any more: writing and reading work, and no two acceptors contradict each other."""
-    writer, reader = (history.recorded(cluster.client(*THREE)) for _ in range(2))
+    writer, reader = (RecordedMetaStore(cluster.client(*THREE), history, who) for who in ("writer", "reader"))
     won = 0
     for attempt in range(10):
         version, _ = await writer.get()
@@ -123,27 +126,25 @@ async def quiet_end(cluster: World, history: RegisterHistory) -> None:
         assert acceptor.decision == other.decision
 
 
-def history_of(*operations: Get | Put) -> RegisterHistory:
-    return RegisterHistory(
-        gets=[operation for operation in operations if isinstance(operation, Get)],
-        puts=[operation for operation in operations if isinstance(operation, Put)],
-    )
+def history_of(*operations: Operation) -> History:
+    history = History()
+    for operation in sorted(operations, key=lambda operation: operation.invoked):
+        history.add(operation)
+    return history
 
 
-def put(started: int, ended: float, expected_version: int, attempt: int, **result: object) -> Put:
-    value = b"%d" % attempt
-    return Put(
-        started=started,
-        ended=ended,
-        value=value,
-        expected_version=expected_version,
-        attempt=attempt,
-        **result,  # type: ignore[arg-type]
-    )
+def put(
+    started: int, ended: int, expected_version: int, attempt: int, *, won: bool = False, found: int | None = None
+) -> Operation:
+    """Neither won nor found: the outcome is unknown."""
+    version = expected_version + 1
+    action = Put(version, b"%d" % attempt, attempt)
+    error = None if found is None else ChainConflictError(expected_version, found)
+    return Operation(0, "writer", action, started, ended, version, returned=won, failed=error is not None, error=error)
 
 
-def get(started: int, ended: int, version: int, value: bytes, client: int = 1) -> Get:
-    return Get(client=client, started=started, ended=ended, version=version, value=value)
+def get(started: int, ended: int, version: int, value: bytes, client: int = 1) -> Operation:
+    return Operation(0, f"{client}", Get(), started, ended, (version, value), returned=True)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def get(started: int, ended: int, version: int, value: bytes, client: int = 1) -
         ("lost against", history_of(put(1, 2, 5, 7, found=5))),
     ],
 )
-def test_checker_sees(broken: str, history: RegisterHistory) -> None:
+def test_checker_sees(broken: str, history: History) -> None:
     """The checker is not blind: each kind of lie is found."""
     with pytest.raises(AssertionError, match=broken):
         check_register(history)
@@ -168,10 +169,9 @@ def test_checker_sees(broken: str, history: RegisterHistory) -> None:
 
 def test_checker_lets_a_register_pass() -> None:
     """Overlapping calls, a put in doubt that turned out to be decided, a repeated attempt."""
-    doubtful = Put(started=1, value=b"a", expected_version=0, attempt=1)
     check_register(
         history_of(
-            doubtful,
+            Operation(0, "writer", Put(1, b"a", 1), 1),
             get(2, 9, 0, b"", client=2),
             get(3, 4, 1, b"a"),
             put(5, 8, 1, 2, won=True),

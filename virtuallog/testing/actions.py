@@ -54,7 +54,8 @@ class Read:
 
 @attrs.frozen
 class Follow:
-    """A tailing reader from `start` on, for as long as it lives. Never returns; its client's `Read`s are what it saw."""
+    """A reader follows the log from `start` on; what its client `Read`s meanwhile is what it is handed. Result: None, once it
+    stops by itself; it ends without one if it fails, is cancelled or dies."""
 
     start: int
 

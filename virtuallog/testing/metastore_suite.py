@@ -16,9 +16,12 @@ import trio
 from virtuallog.api import MetaStore
 from virtuallog.errors import ChainConflictError, UnavailableError
 from virtuallog.ports import Clock
+from virtuallog.testing.actions import Put
 from virtuallog.testing.cancelling import cancel_at
 from virtuallog.testing.expect import expect, expect_error
-from virtuallog.testing.register_history import RegisterHistory, check_register
+from virtuallog.testing.history import History
+from virtuallog.testing.recorded import RecordedMetaStore
+from virtuallog.testing.register_checks import check_register
 from virtuallog.types import NodeId
 
 __all__ = ["CLAUSES", "Clause", "MetaStoreFixture", "run_clause"]
@@ -170,12 +173,13 @@ async def a_cancelled_get_does_no_harm(fixture: MetaStoreFixture) -> None:
 
 async def concurrent_clients_see_one_register(fixture: MetaStoreFixture) -> None:
     """Many clients that read and write at once agree on one history of versions, in real time."""
-    history = RegisterHistory()
+    history = History()
     async with trio.open_nursery() as nursery:
         for number in range(4):
-            nursery.start_soon(read_and_write, history.recorded(await fixture.open()), fixture, number, 12)
+            client = RecordedMetaStore(await fixture.open(), history, f"{number}")
+            nursery.start_soon(read_and_write, client, fixture, number, 12)
     check_register(history)
-    expect(any(put.won for put in history.puts), "nobody ever won")
+    expect(any(put.returned for put in history.operations(Put)), "nobody ever won")
 
 
 async def read_and_write(client: MetaStore, fixture: MetaStoreFixture, number: int, times: int) -> None:

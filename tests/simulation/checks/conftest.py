@@ -1,0 +1,12 @@
+"""A fresh history for each test."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.checks.story import Story
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
