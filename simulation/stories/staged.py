@@ -28,7 +28,7 @@ from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import RetryableError, UnavailableError, VirtualLogError
-from virtuallog.testing.history import LogletAppend
+from virtuallog.testing.actions import LogletAppend
 from virtuallog.types import NodeId
 
 Act: TypeAlias = Callable[[Loglet], Awaitable[object]]
