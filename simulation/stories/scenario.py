@@ -41,7 +41,8 @@ def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
     from simulation.stories.cluster import CLUSTER
     from simulation.stories.native import LOADED, NATIVE, REPAIR
+    from simulation.stories.overtaken import OVERTAKEN, RESTART, UNEVEN
     from simulation.stories.register import REGISTER
     from simulation.stories.weak_seal import WEAK_SEAL
 
-    return (CLUSTER, LOADED, NATIVE, REGISTER, REPAIR, WEAK_SEAL)
+    return (CLUSTER, LOADED, NATIVE, OVERTAKEN, REGISTER, REPAIR, RESTART, UNEVEN, WEAK_SEAL)
