@@ -23,6 +23,7 @@ from virtuallog.api import Cluster, Loglet, Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
+    CorruptionError,
     InvalidSettingError,
     MalformedError,
     SealedError,
@@ -191,14 +192,21 @@ class SingleCopyServer:
             raise SealedError("the chain no longer holds this segment")
         if segment not in self._models:
             await self.environment.segment_config(segment)
-            model = LogModel()
-            for key, value in await self.disk.scan(_key(segment, b"b")):
-                place, batch = int.from_bytes(key[-8:], "big"), Batch.parse_untrusted(value[8:])
-                model.land(batch, range(place, place + batch.count), int.from_bytes(value[:8], "big"))
-            model.sealed = await self.disk.get(_key(segment, b"s")) is not None
-            model.prefix_trim(int.from_bytes(await self.disk.get(_key(segment, b"t")) or b"", "big"))
-            self._models[segment] = model
+            self._models[segment] = await self._replay(segment)
         return self._models[segment]
+
+    async def _replay(self, segment: SegmentId) -> LogModel:
+        model = LogModel()
+        for key, value in await self.disk.scan(_key(segment, b"b")):
+            place, time_ms = int.from_bytes(key[-8:], "big"), int.from_bytes(value[:8], "big")
+            try:
+                batch = Batch.parse_untrusted(value[8:])
+            except (MalformedError, CorruptionError) as error:
+                raise StorageError(f"place {place} of loglet {segment}: {error}") from error
+            model.land(batch, range(place, place + batch.count), time_ms)
+        model.sealed = await self.disk.get(_key(segment, b"s")) is not None
+        model.prefix_trim(int.from_bytes(await self.disk.get(_key(segment, b"t")) or b"", "big"))
+        return model
 
     def _dropped(self, segment: SegmentId) -> bool:
         return segment.version < self.lowest_live_version

@@ -38,6 +38,11 @@ _WAL: Final = WalSettings(
     headroom_bytes=32 << 10,
 )  # fmt: skip
 
+_ROOMY_WAL: Final = WalSettings(
+    segment_bytes=24 << 20, record_bytes_max=9 << 20, group_bytes_max=10 << 20, queue_bytes_max=20 << 20,
+    headroom_bytes=1 << 20,
+)  # fmt: skip
+
 
 async def _native(world: World) -> None:
     source = world.random("plan")
@@ -197,6 +202,11 @@ def _race(served: ServedLoglets) -> Race:
 def provider() -> NativeProvider:
     """With a WAL of small segments, so that a short run fills some."""
     return NativeProvider(wal_settings=_WAL)
+
+
+def roomy_provider() -> NativeProvider:
+    """With a WAL that takes the largest batches there are."""
+    return NativeProvider(wal_settings=_ROOMY_WAL)
 
 
 NATIVE: Final = Scenario(

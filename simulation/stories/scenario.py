@@ -28,7 +28,7 @@ def find(name: str) -> Scenario:
     Raises:
         InvalidSettingError: there is none.
     """
-    for scenario in all_scenarios():
+    for scenario in (*all_scenarios(), *_kit()):
         if scenario.name == name:
             return scenario
     raise InvalidSettingError("scenario", f"no '{name}' (known: {', '.join(s.name for s in all_scenarios())})")
@@ -46,3 +46,11 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.weak_seal import WEAK_SEAL
 
     return (CLUSTER, LOADED, NATIVE, OVERTAKEN, REGISTER, REPAIR, RESTART, UNEVEN, WEAK_SEAL)
+
+
+def _kit() -> tuple[Scenario, ...]:
+    """What the conformance kit tells of a provider: found by name, but no part of "all"."""
+    from simulation.conformance.clauses import CLAUSE
+    from simulation.conformance.faults import LOGLET
+
+    return (CLAUSE, LOGLET)

@@ -1,0 +1,72 @@
+"""The scenario `clause`: one clause of the contract, asked of a provider whose servers run on simulated machines.
+
+No faults but those that the clause itself makes (`RESTART_CLAUSES`); the seed decides how fast messages travel and in
+which order tasks run, so every seed is another interleaving.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Final
+
+import trio
+
+from simulation.checks.violation import Violation
+from simulation.conformance import options as kit
+from simulation.conformance.fixture import SimulatedFixture
+from simulation.conformance.providers import find
+from simulation.stories.scenario import Scenario
+from simulation.stories.served import ServedLoglets
+from simulation.world.world import World
+from virtuallog.errors import InvalidSettingError
+from virtuallog.testing.loglet_suite import CLAUSE_SECONDS, CLAUSES, RESTART_CLAUSES, run_clause
+from virtuallog.testing.network import LinkQuality
+
+ALL: Final[Mapping[str, Any]] = {clause.__name__: clause for clause in (*CLAUSES, *RESTART_CLAUSES)}
+_EVENTS_TOLD: Final = 10
+"""Of the history before a clause was broken: what led to it, most often."""
+
+
+def promise(clause: str) -> str:
+    """What the clause promises, in one line."""
+    return " ".join((inspect.getdoc(ALL[clause]) or "").split())
+
+
+async def _story(world: World) -> None:
+    options = kit.of(world.options)
+    if options.clause not in ALL or not options.loglets:
+        raise InvalidSettingError("clause", f"no clause '{options.clause}', or no provider")
+    source = world.random("plan")
+    world.network.set_quality(
+        LinkQuality(tail_probability=source.choice((0.0, 0.1)), tail_seconds=source.choice((0.002, 0.02)))
+    )
+    served = ServedLoglets(world, find(options.loglets[0], roomy="largest" in options.clause))
+    served.start(options.nodes)
+    try:
+        async with trio.open_nursery() as nursery:
+            contiguous = served.make().contiguous
+            await run_clause(ALL[options.clause], SimulatedFixture(served, nursery, contiguous, world.random("clause")))
+            nursery.cancel_scope.cancel()
+    except* Exception as broken:
+        world.violations.append(Violation(options.clause, _told(broken), _newest(world)))
+
+
+def _newest(world: World) -> tuple[int, ...]:
+    count = len(world.history.events)
+    return tuple(range(max(0, count - _EVENTS_TOLD), count))
+
+
+def _told(error: BaseException) -> str:
+    """The first error within groups: nurseries wrap what failed in them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) if isinstance(error, AssertionError) and str(error) else f"{type(error).__name__}: {error}"
+
+
+CLAUSE: Final = Scenario(
+    name="clause",
+    about="one clause of the contract of loglets",
+    story=_story,
+    limit_seconds=CLAUSE_SECONDS * 2,
+)

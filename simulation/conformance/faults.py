@@ -1,0 +1,92 @@
+"""The scenario `loglet`: clients race over one loglet of any kind while the named classes of faults strike.
+
+Then the faults stop, and within a bound a client that knows nothing must be able to seal the loglet, learn its tail and
+read all of it. The history is judged by the checks of loglets: whatever was acknowledged is there, once, in order.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import trio
+
+from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.conformance import options as kit
+from simulation.conformance.options import DEAD
+from simulation.conformance.providers import find
+from simulation.faults.nemesis import FaultPlan, Nemesis
+from simulation.faults.registry import CLASSES
+from simulation.stories.loglet import SEGMENT, Cast, Race
+from simulation.stories.scenario import Scenario
+from simulation.stories.served import ServedLoglets
+from simulation.world.machine import Machine
+from simulation.world.world import World
+
+RACE_SECONDS: Final = 30.0
+"""Clients that are still busy then, because of what the nemesis does, are stopped."""
+CALM_SECONDS: Final = 60.0
+"""For seal, tail and reads after the last fault: many times any timeout."""
+STRIKE_SECONDS: Final = 0.3
+"""Mean time between two acts of a class: a race takes about a second."""
+PACE: Final = 0.1
+"""Factor on how long a fault lasts, for the same reason."""
+
+
+async def _story(world: World) -> None:
+    options = kit.of(world.options)
+    source = world.random("plan")
+    served = ServedLoglets(world, find((options.loglets or ("native",))[0]))
+    served.start(options.nodes)
+    served.create(SEGMENT)
+    nemesis = Nemesis(world, served.machines, _plan(options.faults or ()))
+    nemesis.prepare()
+    race = Race(world, lambda environment: served.open(SEGMENT, environment))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.run)
+        if DEAD in (options.faults or ()):
+            nursery.start_soon(_die, world, source.choice(list(served.machines.values())), source.random())
+        with trio.move_on_after(RACE_SECONDS):
+            await race.run(_cast(source))
+        nursery.cancel_scope.cancel()
+    if DEAD not in (options.faults or ()):
+        nemesis.stop(dead_max=0)
+    await race.demand_seal(CALM_SECONDS)
+    world.check(*LOGLET_CHECKS)
+
+
+def _plan(faults: tuple[str, ...]) -> FaultPlan:
+    """All of these, in every seed."""
+    return FaultPlan(
+        active={fault.name: STRIKE_SECONDS * fault.rarity for fault in CLASSES if fault.name in faults}, pace=PACE
+    )
+
+
+def _cast(source: random.Random) -> Cast:
+    return Cast(
+        appenders=source.randint(1, 4),
+        batches=source.randint(5, 30),
+        in_flight=source.choice((1, 4)),
+        conditional=source.choice((0.0, 0.1)),
+        impatient=source.choice((0.0, 0.1)),
+        sealers=source.randint(0, 2),
+        observers=source.randint(0, 2),
+        waiters=source.randint(0, 1),
+        readers=source.randint(0, 2),
+        trimmers=source.randint(0, 1),
+        pause_seconds=source.choice((0.005, 0.02, 0.1)),
+    )
+
+
+async def _die(world: World, machine: Machine, after_seconds: float) -> None:
+    await trio.sleep(after_seconds)
+    world.fault(DEAD, str(machine.node))
+    machine.crash()
+
+
+LOGLET: Final = Scenario(
+    name="loglet",
+    about="clients race over one loglet of any kind; faults that are named strike in every seed",
+    story=_story,
+    limit_seconds=300.0,
+)
