@@ -108,7 +108,7 @@ CLASSES: Final = (
     FaultClass(
         name="stalls",
         about="for a while every synced write of a node takes 0.05 to 1 s",
-        proof=("stalled",),
+        proof=("write stalled",),
         act=_stalls,
     ),
     FaultClass(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from simulation.faults import clocks, disks, network, processes
+from simulation.faults import clocks, disks, network, processes, streams
 from simulation.faults.crash_points import COUNTED, CRASH_POINT
 from simulation.faults.fault_class import FaultClass
 
@@ -15,6 +15,7 @@ ELSEWHERE: Final = (
 """Classes that the nemesis leaves to others: see `crash_points.py`."""
 CLASSES: Final[tuple[FaultClass, ...]] = (
     *network.CLASSES,
+    *streams.CLASSES,
     *processes.CLASSES,
     *disks.CLASSES,
     *clocks.CLASSES,

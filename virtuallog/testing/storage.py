@@ -30,7 +30,7 @@ from virtuallog.ports import Clock
 from virtuallog.testing.disk_content import Content, put
 
 STALL_SECONDS: Final = 0.05
-"""What takes longer is also counted as stalled: a disk that is not slow, but stands still now and then."""
+"""What takes longer is also counted as a stalled write: a disk that is not slow, but stands still now and then."""
 
 
 @attrs.define(kw_only=True)
@@ -85,7 +85,7 @@ class Disk:
     storage on it.
 
     `fired` counts every fault that really happened, by name: write error, sync error, read error, create error,
-    disk full, slow, stalled, unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit flipped, wiped.
+    disk full, slow, write stalled, unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit flipped, wiped.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Disk:
         wait = self.random.uniform(*seconds)
         self.fired["slow"] += 1
         if wait >= STALL_SECONDS:
-            self.fired["stalled"] += 1
+            self.fired["write stalled"] += 1
         with trio.CancelScope(shield=True) as scope:
             self._pauses.append(scope)
             await self._clock.sleep(wait)

@@ -1,0 +1,73 @@
+"""What a set of seeds must have been put through, before it may be said to have tested anything.
+
+A fault that never took effect, a crash point that nobody died at, a shape of the workload that never came about: each is
+a hole in the net, and as bad as a broken promise. Which counters a scenario must show follows from the registries;
+what a scenario cannot have is told here, with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from simulation.faults import streams
+from simulation.faults.crash_points import COUNTED
+from simulation.faults.registry import CLASSES, LOSING
+from simulation.workload.shapes import PREFIX, SHAPES
+from virtuallog.crash_points import CRASH_POINTS
+
+_STORE: Final = ("store write error", "store sync error", "store read error", "store full", "store bit flipped")
+"""Of the small store of the MetaStore."""
+_FILES: Final = (
+    "unsynced lost", "unsynced torn", "unsynced kept", "write error", "create error", "sync error", "read error",
+    "disk full", "slow", "write stalled", "bit flipped",
+)  # fmt: skip
+"""Of the files that the WAL and the identity of a node are in."""
+_BETWEEN_NODES: Final = (
+    "clogged", "slowed", "cut by isolate", "cut by halves", "cut by bridge", "cut by one way",
+)  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class Demand:
+    """What a scenario must show."""
+
+    without_classes: tuple[str, ...] = ()
+    without_counters: tuple[str, ...] = ()
+    crash_areas: tuple[str, ...] | None = ()
+    """Of the crash points that processes must have died at; None: all."""
+    shapes: bool = False
+    """Whether it runs the workload of the whole log."""
+
+    def counters(self) -> Iterator[str]:
+        for fault in CLASSES:
+            if fault.name not in self.without_classes:
+                yield from (name for name in fault.counters if name not in self.without_counters)
+        for point in CRASH_POINTS.values():
+            if self.crash_areas is None or point.area in self.crash_areas:
+                yield COUNTED + point.name
+        if self.shapes:
+            yield from (PREFIX + shape for shape in SHAPES)
+
+
+_STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
+
+DEMANDS: Final[Mapping[str, Demand]] = {
+    "cluster": Demand(crash_areas=None, shapes=True),
+    # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
+    "native": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
+    # Acceptors do not talk to each other, and have no files. A register may be down to one member.
+    "register": Demand(without_classes=LOSING, without_counters=(*_FILES, *_BETWEEN_NODES)),
+}
+"""Of the scenarios with random faults. The others stage one danger each, and fail by themselves if they miss it."""
+
+
+def never_fired(scenario: str, counts: Mapping[str, int]) -> list[str]:
+    """The counters that `scenario` must show, and `counts`, summed up over a set of seeds, does not.
+
+    Ask it of some hundred seeds or more, that were not narrowed to some faults.
+    """
+    demand = DEMANDS.get(scenario)
+    return [] if demand is None else [name for name in demand.counters() if not counts.get(name)]
