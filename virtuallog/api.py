@@ -54,7 +54,8 @@ class Loglet(Protocol):
             ReconfigurationNeededError: will never take appends again, but is not sealed. Unknown outcome.
             UnavailableError: not done in time. Unknown outcome; offer the same batch again, to this loglet.
             OutOfOrderError, OverloadedError: nothing was done.
-            TailMismatchError: `expected_tail` is not the tail. Nothing was done.
+            TailMismatchError: `expected_tail` is not the tail. Nothing was done, nor will be if this same call arrives
+                once more.
             UnsupportedError: this loglet has no conditional appends.
         """
         ...

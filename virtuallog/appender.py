@@ -183,11 +183,11 @@ class Appender:
     async def _offer_until_placed(self, flight: Flight, segment: Segment) -> None:
         opens, pause = not self._session.opened, self._settings.retry_min
         while flight.batch.session == self._session.id:
-            maybe, flight.maybe = flight.maybe, True  # also if the attempt is cancelled
+            # Also if the attempt is cancelled, or refused for the moment: a second copy of the call may yet be taken.
+            maybe, flight.maybe = flight.maybe, True
             try:
                 places = await self._offer(flight, segment, opens)
             except (OutOfOrderError, OverloadedError, DiskFullError) as error:
-                flight.maybe = maybe
                 if not isinstance(error, OutOfOrderError):  # that one only waits for a predecessor on its way
                     await self._look_for_successor(segment, error)
             except (SealedError, ReconfigurationNeededError) as error:

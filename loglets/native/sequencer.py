@@ -142,8 +142,8 @@ class Sequencer:
             placement = self._sessions.find(batch, opens=opens)
             if placement is not None:
                 return self._offer_again(placement, batch, ticket)
-            if expected_tail not in {NO_EXPECTATION, self.tail}:
-                return self._refuse(expected_tail, ticket)
+            if expected_tail != NO_EXPECTATION and (found := self._mismatch(batch, expected_tail, now_ms)) is not None:
+                return self._refuse(TailMismatchError(expected_tail, found), ticket)
             self._order(batch, ticket, now_ms)
         except VirtualLogError as error:
             return [Resolve(ticket, error)]
@@ -202,8 +202,16 @@ class Sequencer:
             return []
         return [Resolve(placement.tickets.pop(0), UnavailableError("the same batch was offered again and again"))]
 
-    def _refuse(self, expected_tail: int, ticket: Ticket) -> list[Effect]:
-        mismatch = TailMismatchError(expected_tail, self.tail)
+    def _mismatch(self, batch: Batch, expected_tail: int, now_ms: int) -> int | None:
+        """The tail that a conditional append meets instead of the one that it expects. Once refused it stays so: a
+        second copy of the call may arrive when the tail is what it expects, and its caller has long gone on."""
+        found = self._sessions.refusal(batch, expected_tail)
+        if found is None and expected_tail != self.tail:
+            found = self.tail
+            self._sessions.refuse(batch, expected_tail, found, now_ms)
+        return found
+
+    def _refuse(self, mismatch: TailMismatchError, ticket: Ticket) -> list[Effect]:
         if self.tail == self.committed:
             return [Resolve(ticket, mismatch)]
         self._mismatches.append((self.tail, ticket, mismatch))

@@ -7,24 +7,23 @@ faults are drawn and counted apart from those of the cluster, which does not own
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
 import attrs
 import trio
 
-from simulation.history import History, LogletAppend
+from simulation.history import History, LogletAppend, LogletTrim
 from simulation.world.world import World
 from virtuallog.api import Placed
-from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment
 from virtuallog.testing.links import Link
 from virtuallog.testing.process import Process
 from virtuallog.testing.weak_seal import EntriesServer, SealServer, WeakSealLoglet
 from virtuallog.testing.weak_seal_provider import WeakSealProvider
-from virtuallog.types import NodeId, PlacedBatch
+from virtuallog.types import GapKind, LogletOffset, NodeId, PlacedBatch
 
 ENTRIES: Final = NodeId(901)
 SEAL: Final = NodeId(902)
@@ -40,19 +39,28 @@ class ServiceProvider(WeakSealProvider):
     """Tells the history what a copy of a segment was filled with: nobody ever appends to it."""
 
     _history: History
-    _copies: dict[bytes, list[Batch]]
+    _copies: dict[bytes, Sequence[Placed]]
     """By config; of all processes."""
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> WeakSealLoglet:
-        for batch in self._copies.pop(config, ()):
-            with suppress(_CopiedError), self._history.record("copier", LogletAppend(segment, batch)):
-                raise _CopiedError
+        for item in self._copies.pop(config, ()):
+            for action in _made_by(segment, item):
+                with suppress(_CopiedError), self._history.record("copier", action):
+                    raise _CopiedError
         return WeakSealProvider.open(self, segment, config, environment)
 
     async def store_copy(self, environment: Environment, log: str, placed: Sequence[Placed]) -> bytes:
         config = await WeakSealProvider.store_copy(self, environment, log, placed)
-        self._copies[config] = [item.batch for item in placed if isinstance(item, PlacedBatch)]
+        self._copies[config] = placed
         return config
+
+
+def _made_by(segment: SegmentId, item: Placed) -> Iterator[LogletAppend | LogletTrim]:
+    """What could have made a loglet hold this."""
+    if isinstance(item, PlacedBatch):
+        yield LogletAppend(segment, item.batch)
+    elif item.kind is GapKind.TRIMMED:
+        yield LogletTrim(segment, LogletOffset(item.stop))
 
 
 class _CopiedError(Exception):
@@ -64,7 +72,7 @@ class Outside:
     """The service and what goes wrong with it. `stop` heals it."""
 
     world: World
-    _copies: dict[bytes, list[Batch]] = attrs.field(factory=dict, init=False)
+    _copies: dict[bytes, Sequence[Placed]] = attrs.field(factory=dict, init=False)
     _servers: dict[NodeId, Process] = attrs.field(factory=dict, init=False)
     _nodes: Sequence[NodeId] = attrs.field(default=(), init=False)
     _random: random.Random = attrs.field(init=False)

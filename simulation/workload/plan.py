@@ -41,8 +41,8 @@ class WorkloadPlan:
             "appender": source.randint(20, 40),
             "reader": source.randint(8, 16),
             "tailer": source.randint(2, 4),
-            "parker": source.randint(1, 3),
-            "trimmer": source.randint(1, 4),
+            "parker": source.randint(2, 4),
+            "trimmer": source.randint(2, 5),
             "operator": 1 if rare else source.randint(3, 6),
         }
         seconds = source.choice((2.0, 5.0, 8.0))
@@ -51,8 +51,8 @@ class WorkloadPlan:
                 "appender": source.randint(2, 4),
                 "reader": source.randint(1, 3),
                 "tailer": source.randint(0, 2),
-                "parker": source.randint(0, 1),
-                "trimmer": source.randint(0, 1),
+                "parker": source.choice((0, 1, 1)),
+                "trimmer": source.choice((0, 1, 1)),
                 "operator": 1 if rare else source.randint(1, 3),
             },
             acts=acts,

@@ -122,3 +122,15 @@ def test_reading_past_the_tail_is_an_error_of_the_caller() -> None:
     """A caller has seen a tail before it reads."""
     with pytest.raises(BeyondTailError):
         LogModel().read(0, 1, 1000)
+
+
+def test_a_refused_conditional_append_stays_refused() -> None:
+    """A second copy of the call may arrive when the tail has become what it expects; its caller was told "no"."""
+    model = LogModel()
+    bid = Batch.build(SessionId(b"c" * 16), 0, [b"bid"])
+    for _ in range(2):
+        with pytest.raises(TailMismatchError, match="the tail is 0, not 1"):
+            model.append(bid, opens=True, expected_tail=1)
+        model.append(Batch.build(SessionId(b"s" * 16), model.tail, [b"x"]), opens=True)
+
+    assert model.append(Batch.build(SessionId(b"d" * 16), 0, [b"bid"]), opens=True, expected_tail=2) == range(2, 3)

@@ -357,6 +357,26 @@ def test_a_conditional_append_that_lost_to_what_never_committed_ends_with_the_se
     assert isinstance(bench.outcomes["conditional"], SealedError)
 
 
+def test_a_copy_of_a_refused_conditional_append_is_refused_as_well() -> None:
+    """The tail has become what it expects, but its caller was told that nothing is done, and has gone on.
+
+    Found by `virtuallog simulate --seed 65`: the network delivered the call a second time.
+    """
+    bench = Bench()
+    bid = batch_of(1, 0, b"c" * 16)
+    bench.offer("bid", bid, opens=True, expected=2)
+    assert encode(bench.outcomes["bid"]) == encode(TailMismatchError(2, 0))
+    bench.append(2)
+    for server in (S1, S2):
+        bench.ack(server, 2)
+
+    bench.offer("copy", bid, opens=True, expected=2)
+    assert encode(bench.outcomes["copy"]) == encode(TailMismatchError(2, 0))
+    bench.offer("new bid", batch_of(1, 0, b"d" * 16), opens=True, expected=2)
+    bench.turn()
+    assert bench.core.tail == 3
+
+
 def test_the_queue_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused when offered, before it has a place: nothing was done, and the session can go on."""
     monkeypatch.setattr(module, "QUEUE_BYTES_MAX", 150)

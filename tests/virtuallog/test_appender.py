@@ -17,7 +17,7 @@ from virtuallog.api import Loglet, Placed
 from virtuallog.appender import AppenderSettings
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
-from virtuallog.errors import MalformedError, SealedError, UnavailableError
+from virtuallog.errors import MalformedError, OverloadedError, SealedError, UnavailableError
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, LogPosition, Tail
 
@@ -331,6 +331,36 @@ async def test_a_refusal_after_a_lost_answer_is_unknown_not_refused(autojump_clo
 
         with pytest.raises(UnavailableError, match="damaged"):
             await log.append(b"once")
+        await log.append(b"next")
+
+        assert [payload for _, payload in await contents(w.client())] == [b"once", b"next"]
+
+
+@attrs.define
+class EarlyThenLate(Flaky):
+    """The first call finds a full queue; a copy of it, delivered later, is taken."""
+
+    offers: int = 0
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        self.offers += 1
+        if self.offers == 1:
+            await self.inner.append(batch, opens=opens, expected_tail=expected_tail)
+            await self.inner.seal()
+            raise OverloadedError("too much is queued")
+        return await self.inner.append(batch, opens=opens, expected_tail=expected_tail)
+
+
+async def test_a_batch_that_was_refused_for_the_moment_is_looked_for(autojump_clock: MockClock) -> None:
+    """A call may be executed twice: that one copy of it was turned away says nothing of the other."""
+    async with world() as w:
+        log = w.client()
+        segment = w.register.chain.last
+        inner = w.providers["memory"].open(segment.id, b"", log.view.environment)
+        assert isinstance(inner, MemoryLoglet)
+        log.view._loglets[segment.id] = EarlyThenLate(inner, random.Random(0), loss=0.0)
+
+        assert await log.append(b"once") == 0
         await log.append(b"next")
 
         assert [payload for _, payload in await contents(w.client())] == [b"once", b"next"]

@@ -37,6 +37,8 @@ class LogModel:
     """What is not trimmed, in order of places."""
     offered: dict[Batch, range] = attrs.field(factory=dict, repr=False)
     """Places of every batch ever ordered: offered again, a batch gets these."""
+    refused: dict[tuple[Batch, int], int] = attrs.field(factory=dict, repr=False)
+    """Conditional appends that met another tail than they expected, and which."""
     next_sequence: dict[SessionId, int] = attrs.field(factory=dict, repr=False)
     time_ms: int = 0
     """Of the newest batch: whoever orders never lets it go back."""
@@ -56,11 +58,18 @@ class LogModel:
         expected = self.next_sequence.get(batch.session, batch.first_sequence if opens else None)
         if batch.first_sequence != expected:
             raise OutOfOrderError(expected or 0)
-        if expected_tail is not None and expected_tail != self.tail:
-            raise TailMismatchError(expected_tail, self.tail)
+        if expected_tail is not None:
+            self._check_tail_is(expected_tail, batch)
         places = range(self.tail, self.tail + batch.count)
         self.land(batch, places, time_ms)
         return places
+
+    def _check_tail_is(self, expected_tail: int, batch: Batch) -> None:
+        """A refusal is for good: the call may have a second copy, which arrives when the tail is what it expects."""
+        found = self.refused.get((batch, expected_tail), self.tail)
+        if found != expected_tail:
+            self.refused[batch, expected_tail] = found
+            raise TailMismatchError(expected_tail, found)
 
     def land(self, batch: Batch, places: range, time_ms: int = 0) -> None:
         """An append takes effect at `places`, whether or not anybody hears of it, sealed or not."""
