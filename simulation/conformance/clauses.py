@@ -1,4 +1,4 @@
-"""The scenario `clause`: one clause of the contract, asked of a provider whose servers run on simulated machines.
+"""The scenarios `clause/NAME`: one clause of the contract, asked of a provider whose servers run on simulated machines.
 
 No faults but those that the clause itself makes (`RESTART_CLAUSES`); the seed decides how fast messages travel and in
 which order tasks run, so every seed is another interleaving.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -19,7 +20,6 @@ from simulation.conformance.providers import find
 from simulation.stories.scenario import Scenario
 from simulation.stories.served import ServedLoglets
 from simulation.world.world import World
-from virtuallog.errors import InvalidSettingError
 from virtuallog.testing.loglet_suite import CLAUSE_SECONDS, CLAUSES, RESTART_CLAUSES, run_clause
 from virtuallog.testing.network import LinkQuality
 
@@ -33,23 +33,21 @@ def promise(clause: str) -> str:
     return " ".join((inspect.getdoc(ALL[clause]) or "").split())
 
 
-async def _story(world: World) -> None:
+async def _story(world: World, clause: str) -> None:
     options = kit.of(world.options)
-    if options.clause not in ALL or not options.loglets:
-        raise InvalidSettingError("clause", f"no clause '{options.clause}', or no provider")
     source = world.random("plan")
     world.network.set_quality(
         LinkQuality(tail_probability=source.choice((0.0, 0.1)), tail_seconds=source.choice((0.002, 0.02)))
     )
-    served = ServedLoglets(world, find(options.loglets[0], roomy="largest" in options.clause))
+    served = ServedLoglets(world, find((options.loglets or ("native",))[0], roomy="largest" in clause))
     served.start(options.nodes)
     try:
         async with trio.open_nursery() as nursery:
             contiguous = served.make().contiguous
-            await run_clause(ALL[options.clause], SimulatedFixture(served, nursery, contiguous, world.random("clause")))
+            await run_clause(ALL[clause], SimulatedFixture(served, nursery, contiguous, world.random("clause")))
             nursery.cancel_scope.cancel()
     except* Exception as broken:
-        world.violations.append(Violation(options.clause, _told(broken), _newest(world)))
+        world.violations.append(Violation(clause, _told(broken), _newest(world)))
 
 
 def _newest(world: World) -> tuple[int, ...]:
@@ -64,9 +62,12 @@ def _told(error: BaseException) -> str:
     return str(error) if isinstance(error, AssertionError) and str(error) else f"{type(error).__name__}: {error}"
 
 
-CLAUSE: Final = Scenario(
-    name="clause",
-    about="one clause of the contract of loglets",
-    story=_story,
-    limit_seconds=CLAUSE_SECONDS * 2,
+SCENARIOS: Final = tuple(
+    Scenario(
+        name=f"clause/{name}",
+        about=promise(name),
+        story=partial(_story, clause=name),
+        limit_seconds=CLAUSE_SECONDS * 2,
+    )
+    for name in ALL
 )

@@ -1,4 +1,4 @@
-"""The scenario `loglet`: clients race over one loglet of any kind while the named classes of faults strike.
+"""The scenarios `loglet/FAULT`: clients race over one loglet of any kind while one class of faults strikes, again and again.
 
 Then the faults stop, and within a bound a client that knows nothing must be able to seal the loglet, learn its tail and
 read all of it. The history is judged by the checks of loglets: whatever was acknowledged is there, once, in order.
@@ -7,14 +7,19 @@ read all of it. The history is judged by the checks of loglets: whatever was ack
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+import attrs
 import trio
 
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.conformance import options as kit
 from simulation.conformance.options import DEAD
 from simulation.conformance.providers import find
+from simulation.faults import streams
+from simulation.faults.crash_points import COUNTED, CRASH_POINT
 from simulation.faults.nemesis import FaultPlan, Nemesis
 from simulation.faults.registry import CLASSES
 from simulation.stories.loglet import SEGMENT, Cast, Race
@@ -31,35 +36,38 @@ STRIKE_SECONDS: Final = 0.3
 """Mean time between two acts of a class: a race takes about a second."""
 PACE: Final = 0.1
 """Factor on how long a fault lasts, for the same reason."""
+NONE: Final = "none"
+ELSEWHERE: Final = ("wipe", *(fault.name for fault in streams.CLASSES))
+"""Left to the chain: a node recognises that it was wiped by what surrounds its loglets; streams lie beneath them."""
 
 
-async def _story(world: World) -> None:
+async def _story(world: World, fault: str) -> None:
     options = kit.of(world.options)
     source = world.random("plan")
     served = ServedLoglets(world, find((options.loglets or ("native",))[0]))
+    world.options = attrs.evolve(world.options, faults=(fault,))
+    nemesis = Nemesis(world, served.machines, _plan(fault))
     served.start(options.nodes)
     served.create(SEGMENT)
-    nemesis = Nemesis(world, served.machines, _plan(options.faults or ()))
     nemesis.prepare()
-    race = Race(world, lambda environment: served.open(SEGMENT, environment))
+    race = Race(world, partial(served.open, SEGMENT))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(nemesis.run)
-        if DEAD in (options.faults or ()):
+        if fault == DEAD:
             nursery.start_soon(_die, world, source.choice(list(served.machines.values())), source.random())
         with trio.move_on_after(RACE_SECONDS):
             await race.run(_cast(source))
         nursery.cancel_scope.cancel()
-    if DEAD not in (options.faults or ()):
+    if fault != DEAD:
         nemesis.stop(dead_max=0)
     await race.demand_seal(CALM_SECONDS)
     world.check(*LOGLET_CHECKS)
 
 
-def _plan(faults: tuple[str, ...]) -> FaultPlan:
-    """All of these, in every seed."""
-    return FaultPlan(
-        active={fault.name: STRIKE_SECONDS * fault.rarity for fault in CLASSES if fault.name in faults}, pace=PACE
-    )
+def _plan(fault: str) -> FaultPlan:
+    """It strikes in every seed."""
+    rarities = {one.name: one.rarity for one in CLASSES}
+    return FaultPlan(active={fault: STRIKE_SECONDS * rarities[fault]} if fault in rarities else {}, pace=PACE)
 
 
 def _cast(source: random.Random) -> Cast:
@@ -84,9 +92,21 @@ async def _die(world: World, machine: Machine, after_seconds: float) -> None:
     machine.crash()
 
 
-LOGLET: Final = Scenario(
-    name="loglet",
-    about="clients race over one loglet of any kind; faults that are named strike in every seed",
-    story=_story,
-    limit_seconds=300.0,
+def struck(fault: str, counts: Mapping[str, int]) -> int:
+    """How often a fault took effect."""
+    if fault == CRASH_POINT:
+        return sum(count for name, count in counts.items() if name.startswith(COUNTED))
+    counters = {name for one in CLASSES if one.name == fault for name in one.counters} or {fault}
+    return sum(counts.get(name, 0) for name in counters)
+
+
+FAULTS: Final[Mapping[str, str]] = {
+    NONE: "nothing strikes",
+    **{one.name: one.about for one in CLASSES if one.name not in ELSEWHERE},
+    DEAD: "a node dies and never comes back",
+}
+"""What strikes, and what then happens."""
+SCENARIOS: Final = tuple(
+    Scenario(name=f"loglet/{fault}", about=about, story=partial(_story, fault=fault), limit_seconds=300.0)
+    for fault, about in FAULTS.items()
 )

@@ -1,4 +1,4 @@
-"""What one trial is narrowed to."""
+"""What one trial of a provider is narrowed to."""
 
 from __future__ import annotations
 
@@ -15,17 +15,13 @@ DEAD: Final = "dead"
 
 @attrs.frozen(kw_only=True)
 class TrialOptions(Options):
-    """The options of a seed of the kit. `loglets` has the provider under test first, as `providers.find` knows it.
-
-    In the stories of the kit all named `faults` strike in every seed, as they are what is tested there.
-    """
+    """Options of a seed of the kit. `loglets` has the provider under test first, as `providers.find` knows it."""
 
     nodes: int = NODES
-    clause: str | None = None
 
 
 def of(options: Options) -> TrialOptions:
-    """The options of a world in which a story of the kit is told; by `virtuallog simulate` they come without ours."""
+    """The options of a world in which a story of the kit is told. `virtuallog simulate` knows none of ours."""
     if isinstance(options, TrialOptions):
         return options
     return TrialOptions(**attrs.asdict(options, recurse=False))

@@ -8,6 +8,7 @@ within a bound of simulated time. The checks then run over the whole history.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -22,7 +23,7 @@ from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.native import servers_agree
 from simulation.checks.violation import Violation
-from simulation.faults.nemesis import FaultPlan, Nemesis
+from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.stories.judge import demand_progress
 from simulation.stories.outside import Outside
 from simulation.stories.scenario import Scenario
@@ -51,11 +52,21 @@ _WAL: Final = WalSettings(
 """Small segments, so that a short run fills some, rolls over and drops them."""
 
 
-async def _story(world: World) -> None:
+async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int = LOST_MAX) -> None:
+    """Tell the story.
+
+    Args:
+        world: a fresh one.
+        kinds: of loglets, the first one first; none: as the seed and the options say.
+        dead_max: most nodes that are lost in the end, with those that have lost their data.
+    """
     source = world.random("plan")
     service = Outside(world)
     cluster = Cluster(world, _plan(source, service), _SETTINGS)
-    _leave_out(cluster)
+    if kinds:
+        cluster.plan = attrs.evolve(cluster.plan, kinds=tuple(kinds))
+    else:
+        _leave_out(cluster)
     nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source))
     plan = WorkloadPlan.draw(world.random("workload")).narrowed(world.options)
     service.start(cluster.nodes)
@@ -67,6 +78,7 @@ async def _story(world: World) -> None:
         archive = service.provider() if service.provider in cluster.plan.kinds else None
         stage = Stage(cluster, plan, nursery, archive)
         await _load(stage, nemesis, service)
+        nemesis.stop(dead_max)
         await demand_progress(stage)
         nursery.cancel_scope.cancel()
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
@@ -84,12 +96,11 @@ async def _load(stage: Stage, nemesis: Nemesis, service: Outside) -> None:
             await engine.run(stage)
         nursery.cancel_scope.cancel()
     service.stop()
-    nemesis.stop()
 
 
 def _log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
     """The LogServer of each node that has opened one in its last life."""
-    providers = {node: served["native"] for node, served in cluster.served.items()}
+    providers = {node: served.get("native") for node, served in cluster.served.items()}
     services = {
         node: provider.log_server for node, provider in providers.items() if isinstance(provider, NativeProvider)
     }
@@ -138,6 +149,6 @@ async def _is_ready(cluster: Cluster) -> bool:
 CLUSTER: Final = Scenario(
     name="cluster",
     about="product nodes under load and faults, reconfigured all the time",
-    story=_story,
+    story=tell,
     limit_seconds=600.0,
 )

@@ -43,14 +43,14 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.native import LOADED, NATIVE, REPAIR
     from simulation.stories.overtaken import OVERTAKEN, RESTART, UNEVEN
     from simulation.stories.register import REGISTER
+    from simulation.stories.sealed import SEALED
     from simulation.stories.weak_seal import WEAK_SEAL
 
-    return (CLUSTER, LOADED, NATIVE, OVERTAKEN, REGISTER, REPAIR, RESTART, UNEVEN, WEAK_SEAL)
+    return (CLUSTER, LOADED, NATIVE, OVERTAKEN, REGISTER, REPAIR, RESTART, SEALED, UNEVEN, WEAK_SEAL)
 
 
 def _kit() -> tuple[Scenario, ...]:
     """What the conformance kit tells of a provider: found by name, but no part of "all"."""
-    from simulation.conformance.clauses import CLAUSE
-    from simulation.conformance.faults import LOGLET
+    from simulation.conformance import chain, clauses, faults
 
-    return (CLAUSE, LOGLET)
+    return (*clauses.SCENARIOS, *faults.SCENARIOS, *chain.SCENARIOS)

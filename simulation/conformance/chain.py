@@ -1,0 +1,46 @@
+"""The scenarios `chain/alone` and `chain/mixed`: a whole cluster whose chain is made of loglets of the given kind.
+
+The main scenario of the simulator, with its workload, its faults (those that are named in the options, drawn anew for
+each seed), its judge and its checks. `mixed` alternates with native loglets. What a loglet gets wrong shows here as what
+a user of the log would see: an acknowledged entry that is gone, a reader that stands still.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import attrs
+
+from simulation.conformance import options as kit
+from simulation.conformance.options import DEAD
+from simulation.conformance.providers import find
+from simulation.faults.nemesis import LOST_MAX
+from simulation.stories import cluster
+from simulation.stories.scenario import Scenario
+from simulation.world.world import World
+
+CHAINS: Final = {
+    "alone": "a chain of loglets of this kind only, reconfigured all the time",
+    "mixed": "the same, and every other loglet is native",
+}
+
+
+async def _story(world: World, *, mixed: bool) -> None:
+    options = kit.of(world.options)
+    name = (options.loglets or ("native",))[0]
+    make, others = find(name), (find("native"),) if mixed and name != "native" else ()
+    if not make().interfaces:  # nothing that could travel as bytes
+        world.options = attrs.evolve(world.options, transport="calls")
+    await cluster.tell(world, (make, *others), dead_max=LOST_MAX if options.allows_fault(DEAD) else 0)
+
+
+SCENARIOS: Final = tuple(
+    Scenario(
+        name=f"chain/{name}",
+        about=about,
+        story=partial(_story, mixed=name == "mixed"),
+        limit_seconds=cluster.CLUSTER.limit_seconds,
+    )
+    for name, about in CHAINS.items()
+)
