@@ -95,15 +95,18 @@ class AddressSpace:
             return effective
 
     async def _trim_segments(self, chain: Chain, target: LogPosition) -> LogPosition:
-        """Trim each segment up to `target`; returns the trim point of the last of them."""
+        """Trim each segment up to `target`; returns the trim point, which is beyond `target` if others have trimmed further:
+        then a segment that we have nothing to trim in is asked, too."""
         effective = chain.start
         for segment in chain.segments:
-            if segment.start < target:
-                end = target if segment.stop is None else min(target, segment.stop)
-                trimmed = segment.position(await self.view.loglet(segment).prefix_trim(segment.offset(end)))
-                # What lies beyond the stop of a closed segment is not in the log.
-                effective = trimmed if segment.stop is None else min(trimmed, segment.stop)
-                _TRIMMED.reached()
+            if segment.start > effective:
+                break  # the log begins in an earlier segment
+            end = target if segment.stop is None else min(target, segment.stop)
+            offset = segment.offset(max(segment.start, end))
+            trimmed = segment.position(await self.view.loglet(segment).prefix_trim(offset))
+            # What lies beyond the stop of a closed segment is not in the log.
+            effective = trimmed if segment.stop is None else min(trimmed, segment.stop)
+            _TRIMMED.reached()
         return effective
 
     async def find_trim_point(self) -> LogPosition:

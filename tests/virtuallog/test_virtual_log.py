@@ -239,8 +239,22 @@ async def test_a_trim_by_an_old_chain_goes_on_where_others_have_trimmed(autojump
         for provider in w.providers.values():
             await provider.forget(w.register.chain.segments[0].id.version)
 
-        assert await late.prefix_trim(LogPosition(3)) == 4
+        assert await late.prefix_trim(LogPosition(3)) == 5
         assert await late.find_trim_point() == 5
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 3])
+async def test_a_trim_with_nothing_to_do_says_where_the_log_begins(position: int, autojump_clock: MockClock) -> None:
+    """Others have trimmed further, in this segment or beyond it; found by `virtuallog simulate --seed 4`."""
+    async with world() as w:
+        log, late = w.client(), w.client()
+        await log.append_many([b"a", b"b"])
+        await log.reconfig_extend("memory")
+        await log.append_many([b"c", b"d"])
+        await late.check_tail()
+        assert await log.prefix_trim(LogPosition(3)) == 3
+
+        assert await late.prefix_trim(LogPosition(position)) == 3
 
 
 async def test_a_client_with_a_stale_chain_finds_its_way(autojump_clock: MockClock) -> None:
