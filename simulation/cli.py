@@ -1,108 +1,189 @@
-"""`virtuallog simulate`: runs seeds of a scenario. Exit code 0: every promise was kept; 1: one was broken."""
+"""`virtuallog simulate`: runs seeds of a scenario. What is said and printed is in `soak.py` and `telling.py`.
+
+Exit code 0: every promise was kept; 1: one was broken, or something that should have been tested never happened; 2:
+wrong usage; 130: interrupted, and nothing found until then.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
-from collections import Counter
+from pathlib import Path
+from typing import Any, Final
 
+import attrs
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from simulation.fleet import run_seeds
-from simulation.narrative import as_json, timeline
-from simulation.runner import Report, run_seed
+from simulation import catalogue
+from simulation.options import Options
+from simulation.soak import Range, run_soak
 from simulation.stories import scenario as scenarios
+from simulation.summary import Soak
+from simulation.summary_text import as_json, as_markdown, tables, verdict
+from simulation.telling import Telling, tell_catalogue, tell_first_failure, tell_seed
 from virtuallog.errors import InvalidSettingError
 
-_FAILURES_SHOWN = 5
-"""Of a range of seeds: the first ones tell enough."""
+INTERRUPTED: Final = 130
 
 
-class _SeedRange(click.ParamType[range]):
-    """`A..B`, both included."""
+class _SeedRange(click.ParamType[tuple[int, int | None]]):
+    """`A..B`, both included, or `A..` for all from A on."""
 
     name = "A..B"
 
-    def convert(self, value: str | range, param: click.Parameter | None, ctx: click.Context | None) -> range:
-        if isinstance(value, range):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int | None]:
+        if isinstance(value, tuple):
             return value
-        first, dots, last = value.partition("..")
-        if not (dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        match = re.fullmatch(r"(\d+)\.\.(\d*)", value)
+        if match is None:
             self.fail(f"'{value}' is not a range of seeds like 1..1000", param, ctx)
-        return range(int(first), int(last) + 1)
+        first, last = int(match[1]), int(match[2]) if match[2] else None
+        if last is not None and last < first:
+            self.fail(f"'{value}' has no seed in it", param, ctx)
+        return first, last
+
+
+class _Names(click.ParamType[tuple[str, ...]]):
+    """`a,b`; `none` is no name at all."""
+
+    name = "A,B"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(name.strip() for name in value.split(",")))
+        if names == (catalogue.NONE,):
+            return ()
+        if not all(names):
+            self.fail(f"'{value}' is not a list of names like a,b", param, ctx)
+        return names
+
+
+@attrs.frozen(kw_only=True)
+class _What:
+    """Which seeds."""
+
+    seed: int | None
+    seeds: tuple[int, int | None] | None
+    minutes: float | None
+
+    def __attrs_post_init__(self) -> None:
+        if self.seed is not None and (self.seeds is not None or self.minutes is not None):
+            raise click.UsageError("--seed is one seed: it goes neither with --seeds nor with --minutes")
+        if self.seed is None and self.seeds is None and self.minutes is None:
+            raise click.UsageError("give --seed N, --seeds A..B or --minutes M")
+        if self.seeds is not None and self.seeds[1] is None and self.minutes is None:
+            raise click.UsageError("--seeds A.. has no end: give --minutes as well")
 
 
 @click.command()
 @click.option("--seed", type=click.IntRange(min=0), help="Run this one seed and tell what happened.")
 @click.option("--seeds", type=_SeedRange(), help="Run all seeds from A to B, on all cores.")
-@click.option("--scenario", default=scenarios.DEFAULT, show_default=True, help="What to run; see docs/testing.md.")
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Run seeds until so much time has passed.")
+@click.option("--scenario", "names", type=_Names(), multiple=True, help="What to run: names, or all.  [cluster]")
+@click.option("--faults", type=_Names(), help="Only these classes of faults, or none.")
+@click.option("--loglets", type=_Names(), help="Only these kinds of loglets; the first one is the first in the chain.")
+@click.option("--operations", type=click.IntRange(min=0), help="At most so many operations of each client.")
+@click.option("--seconds", type=click.FloatRange(min=0), help="At most so many simulated seconds of load and faults.")
+@click.option("--transport", type=click.Choice(["calls", "streams"]), help="How nodes reach each other, not drawn.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes for a range of seeds; one per core by default.")
-@click.option("--json", "as_trace", is_flag=True, help="Print the trace of the seed, one JSON object per line.")
-def simulate(seed: int | None, seeds: range | None, scenario: str, jobs: int | None, as_trace: bool) -> None:
+@click.option("--shrink/--no-shrink", default=True, help="Look for a smaller run that fails as well.  [on]")
+@click.option("--timeline", type=click.Choice(["short", "full"]), default="short", help="How much of a failing run.")
+@click.option("--verify-determinism", "verify", is_flag=True, help="Run each seed in two processes and compare.")
+@click.option(
+    "--summary", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write the summary there: .md or .json."
+)
+@click.option(
+    "--json", "as_objects", is_flag=True, help="One seed: its trace, an object per line. A range: its summary."
+)
+@click.option("--list", "listed", is_flag=True, help="List scenarios, classes of faults and kinds of loglets.")
+def simulate(
+    seed: int | None,
+    seeds: tuple[int, int | None] | None,
+    minutes: float | None,
+    names: tuple[tuple[str, ...], ...],
+    faults: tuple[str, ...] | None,
+    loglets: tuple[str, ...] | None,
+    operations: int | None,
+    seconds: float | None,
+    transport: str | None,
+    jobs: int | None,
+    shrink: bool,
+    timeline: str,
+    verify: bool,
+    file: Path | None,
+    as_objects: bool,
+    listed: bool,
+) -> None:
     """Run the cluster in a deterministic simulation, with faults, and check every promise.
 
-    One seed always gives the same run. A range stops at nothing, and prints for each failing seed the command that
-    replays it.
+    One seed always gives the same run. A range stops at nothing, prints each failing seed with the command that replays
+    it as it comes, and ends with a summary of what the seeds were put through.
+
+    \b
+        virtuallog simulate --seed 7
+        virtuallog simulate --seeds 1..1000
+        virtuallog simulate --minutes 30 --scenario all
+        virtuallog simulate --seed 7 --faults crash,clog --operations 12
     """
-    if (seed is None) == (seeds is None):
-        raise click.UsageError("give either --seed or --seeds")
+    if listed:
+        tell_catalogue()
+        return
+    what = _What(seed=seed, seeds=seeds, minutes=minutes)
+    options = _resolved(
+        Options(faults=faults, loglets=loglets, operations=operations, seconds=seconds, transport=transport)
+    )
+    chosen = _chosen(tuple(name for each in names for name in each))
+    telling = Telling(shrinks=shrink, full=timeline == "full")
+    if what.seed is not None and not verify:
+        sys.exit(max(tell_seed(what.seed, name, options, telling, as_trace=as_objects) for name in chosen))
+    first, last = (what.seed, what.seed) if what.seed is not None else what.seeds or (1, None)
+    the_range = Range(scenarios=chosen, first=first, last=last, minutes=minutes, options=options, verify=verify)
+    sys.exit(_run_range(the_range, jobs, telling, file, as_objects=as_objects))
+
+
+def _chosen(names: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        scenarios.find(scenario)
+        return tuple(scenario.name for scenario in catalogue.chosen_scenarios(names or (scenarios.DEFAULT,)))
     except InvalidSettingError as error:
         raise click.UsageError(str(error)) from None
-    if seed is None:
-        assert seeds is not None
-        if as_trace:
-            raise click.UsageError("--json prints the trace of a single --seed")
-        sys.exit(_run_range(seeds, scenario, jobs))
-    sys.exit(_run_one(seed, scenario, as_trace=as_trace))
 
 
-def _run_one(seed: int, scenario: str, *, as_trace: bool) -> int:
-    report = run_seed(seed, scenario, messages=as_trace)
-    if as_trace:
-        for line in as_json(report):
-            click.echo(json.dumps(line))
-    elif report.violations:
-        _tell_failure(report)
+def _resolved(options: Options) -> Options:
+    try:
+        return catalogue.resolved(options)
+    except InvalidSettingError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _run_range(what: Range, jobs: int | None, telling: Telling, file: Path | None, *, as_objects: bool) -> int:
+    processes = jobs or max(os.cpu_count() or 1, 2 if what.verify else 1)
+    soak, interrupted = run_soak(what, processes)
+    command = what.command
+    if file is not None:
+        _write_summary(file, soak, command)
+    if as_objects:
+        click.echo(json.dumps(as_json(soak, command), indent=2))
     else:
-        click.echo(f"seed {seed}: every promise was kept, in {report.simulated_seconds:.1f} simulated seconds")
-        _tell_counts(report.counts)
-    return 1 if report.violations else 0
+        _print(soak)
+        if not interrupted:
+            tell_first_failure(soak, what.options, telling)
+    return 1 if not soak.good else INTERRUPTED if interrupted else 0
 
 
-def _run_range(seeds: range, scenario: str, jobs: int | None) -> int:
-    counts: Counter[str] = Counter()
-    failed: list[int] = []
-    columns = (TextColumn("seeds"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("seeds", total=len(seeds))
-        for summary in run_seeds(seeds, scenario, jobs):
-            progress.advance(task)
-            counts.update(summary.counts)
-            if summary.failed:
-                failed.append(summary.seed)
-                progress.console.print(f"seed {summary.seed}: {', '.join(summary.failed)}", highlight=False)
-    for seed in sorted(failed)[:_FAILURES_SHOWN]:
-        _tell_failure(run_seed(seed, scenario))
-    click.echo(f"{len(seeds)} seeds, {len(failed)} with a broken promise")
-    _tell_counts(counts)
-    return 1 if failed else 0
+def _write_summary(file: Path, soak: Soak, command: str) -> None:
+    if file.suffix == ".json":
+        file.write_text(json.dumps(as_json(soak, command), indent=2) + "\n")
+    else:
+        file.write_text(as_markdown(soak, command))
 
 
-def _tell_failure(report: Report) -> None:
-    for violation in report.violations[:3]:
-        click.echo(f"seed {report.seed}: {violation.check}: {violation.message}")
-        for line in timeline(report.history, violation):
-            click.echo(line)
-    if len(report.violations) > 3:
-        click.echo(f"... and {len(report.violations) - 3} more")
-    click.echo(f"replay with: {report.replay}\n")
-
-
-def _tell_counts(counts: Counter[str]) -> None:
-    """What the runs were put through: a fault class that never took effect has not been tested."""
-    told = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    click.echo(f"took effect: {told or 'nothing'}")
+def _print(soak: Soak) -> None:
+    console = Console(highlight=False)
+    for table in tables(soak):
+        console.print(table.rich())
+    for line in verdict(soak):
+        console.print(line, markup=False, soft_wrap=True)

@@ -1,61 +1,203 @@
-"""Tells a history: as a short timeline for a person, or whole, as JSON for a program."""
+"""Tells a history: the short story of a broken promise for a person, or all of it, or as JSON for a program.
+
+The short story is about the operations that prove the violation: what was asked and heard, the messages and durable
+writes in between, who died meanwhile. What it is told from is best recorded in detail (`recording.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
+
+import attrs
 
 from simulation.checks.violation import Violation
 from simulation.history import Event, Failed, Fault, History, Invoked, Returned, Unknown
+from simulation.recording import Durable, Message
 from simulation.runner import Report
+from simulation.wording import brief
 
-AROUND: Final = 4
-"""How many events before and after each event of a proof are told."""
-LINES_MAX: Final = 60
-WIDTH_MAX: Final = 160
+EVENTS_MAX: Final = 44
+"""Of a short story. With the lines that say how many are left out it stays within about sixty."""
+WIDTH_MAX: Final = 150
+_WHO_WIDTH: Final = 15
+_PENDING_MAX: Final = 8
+_LAST_EVENTS: Final = 20
+"""Told of a violation that no event proves: something that should have happened did not."""
+_NODE_OF_CLIENT: Final = re.compile(r"(\d+)(?:\.\d+)?$")
+"""Clients are called "appender 1003", nodes "node 2.1"."""
 
-
-def timeline(history: History, violation: Violation) -> Iterator[str]:
-    """The events that prove the violation, each marked with '>', with what happened right around them."""
-    shown: list[int] = sorted(
-        {
-            index
-            for event in violation.events
-            for index in range(event - AROUND, event + AROUND + 1)
-            if 0 <= index < len(history.events)
-        }
-    )
-    previous = None
-    for index in shown[:LINES_MAX]:
-        if previous is not None and index > previous + 1:
-            yield f"  {'':>10}  ... {index - previous - 1} events"
-        mark = ">" if index in violation.events else " "
-        yield f"{mark} {_line(history, history.events[index])}"[:WIDTH_MAX]
-        previous = index
+LEGEND: Final = (
+    "'>' proves it; #6 is an operation; 1 -> 2 is a message; -- is a fault or a log line; times in simulated seconds"
+)
 
 
-def _line(history: History, event: Event) -> str:
-    match event:
-        case Invoked(time, operation, client, action):
-            return f"{time:10.4f}  {client}: {action} (#{operation})"
-        case Returned(time, operation, result):
-            return f"{time:10.4f}  {_client(history, operation)}: #{operation} returned {result}"
-        case Failed(time, operation, error):
-            return f"{time:10.4f}  {_client(history, operation)}: #{operation} failed: {error}"
-        case Unknown(time, operation, error):
-            return f"{time:10.4f}  {_client(history, operation)}: #{operation} unknown: {error}"
-        case Fault(time, what):
-            return f"{time:10.4f}  -- {what}"
+def short_story(history: History, violation: Violation) -> list[str]:
+    """What concerns the violation, in the order in which it happened."""
+    return list(_Story(history, violation).lines())
 
 
-def _client(history: History, operation: int) -> str:
-    return next(event.client for event in history.events if isinstance(event, Invoked) and event.operation == operation)
+def full_story(history: History, violation: Violation) -> Iterator[str]:
+    """Everything."""
+    words = _Words(history)
+    for index, event in enumerate(history.events):
+        yield words.line(event, proves=index in violation.events)
+
+
+@attrs.define(eq=False)
+class _Words:
+    """Puts events into lines: mark, time, who, what."""
+
+    history: History
+    _invoked: dict[int, Invoked] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._invoked = {event.operation: event for event in self.history.events if isinstance(event, Invoked)}
+
+    def line(self, event: Event, *, proves: bool) -> str:
+        who, what = self._told(event)
+        line = f"{'>' if proves else ' '} {event.time:10.4f}  {who:<{_WHO_WIDTH}} {what}"
+        return line if len(line) <= WIDTH_MAX else line[: WIDTH_MAX - 3] + "..."
+
+    def invoked(self, operation: int) -> Invoked:
+        return self._invoked[operation]
+
+    def pending(self) -> list[Invoked]:
+        """Operations that have not ended."""
+        waiting = dict(self._invoked)
+        for event in self.history.events:
+            if isinstance(event, Returned | Failed | Unknown):
+                waiting.pop(event.operation, None)
+        return list(waiting.values())
+
+    def _told(self, event: Event) -> tuple[str, str]:
+        match event:
+            case Invoked(_, operation, client, action):
+                return client, f"asks     {brief(action)}  #{operation}"
+            case Returned(_, operation, result):
+                return self._ended(event, operation, "hears   ", brief(result))
+            case Failed(_, operation, error):
+                return self._ended(event, operation, "refused ", error)
+            case Unknown(_, operation, error):
+                return self._ended(event, operation, "unknown ", error)
+            case Message():
+                return f"{event.source} -> {event.target}", f"{event.fate:<8} {brief(event.content)}"
+            case Durable():
+                return f"node {event.node}", f"durable  {event.what.partition(': ')[2]}"
+            case Fault(_, what):
+                return "--", what
+
+    def _ended(self, event: Event, operation: int, verb: str, what: str) -> tuple[str, str]:
+        asked = self._invoked[operation]
+        name = type(asked.action).__name__
+        return asked.client, f"{verb} {what}  ({name} #{operation}, after {event.time - asked.time:.4f} s)"
+
+
+@attrs.define(eq=False)
+class _Story:
+    """Chooses what to tell: everything gets a rank, and the best ranks fit."""
+
+    history: History
+    violation: Violation
+    _words: _Words = attrs.field(init=False)
+    _proof: set[int] = attrs.field(init=False)
+    _operations: set[int] = attrs.field(init=False)
+    """Those that the proof is about."""
+    _spans: list[tuple[int, int, int | None]] = attrs.field(init=False)
+    """From when to when each of them took, as indices, and the node of its client, if it has one."""
+    _segments: set[Any] = attrs.field(init=False)
+    """Loglets that they are about; empty: the log as a whole."""
+
+    def __attrs_post_init__(self) -> None:
+        events = self.history.events
+        self._words = _Words(self.history)
+        self._proof = {index for index in self.violation.events if 0 <= index < len(events)}
+        self._operations = {number for index in self._proof if (number := _operation(events[index])) is not None}
+        self._spans = list(self._find_spans())
+        actions = [self._words.invoked(number).action for number in self._operations]
+        self._segments = {action.segment for action in actions if hasattr(action, "segment")}
+
+    def lines(self) -> Iterator[str]:
+        yield f"  {'time':>10}  {'who':<{_WHO_WIDTH}} what"
+        yield from self._events(self._chosen())
+        if not self._operations:
+            yield from self._waiting()
+
+    def _events(self, chosen: list[int]) -> Iterator[str]:
+        previous = None
+        for index in chosen:
+            if previous is not None and index > previous + 1:
+                yield f"  {'':>10}  {'':<{_WHO_WIDTH}} ... {index - previous - 1} more"
+            yield self._words.line(self.history.events[index], proves=index in self._proof)
+            previous = index
+
+    def _waiting(self) -> Iterator[str]:
+        """What should have come to an end."""
+        pending = self._words.pending()
+        if pending:
+            yield f"  still waiting at the end, of {len(pending)} operations:"
+        for event in pending[:_PENDING_MAX]:
+            yield self._words.line(event, proves=False)
+
+    def _chosen(self) -> list[int]:
+        if not self._operations:
+            end = len(self.history.events)
+            return list(range(max(0, end - _LAST_EVENTS), end))
+        ranked = sorted(self._ranked())
+        return sorted(index for *_, index in ranked[:EVENTS_MAX])
+
+    def _ranked(self) -> Iterator[tuple[int, int, int]]:
+        """(rank, distance from the proof, index) of all events that may be told."""
+        first, last = min(start for start, _, _ in self._spans), max(stop for _, stop, _ in self._spans)
+        for index in range(first, last + 1):
+            rank = self._rank(index, self.history.events[index])
+            if rank is not None:
+                yield rank, min(abs(index - proof) for proof in self._proof), index
+
+    def _rank(self, index: int, event: Event) -> int | None:
+        """0 is told first; None concerns nobody."""
+        if index in self._proof or _operation(event) in self._operations:
+            return 0
+        clients = [client for start, stop, client in self._spans if start <= index <= stop]
+        match event:
+            case Message():
+                if self._is_elsewhere(event):
+                    return None
+                return 2 if {event.source, event.target} & set(clients) else 4 if clients else 6
+            case Durable():
+                return 3 if clients else 5
+            case Fault():
+                return 1
+            case _:
+                return 5 if clients else 7
+
+    def _is_elsewhere(self, event: Message) -> bool:
+        """A message that names another loglet."""
+        segment = getattr(event.content, "segment", None)
+        return bool(self._segments) and segment is not None and segment not in self._segments
+
+    def _find_spans(self) -> Iterator[tuple[int, int, int | None]]:
+        events = self.history.events
+        starts, stops = dict[int, int](), dict[int, int]()
+        for index, event in enumerate(events):
+            number = _operation(event)
+            if number in self._operations:
+                assert number is not None
+                starts.setdefault(number, index)
+                stops[number] = index if not isinstance(event, Invoked) else max(self._proof)
+        for number in sorted(starts):
+            found = _NODE_OF_CLIENT.search(self._words.invoked(number).client)
+            yield starts[number], stops[number], int(found[1]) if found else None
+
+
+def _operation(event: Event) -> int | None:
+    return event.operation if isinstance(event, Invoked | Returned | Failed | Unknown) else None
 
 
 def as_json(report: Report) -> Iterator[dict[str, Any]]:
     """One object per event, then one with the verdict. Nothing in it depends on the real time or on the process."""
-    for event in report.history.events:
-        yield _event_as_json(event)
+    yield from _events_as_json(report.history.events)
     yield {
         "event": "verdict",
         "scenario": report.scenario,
@@ -66,14 +208,15 @@ def as_json(report: Report) -> Iterator[dict[str, Any]]:
     }
 
 
-def _event_as_json(event: Event) -> dict[str, Any]:
-    head = {"event": type(event).__name__.lower(), "time": event.time}
-    match event:
-        case Invoked(_, operation, client, action):
-            return {**head, "operation": operation, "client": client, "action": repr(action)}
-        case Returned(_, operation, result):
-            return {**head, "operation": operation, "result": repr(result)}
-        case Failed(_, operation, error) | Unknown(_, operation, error):
-            return {**head, "operation": operation, "error": error}
-        case Fault(_, what):
-            return {**head, "what": what}
+def _events_as_json(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    for event in events:
+        head = {"event": type(event).__name__.lower(), "time": event.time}
+        match event:
+            case Invoked(_, operation, client, action):
+                yield {**head, "operation": operation, "client": client, "action": repr(action)}
+            case Returned(_, operation, result):
+                yield {**head, "operation": operation, "result": repr(result)}
+            case Failed(_, operation, error) | Unknown(_, operation, error):
+                yield {**head, "operation": operation, "error": error}
+            case Fault(_, what):
+                yield {**head, "what": what}

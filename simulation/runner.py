@@ -17,10 +17,10 @@ from simulation.checks.violation import Violation
 from simulation.history import History
 from simulation.options import Options
 from simulation.patches import planted
+from simulation.recording import record
 from simulation.stories import scenario as scenarios
 from simulation.world import scheduler
 from simulation.world.world import World, open_world
-from virtuallog.types import NodeId
 
 _FRAMES_TOLD: Final = 4
 """Innermost frames of an unexpected error: enough to find the place."""
@@ -43,8 +43,13 @@ class Report:
     @property
     def replay(self) -> str:
         """The command that runs this seed again."""
-        option = "" if self.scenario == scenarios.DEFAULT else f" --scenario {self.scenario}"
-        return f"virtuallog simulate{option} --seed {self.seed} {self.options.arguments}".rstrip()
+        return replay_command(self.scenario, self.seed, self.options)
+
+
+def replay_command(scenario: str, seed: int, options: Options) -> str:
+    """The command that runs this seed again."""
+    option = "" if scenario == scenarios.DEFAULT else f" --scenario {scenario}"
+    return f"virtuallog simulate{option} --seed {seed} {options.arguments}".rstrip()
 
 
 def run_seed(
@@ -62,7 +67,7 @@ def run_seed(
         scenario: which story to tell.
         patches: bugs to plant, see `patches.py`.
         options: what the run is narrowed to.
-        messages: also write each message that travels into the history.
+        messages: also write each message that travels, and what becomes durable, into the history (`recording.py`).
 
     Raises:
         InvalidSettingError: no such scenario.
@@ -80,7 +85,7 @@ async def _tell(scenario: scenarios.Scenario, seed: int, options: Options, logs:
             worlds.append(world)
             logs.history = world.history
             if messages:
-                world.network.watch = _Messages(world.history)
+                record(world)
             with trio.move_on_after(scenario.limit_seconds) as limit:
                 await scenario.story(world)
             if limit.cancelled_caught:
@@ -109,16 +114,6 @@ def _explain(error: BaseException) -> Iterator[str]:
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_TOLD:]
     places = "".join(f"\n    {Path(frame.filename).name}:{frame.lineno} {frame.name}: {frame.line}" for frame in frames)
     yield f"{type(error).__name__}: {error}{places}"
-
-
-@attrs.define(eq=False)
-class _Messages:
-    """Writes what the network does into the history."""
-
-    _history: History
-
-    def __call__(self, what: str, source: NodeId, target: NodeId, message: object) -> None:
-        self._history.fault(f"{what} {source} -> {target}: {message!r}")
 
 
 @attrs.define(eq=False)

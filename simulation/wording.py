@@ -1,0 +1,61 @@
+"""Short words for what messages and histories are made of: a line of a timeline has room for what matters, not for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.chain import SegmentId
+
+_ITEMS_MAX: Final = 4
+"""Of a sequence; the others are counted."""
+_BYTES_MAX: Final = 12
+"""Shorter ones are shown: payloads of the workload are their number."""
+_DEPTH_MAX: Final = 3
+
+
+def brief(value: Any, depth: int = 0) -> str:
+    """The value in a few words; equal values give equal words in every process."""
+    match value:
+        case SegmentId():
+            return str(value)
+        case bytes() | bytearray() | memoryview():
+            return _bytes(bytes(value))
+        case BaseException():
+            return f"{type(value).__name__}: {value}".rstrip(": ")
+        case range() if value.step == 1:
+            return f"[{value.start}, {value.stop})"
+        case Mapping():
+            return _list("{}", [f"{brief(key)}: {brief(item, depth + 1)}" for key, item in value.items()])
+        case list() | tuple():
+            return _list("[]", [brief(item, depth + 1) for item in value[:_ITEMS_MAX]], len(value))
+        case frozenset() | set():
+            return _list("{}", sorted(brief(item, depth + 1) for item in value))
+    if attrs.has(type(value)):
+        return _object(value, depth)
+    return repr(value)
+
+
+def _object(value: Any, depth: int) -> str:
+    name = type(value).__name__
+    if depth >= _DEPTH_MAX:
+        return f"{name}(...)"
+    shown = [(field, getattr(value, field.name)) for field in attrs.fields(type(value)) if field.repr is not False]
+    told = [f"{field.name.lstrip('_')}={_field(field, item, depth)}" for field, item in shown if item != field.default]
+    return f"{name}({', '.join(told)})"
+
+
+def _field(field: attrs.Attribute[Any], item: Any, depth: int) -> str:
+    return field.repr(item) if callable(field.repr) else brief(item, depth + 1)
+
+
+def _bytes(value: bytes) -> str:
+    return repr(value)[1:] if len(value) <= _BYTES_MAX else f"<{len(value)} bytes>"
+
+
+def _list(brackets: str, items: list[str], length: int | None = None) -> str:
+    rest = (len(items) if length is None else length) - _ITEMS_MAX
+    told = items[:_ITEMS_MAX] + ([f"... {rest} more"] if rest > 0 else [])
+    return f"{brackets[0]}{', '.join(told)}{brackets[1]}"

@@ -1,0 +1,82 @@
+"""A seed is a seed: the same trace, byte for byte, in every process and whatever ran before."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from simulation.narrative import as_json
+from simulation.options import Options
+from simulation.runner import run_seed
+from simulation.stories.scenario import all_scenarios
+
+SCENARIOS = [scenario.name for scenario in all_scenarios()]
+CASES = [*((name, None) for name in SCENARIOS), ("cluster", "streams")]
+SEED = 7
+
+PRINT_TRACES = """
+import json, sys
+from tests.simulation.test_determinism import CASES, trace
+for scenario, transport in CASES:
+    sys.stdout.write(trace(scenario, transport))
+"""
+
+
+def trace(scenario: str, transport: str | None, seed: int = SEED) -> str:
+    """All that happened, messages and durable writes included."""
+    report = run_seed(seed, scenario, options=Options(transport=transport), messages=True)
+    return "".join(json.dumps(line) + "\n" for line in as_json(report))
+
+
+def test_every_seed_is_a_seed_in_every_process() -> None:
+    """Two processes whose sets of strings are ordered differently."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PRINT_TRACES],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},  # noqa: PTH109
+            stdout=subprocess.PIPE,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    first, second = (process.communicate()[0] for process in processes)
+
+    assert all(process.returncode == 0 for process in processes)
+    for number, (one, other) in enumerate(zip(first.splitlines(), second.splitlines(), strict=False)):
+        assert one == other, f"line {number}"
+    assert first == second
+    verdicts = [line for line in map(json.loads, first.splitlines()) if line["event"] == "verdict"]
+    assert [verdict["scenario"] for verdict in verdicts] == [scenario for scenario, _ in CASES]
+    assert all(verdict["violations"] == [] for verdict in verdicts)
+
+
+@pytest.mark.parametrize(("scenario", "transport"), CASES)
+def test_what_ran_before_makes_no_difference(scenario: str, transport: str | None) -> None:
+    """No cache, counter or generator of one run is seen by the next, and no garbage of it."""
+    first = trace(scenario, transport)
+    assert len(first.splitlines()) > 50
+
+    for other, seed in ((scenario, SEED + 1), ("cluster", SEED + 2)):
+        run_seed(seed, other)
+    gc.collect()
+
+    assert trace(scenario, transport) == first
+
+
+def test_recording_changes_nothing() -> None:
+    """A run that is told in detail is the run that was told in brief."""
+    plain, recorded = run_seed(SEED), run_seed(SEED, messages=True)
+
+    events = {id(event): event for event in recorded.history.events}.values()
+    assert [event for event in events if type(event).__module__ != "simulation.recording"] == plain.history.events
+    assert recorded.counts == plain.counts
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_different_seeds_are_different_runs(scenario: str) -> None:
+    """Otherwise a thousand seeds would be one."""
+    assert trace(scenario, None, 1) != trace(scenario, None, 2)
