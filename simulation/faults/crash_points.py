@@ -35,8 +35,6 @@ AREAS: Final[Mapping[str, str]] = {
     "node": "the start of a node, its identity, the founding of a cluster",
 }
 """Parts of the product that have crash points."""
-_REACHED: Final[Mapping[str, tuple[str, ...]]] = {"cluster": tuple(AREAS), "register": ("metastore",)}
-"""Scenario -> the areas whose points it gets to, all of them, within some hundred seeds."""
 
 _SHARE: Final = 0.6
 """Of the runs."""
@@ -51,11 +49,6 @@ _DEATHS_MAX: Final = 6
 """Of a run: at most so many rests in a row may hold up the founding of a cluster, see `stories/cluster.py`."""
 _REST_SECONDS: Final = (0.05, 0.5, 3.0)
 """The longest time until a node is started again."""
-
-
-def expected(scenario: str) -> list[str]:
-    """The points at which somebody must have died in a few hundred seeds of a scenario."""
-    return [point.name for point in CRASH_POINTS.values() if point.area in _REACHED.get(scenario, ())]
 
 
 def table() -> str:

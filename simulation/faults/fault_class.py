@@ -31,6 +31,8 @@ class FaultClass:
     nemesis heals what is left."""
     rarity: float = 1.0
     """Factor on the usual time between two acts."""
+    everywhere: bool = False
+    """In every run that has faults at all, as it draws by itself how much of it there is."""
     loses: bool = False
     """Durable data are lost, so it strikes no more than a few machines of a run."""
 

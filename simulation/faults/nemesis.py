@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from simulation.faults import disks
-from simulation.faults.crash_points import CrashPoints
+from simulation.faults.crash_points import CRASH_POINT, CrashPoints
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.plan import FaultPlan
 from simulation.faults.registry import CLASSES, LOSING
@@ -49,7 +49,8 @@ class Nemesis:
         self.plan = self.plan.narrowed(self.world.options.allows_fault)
         self._random = self.world.random("nemesis")
         self.crash_points = CrashPoints(self.world, self.machines)
-        self.crash_points.start()  # before the machines: some points lie in their very first start
+        if CRASH_POINT in self.plan.active:
+            self.crash_points.start()  # before the machines: some points lie in their very first start
 
     def prepare(self) -> None:
         """What holds for the whole run, from now on. The machines exist by now."""

@@ -44,7 +44,8 @@ class FaultPlan:
         for fault in CLASSES:
             own = random.Random(f"{run} {fault.name}")
             dice, interval = own.random(), own.choice(_INTERVALS) * fault.rarity * pace
-            if dice < share and fault.name not in without:
+            active = share > 0.0 if fault.everywhere else dice < share
+            if active and fault.name not in without:
                 intervals[fault.name] = interval
         return cls(active=intervals, pace=pace)
 

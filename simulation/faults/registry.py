@@ -10,7 +10,11 @@ from simulation.faults.crash_points import COUNTED, CRASH_POINT
 from simulation.faults.fault_class import FaultClass
 
 ELSEWHERE: Final = (
-    FaultClass(name=CRASH_POINT, about="a node or a client dies exactly between two lines that were named beforehand"),
+    FaultClass(
+        name=CRASH_POINT,
+        about="a node or a client dies exactly between two lines that were named beforehand",
+        everywhere=True,
+    ),
 )
 """Classes that the nemesis leaves to others: see `crash_points.py`."""
 CLASSES: Final[tuple[FaultClass, ...]] = (
