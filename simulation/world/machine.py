@@ -133,6 +133,13 @@ class Machine:
                 return f"{name} {place!r}"
         return ""
 
+    def disk(self, name: str) -> Disk | None:
+        """For who looks inside when a run is over; None if no process ever opened it."""
+        return self._disks.get(name)
+
+    def key_values(self, name: str) -> SimulatedKeyValuesDisk | None:
+        return self._key_values.get(name)
+
     async def _live(self, process: Process, clock: SimulatedClock, scope: trio.CancelScope) -> None:
         try:
             with scope, process.acting():
