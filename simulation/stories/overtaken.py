@@ -18,7 +18,8 @@ import trio
 
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.native import committed_below_the_stop, servers_agree
-from simulation.stories.loglet import SEGMENT
+from simulation.stories.loglet import SEGMENT, Race
+from simulation.stories.native import CALM_SECONDS
 from simulation.stories.scenario import Scenario
 from simulation.stories.staged import Act, Staged, batch, half_offered, seal, store, wave
 from simulation.world.world import World
@@ -74,8 +75,8 @@ async def _restart(world: World) -> None:
 
 
 async def _uneven(world: World) -> None:
-    """Each server has the first few waves. Clients that reach different majorities ask for the tail, some after a seal;
-    links are slow, and one server learns from a trim what a repair has made known."""
+    """Each server was sent some of three waves; clients that reach different majorities look for the tail, over slow
+    links, most of them after a seal."""
     source = world.random("plan")
     servers = source.choice((3, 5))
     staged = Staged.begin(world, servers=servers, sequencer=servers)
@@ -83,9 +84,10 @@ async def _uneven(world: World) -> None:
     waves = [wave(place, [offered]) for place, offered in enumerate(batches)]
     half_offered(world, batches)
     for server in staged.config.servers:
-        for sent in waves[: source.randint(0, 3)]:
-            await store(world, server, sent)
-    world.network.set_quality(LinkQuality(tail_probability=0.3, tail_seconds=0.2, reorder=0.3))
+        for sent in waves:
+            if source.random() < 0.6:  # what comes too early is refused
+                await store(world, server, sent)
+    world.network.set_quality(LinkQuality(tail_probability=0.4, tail_seconds=0.02, reorder=0.3))
     succeeded: list[bool] = []
 
     async def look(name: str, act: Act) -> None:
@@ -93,12 +95,14 @@ async def _uneven(world: World) -> None:
         succeeded.append(await _later(source, staged, name, reached, act))
 
     async with trio.open_nursery() as nursery:
-        for _ in range(source.randint(1, 3)):
+        for _ in range(source.choice((1, 1, 2, 3))):
             nursery.start_soon(look, "sealer", seal)
-        nursery.start_soon(look, "observer", _look)
+        if source.random() < 0.3:
+            nursery.start_soon(look, "observer", _look)
     if all(succeeded):
         world.violations.extend(committed_below_the_stop(world.history, SEGMENT, staged.config, staged.log_servers))
     world.network.set_quality(LinkQuality())
+    await Race(world, partial(staged.served.open, SEGMENT)).demand_seal(CALM_SECONDS)
     await staged.read_everywhere()
     _check(staged)
 
