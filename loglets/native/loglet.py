@@ -11,6 +11,7 @@ from loglets.native import reading
 from loglets.native.config import NativeConfig
 from loglets.native.courier import PAUSE_SECONDS, Courier
 from loglets.native.messages import NO_EXPECTATION, Append, ReadWaves, Seal, State, Trim, WaitTail
+from loglets.native.pieces import Pieces
 from loglets.native.tail_check import TailCheck
 from loglets.native.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, TailCheckDriver
 from loglets.native.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
@@ -49,6 +50,7 @@ class NativeLoglet:
     segment: SegmentId
     config: NativeConfig
     _environment: Environment
+    _pieces: Pieces = attrs.field(factory=Pieces)
     _known_tail: int = attrs.field(default=0, init=False)
     _readable: list[NodeId] = attrs.field(init=False)
     """Servers in the order in which they are asked for data: this node's own first, one that failed last."""
@@ -78,7 +80,7 @@ class NativeLoglet:
         """As promised; moreover ReconfigurationNeededError when entries in flight are never completed: seal it."""
         core = TailCheck(self.config, self._known_tail)
         try:
-            return await TailCheckDriver(self.segment, core, self._environment).run()
+            return await TailCheckDriver(self.segment, core, self._environment, self._pieces).run()
         finally:
             self._learn(core.known_tail)
 

@@ -11,6 +11,7 @@ from loglets.native import planner, wire
 from loglets.native.config import decode_untrusted
 from loglets.native.log_server_service import LogServerService
 from loglets.native.loglet import NativeLoglet
+from loglets.native.pieces import Pieces
 from loglets.native.sequencer_service import SequencerService
 from loglets.wal import WalSettings
 from virtuallog.api import Cluster, Loglet
@@ -25,6 +26,7 @@ class NativeProvider:
 
     wal_settings: WalSettings = attrs.field(factory=WalSettings)
     """Of this node's LogServer."""
+    pieces: Pieces = attrs.field(factory=Pieces)
     _log_server: LogServerService | None = attrs.field(default=None, init=False)
     _sequencers: SequencerService | None = attrs.field(default=None, init=False)
 
@@ -54,12 +56,12 @@ class NativeProvider:
         return {**decoded.others, **known}
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
-        return NativeLoglet(segment, decode_untrusted(config), environment)
+        return NativeLoglet(segment, decode_untrusted(config), environment, self.pieces)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
         """Both roles: a node whose roles do not include one of them is never named in a config for it."""
         self._log_server = await LogServerService.start(environment, self.wal_settings)
-        self._sequencers = SequencerService(environment)
+        self._sequencers = SequencerService(environment, self.pieces)
         return {**self._log_server.handlers, **self._sequencers.handlers}
 
     async def forget(self, lowest_live_version: int) -> None:

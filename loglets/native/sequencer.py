@@ -23,6 +23,7 @@ import attrs
 from loglets.native import wave as waves
 from loglets.native.config import NativeConfig
 from loglets.native.messages import NO_EXPECTATION, Appended, State, Stored
+from loglets.native.pieces import Pieces
 from loglets.native.quorum import committed_tail
 from loglets.native.sessions import Placement, Sessions
 from loglets.native.wave import Wave
@@ -40,8 +41,6 @@ from virtuallog.types import NodeId
 
 WAVES_MAX: Final = 4
 """Uncommitted waves. Enough to keep network and disks busy at the same time; more only makes waves smaller."""
-WAVE_BYTES: Final = 1 << 20
-"""A wave takes queued batches until it would exceed this; one larger batch may."""
 QUEUE_BYTES_MAX: Final = 32 << 20
 """Queued bytes beyond which batches are refused: some hundred milliseconds of work of a fast disk."""
 TICKETS_MAX: Final = 4
@@ -115,6 +114,7 @@ class Sequencer:
 
     segment: SegmentId
     config: NativeConfig
+    pieces: Pieces = attrs.field(factory=Pieces)
     committed: int = attrs.field(default=0, init=False)
     """The known tail: everything below is on a majority and was acknowledged."""
     tail: int = attrs.field(default=0, init=False)
@@ -231,7 +231,7 @@ class Sequencer:
         while self._queue:
             batch = self._queue[0].batch
             assert batch is not None, "what is queued is not committed"
-            if batches and size + len(batch.blob) > WAVE_BYTES:
+            if batches and size + len(batch.blob) > self.pieces.wave_bytes:
                 break
             placements.append(self._queue.popleft())
             batches.append(batch)

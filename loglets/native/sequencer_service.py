@@ -15,6 +15,7 @@ import trio
 
 from loglets.native.config import NativeConfig, decode_untrusted
 from loglets.native.messages import Append, GetState, Store, Stored
+from loglets.native.pieces import Pieces
 from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
@@ -43,6 +44,7 @@ class SequencerService:
     """All sequencers of one node, running and stopped."""
 
     _environment: NodeEnvironment
+    _pieces: Pieces = attrs.field(factory=Pieces)
     _running: dict[SegmentId, RunningSequencer] = attrs.field(factory=dict, init=False)
     _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
     """Appends that came before their sequencer was made."""
@@ -88,7 +90,7 @@ class SequencerService:
                 done(error)
             return
         assert segment not in self._running, "a sequencer never restarts in place"
-        running = self._running[segment] = RunningSequencer(Sequencer(segment, config), self._environment)
+        running = self._running[segment] = RunningSequencer(Sequencer(segment, config, self._pieces), self._environment)
         self._environment.nursery.start_soon(running.run)
         _MADE.reached()
         for request, done in self._early.pop(segment):

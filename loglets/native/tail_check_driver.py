@@ -9,6 +9,7 @@ import attrs
 from loglets.native import wave as waves
 from loglets.native.courier import Answer, Courier
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, State, Stored, WaitTail, Waves
+from loglets.native.pieces import Pieces
 from loglets.native.repair import Complete, Fetch
 from loglets.native.tail_check import Ask, Effect, Finish, GiveUp, Question, TailCheck
 from loglets.native.wave import Wave
@@ -23,8 +24,6 @@ ASK_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 4.0
 """Longer than a LogServer keeps a `WaitTail` parked."""
 REPAIR_SECONDS: Final = 2.0
-REPAIR_BYTES: Final = 4 << 20
-"""How much is fetched and repaired in one step."""
 SETTLE_SECONDS: Final = 2.0
 """How long the sequencer may take to complete what is in flight, before it is taken for dead."""
 CHECK_SECONDS: Final = 10.0
@@ -41,6 +40,7 @@ class TailCheckDriver:
     _segment: SegmentId
     _core: TailCheck
     _environment: Environment
+    _pieces: Pieces
     _courier: Courier = attrs.field(init=False)
     _result: Tail | VirtualLogError | None = attrs.field(default=None, init=False)
     _settled_by: float | None = attrs.field(default=None, init=False)
@@ -96,7 +96,7 @@ class TailCheckDriver:
                 case Ask():
                     self._ask(effect)
                 case Fetch(holder, start, stop):
-                    read = ReadWaves(segment=self._segment, start=start, stop=stop, max_bytes=REPAIR_BYTES)
+                    read = ReadWaves(segment=self._segment, start=start, stop=stop, max_bytes=self._pieces.repair_bytes)
                     self._courier.ask(holder, read, effect, REPAIR_SECONDS)
                 case Complete(target, repaired, known_tail):
                     blobs = tuple(wave.blob for wave in repaired)

@@ -9,6 +9,7 @@ import pytest
 
 from loglets.native import sequencer as module
 from loglets.native.messages import NO_EXPECTATION, Appended
+from loglets.native.pieces import Pieces
 from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
 from tests.native.parts import SEGMENT, batch_of, config_of, state_of, stored_of
 from virtuallog.batch import Batch
@@ -390,10 +391,9 @@ def test_the_queue_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.core.tail == 2
 
 
-def test_a_wave_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wave_is_bounded_in_bytes() -> None:
     """One larger batch is a wave of its own."""
-    monkeypatch.setattr(module, "WAVE_BYTES", 150)
-    bench = Bench()
+    bench = Bench(core=Sequencer(SEGMENT, config_of(3), Pieces(wave_bytes=150)))
     for n, count in ((0, 1), (1, 1), (2, 200), (202, 1)):
         bench.offer(n, batch_of(count, n), opens=n == 0)
     bench.turn()
