@@ -29,7 +29,7 @@ from virtuallog.errors import InvalidSettingError
 INTERRUPTED: Final = 130
 
 
-class _SeedRange(click.ParamType[tuple[int, int | None]]):
+class SeedRange(click.ParamType[tuple[int, int | None]]):
     """`A..B`, both included, or `A..` for all from A on."""
 
     name = "A..B"
@@ -81,7 +81,7 @@ class _What:
 
 @click.command()
 @click.option("--seed", type=click.IntRange(min=0), help="Run this one seed and tell what happened.")
-@click.option("--seeds", type=_SeedRange(), help="Run all seeds from A to B, on all cores.")
+@click.option("--seeds", type=SeedRange(), help="Run all seeds from A to B, on all cores.")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="Run seeds until so much time has passed.")
 @click.option("--scenario", "names", type=_Names(), multiple=True, help="What to run: names, or all.  [cluster]")
 @click.option("--faults", type=_Names(), help="Only these classes of faults, or none.")

@@ -1,0 +1,174 @@
+"""The report: tables for a person, JSON for a program, and the story of what is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+from rich import box
+from rich.table import Table
+
+from simulation.conformance.trials import CHAIN, CLAUSE, LOGLET, Outcome
+from simulation.narrative import LEGEND, short_story
+from simulation.runner import Report as Run
+from simulation.runner import run_seed
+
+PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
+    "acknowledged": ("acknowledged is readable", "one batch per place", "loglet gaps are honest"),
+    "order": ("loglet keeps sessions in order", "loglet invents nothing", "one batch per sequence"),
+    "seal": (
+        "acknowledged below the stop",
+        "open tails below the stop",
+        "sealed takes nothing",
+        "sealed by somebody",
+    ),
+    "tail": ("loglet tails move forward", "loglet appends follow the tail"),
+    "read, trim": ("loglet reads without holes", "loglet trim points move forward"),
+    "progress": ("progress", "comes to an end"),
+}
+"""Columns of the matrix, and the checks that stand for them; whatever else is found stands under `errors`."""
+ERRORS: Final = "errors"
+_STORIES_TOLD: Final = 3
+_TITLES: Final = {
+    CLAUSE: "The contract, clause by clause",
+    LOGLET: "Clients race while faults strike; then seal, tail and reads must work",
+    CHAIN: "In the chain of a cluster, with all the faults that it claims to survive",
+}
+
+
+@attrs.frozen
+class Report:
+    """All there is to say of a provider."""
+
+    provider: str
+    kind: str
+    nodes: int
+    seeds: range
+    outcomes: Sequence[Outcome]
+
+    @property
+    def kept(self) -> bool:
+        return not self.broken
+
+    @property
+    def broken(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.broken]
+
+    def verdict(self) -> str:
+        """One line."""
+        run = [outcome for outcome in self.outcomes if outcome.seeds]
+        runs = sum(outcome.seeds for outcome in run)
+        if self.kept:
+            return f"{self.kind} keeps the contract: {len(run)} trials, {runs} runs"
+        return f"{self.kind} BREAKS the contract: {len(self.broken)} of {len(run)} trials, {runs} runs"
+
+    def tables(self) -> Iterator[Table]:
+        for part, table in ((CLAUSE, _clauses), (LOGLET, _matrix), (CHAIN, _chains)):
+            outcomes = [outcome for outcome in self.outcomes if outcome.trial.part == part]
+            if outcomes:
+                yield table(outcomes)
+
+    def stories(self) -> Iterator[str]:
+        """What happened in the first few rows that are broken, and how to see it again."""
+        for outcome in self.broken[:_STORIES_TOLD]:
+            yield from story(outcome)
+            yield ""
+        if len(self.broken) > _STORIES_TOLD:
+            yield f"... and {len(self.broken) - _STORIES_TOLD} more rows are broken\n"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "provider": self.provider,
+            "kind": self.kind,
+            "nodes": self.nodes,
+            "seeds": [self.seeds.start, self.seeds.stop - 1],
+            "kept": self.kept,
+            "rows": [_row(outcome) for outcome in self.outcomes],
+        }
+
+
+def story(outcome: Outcome) -> Iterator[str]:
+    """Run the first failing seed of a row again and tell of it."""
+    assert outcome.seed is not None
+    trial = outcome.trial
+    yield f"BROKEN  {trial.name}, seed {outcome.seed}: {trial.about}"
+    run = run_seed(outcome.seed, trial.scenario, options=trial.options, messages=True)
+    yield from told(run)
+    yield f"replay with: {trial.replay(outcome.seed)}"
+
+
+def told(run: Run) -> Iterator[str]:
+    """The first violation of a run, and what led to it."""
+    if not run.violations:
+        yield "  not so when it was run again: does it use a source of chance, or of time, of its own?"
+        return
+    violation = run.violations[0]
+    yield f"  {violation.check}: {violation.message}"
+    yield from (f"  {line}" for line in short_story(run.history, violation))
+    yield f"  {LEGEND}"
+
+
+def columns(outcome: Outcome) -> dict[str, int]:
+    """Promise -> first seed in which it was broken, for the broken ones."""
+    found: dict[str, int] = {}
+    for check, seed in outcome.broken.items():
+        name = next((name for name, checks in PROMISES.items() if check in checks), ERRORS)
+        found[name] = min(seed, found.get(name, seed))
+    return found
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    trial = outcome.trial
+    row: dict[str, Any] = {
+        "part": trial.part,
+        "name": trial.name,
+        "about": trial.about,
+        "verdict": outcome.verdict,
+        "runs": outcome.seeds,
+        "broken": outcome.broken,
+    }
+    if outcome.struck is not None:
+        row["struck"] = outcome.struck
+    if outcome.seed is not None:
+        row["seed"], row["replay"] = outcome.seed, trial.replay(outcome.seed)
+    return row
+
+
+def _clauses(outcomes: Sequence[Outcome]) -> Table:
+    table = _table(CLAUSE, "clause", "verdict", "seed")
+    for outcome in outcomes:
+        table.add_row(outcome.trial.name, _styled(outcome.verdict), "" if outcome.seed is None else str(outcome.seed))
+    return table
+
+
+def _matrix(outcomes: Sequence[Outcome]) -> Table:
+    names = (*PROMISES, ERRORS)
+    table = _table(LOGLET, "fault", "struck", *names)
+    for outcome in outcomes:
+        struck = "" if outcome.struck is None else str(outcome.struck)
+        broken = columns(outcome)
+        cells = [_styled(f"seed {broken[name]}" if name in broken else outcome.verdict) for name in names]
+        if not outcome.broken and outcome.verdict != "kept":
+            cells, struck = [outcome.verdict, *[""] * (len(names) - 1)], ""
+        table.add_row(outcome.trial.name, struck, *("kept" if cell == _styled("BROKEN") else cell for cell in cells))
+    return table
+
+
+def _chains(outcomes: Sequence[Outcome]) -> Table:
+    table = _table(CHAIN, "chain", "verdict", "seed", "broken")
+    for outcome in outcomes:
+        seed = "" if outcome.seed is None else str(outcome.seed)
+        table.add_row(outcome.trial.name, _styled(outcome.verdict), seed, ", ".join(outcome.broken))
+    return table
+
+
+def _table(part: str, *names: str) -> Table:
+    table = Table(title=_TITLES[part], title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, no_wrap=True, justify="right" if name in {"seed", "struck"} else "left")
+    return table
+
+
+def _styled(verdict: str) -> str:
+    return f"[bold red]{verdict}[/]" if verdict == "BROKEN" or verdict.startswith("seed") else verdict
