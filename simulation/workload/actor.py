@@ -6,8 +6,8 @@ It records and judges nothing; what comes of a run is for the checks to say.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -144,9 +144,12 @@ class Actor:
             returned(found)
         return placed[-1].stop
 
-    def following(self, start: int) -> AbstractContextManager[Recorder]:
-        """For as long as a tailing reader reads from `start` on."""
-        return self.record(Follow(start))
+    @contextmanager
+    def following(self, start: int) -> Iterator[None]:
+        """For as long as a tailing reader reads from `start` on. It may end by itself: at the end of a closed log."""
+        with self.record(Follow(start)) as returned:
+            yield
+            returned(None)
 
     def observed(self, placed: Placed) -> None:
         """A tailing reader has been handed this."""
