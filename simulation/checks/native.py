@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import attrs
+
 from loglets.native.config import NativeConfig
+from loglets.native.durable import DurableLogs
 from loglets.native.log_server import LogServer
 from loglets.native.messages import State
 from loglets.native.quorum import committed_tail
@@ -74,3 +77,45 @@ def _known_is_committed(
         if state.trim > state.known_tail:
             message = f"loglet {segment}: node {node} has trimmed {state.trim}, known is {state.known_tail}"
             yield Violation("trimmed is known", message)
+
+
+@attrs.frozen
+class Held:
+    """What a LogServer holds of one loglet."""
+
+    tail: int
+    sealed: bool
+    trim: int
+    waves: frozenset[tuple[int, int, int]]
+
+    @classmethod
+    def by(cls, logs: DurableLogs) -> Mapping[SegmentId, Held]:
+        """All of it at this moment."""
+        return {
+            segment: cls(loglet.tail, loglet.sealed, loglet.trim, frozenset(loglet.waves))
+            for segment, loglet in logs.loglets.items()
+        }
+
+
+def restart_forgets_nothing(
+    node: NodeId, served: Mapping[SegmentId, Held], recovered: DurableLogs
+) -> Iterator[Violation]:
+    """What a server has served, or has told others that it is durable, is what it would serve after a loss of power.
+
+    Args:
+        node: which server.
+        served: what it held for durable.
+        recovered: what its WAL says when it is replayed from what was synced, at that same moment.
+    """
+    after = Held.by(recovered)
+    for segment, held in served.items():
+        if segment.version < recovered.lowest_live_version:
+            continue  # dropped meanwhile
+        kept = after.get(segment, Held(0, False, 0, frozenset()))
+        lost = {wave for wave in held.waves - kept.waves if wave[0] + wave[1] > kept.trim}
+        if lost or kept.tail < held.tail or kept.sealed < held.sealed or kept.trim < held.trim:
+            told = f"tail {held.tail}, trim {held.trim}, {'' if held.sealed else 'not '}sealed"
+            message = (
+                f"loglet {segment} on node {node}: {told}, after a restart {kept.tail}, {kept.trim}, {kept.sealed}"
+            )
+            yield Violation("restart forgets nothing", f"{message}, without {sorted(lost)}")

@@ -109,7 +109,10 @@ class History:
 
     @contextmanager
     def record(self, client: str, action: Action) -> Iterator[Recorder]:
-        """Record what happens inside: call what it gives with the result, or let the error pass through."""
+        """Record what happens inside: call what it gives with the result, or let the error pass through.
+
+        What ends by itself and without a result has returned None.
+        """
         operation = Operation(self._count, client, action, len(self.events))
         self.events.append(Invoked(self._time(), operation.number, client, action))
         self.add(operation)
@@ -120,6 +123,8 @@ class History:
 
         try:
             yield returned
+            if not operation.returned:
+                returned(None)
         except VirtualLogError as error:
             self._fail(operation, error, f"{type(error).__name__}: {error}", refused=nothing_done(action, error))
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from simulation.history import History, LogletAppend, LogletSeal, LogletTail, Pu
 from virtuallog import chain
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import Chain, SegmentId
-from virtuallog.errors import VirtualLogError
+from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.register import ClusterId, Register
 from virtuallog.types import Data, Gap, GapKind, LogPosition, Sealed
 
@@ -43,9 +43,17 @@ class Story:
 
     @contextmanager
     def during(self, action: Any, client: str = "b") -> Iterator[Recorder]:
-        """A call that takes as long as the context."""
-        with self.history.record(client, action) as returned:
-            yield returned
+        """A call that takes as long as the context; without a result its outcome is unknown."""
+        results: list[Any] = []
+        with suppress(UnavailableError), self.history.record(client, action) as returned:
+
+            def answer(result: Any) -> None:
+                results.append(result)
+                returned(result)
+
+            yield answer
+            if not results:
+                raise UnavailableError("no answer")
 
     def became(self, the_chain: Chain, client: str = "operator") -> None:
         """A chain was decided, in the way in which that is done: whoever puts it has read the stop before."""
