@@ -1,0 +1,112 @@
+"""Looks inside a cluster when its run is over: at what no client can see, and what is on the disks.
+
+Nothing in the world changes: disks are copied before they are read, as they would be after a loss of power.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+import attrs
+
+from loglets.native import NativeProvider
+from loglets.native.config import NativeConfig, decode_untrusted
+from loglets.native.durable import DurableLogs
+from loglets.native.log_server import LogServer
+from loglets.native.log_server_service import STORAGE
+from loglets.wal.recovery import recover
+from metastore import records
+from metastore.acceptor import Acceptor
+from metastore.service import STORE
+from simulation.checks.facts import newest_chain
+from simulation.checks.metastore import Acceptors, acceptors_agree
+from simulation.checks.native import Held, restart_forgets_nothing, servers_agree
+from simulation.checks.violation import Violation
+from simulation.history import History
+from simulation.world.cluster import Cluster
+from simulation.world.machine import Machine
+from virtuallog.chain import SegmentId
+from virtuallog.errors import CorruptionError
+from virtuallog.testing.storage import Disk
+from virtuallog.types import NodeId
+
+_ROTTEN: Final = "bit flipped"
+"""Counted in a world in which a disk that cannot be read is nobody's fault."""
+
+
+async def look_inside(cluster: Cluster) -> list[Violation]:
+    """All that can be checked of the nodes of a cluster."""
+    world = cluster.world
+    servers = log_servers(cluster)
+    found = [*servers_agree(servers, native_configs(world.history))]
+    found += [*acceptors_agree(await stored_acceptors(cluster.machines), world.history)]
+    for node, server in servers.items():
+        found += [violation async for violation in _restarted(cluster.machines[node], server)]
+    return found
+
+
+def log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
+    """The LogServer of each node that has opened one in its last life."""
+    providers = {node: served.get("native") for node, served in cluster.served.items()}
+    services = {
+        node: provider.log_server for node, provider in providers.items() if isinstance(provider, NativeProvider)
+    }
+    return {node: service.core for node, service in services.items() if service is not None}
+
+
+def native_configs(history: History) -> dict[SegmentId, NativeConfig]:
+    """Of the native segments in the newest chain that anybody knows."""
+    newest = newest_chain(history)
+    segments = newest.segments if newest is not None else ()
+    return {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
+
+
+async def stored_acceptors(machines: Mapping[NodeId, Machine]) -> Acceptors:
+    """What lies on the MetaStore disk of each machine."""
+    acceptors: dict[NodeId, Acceptor | None] = {}
+    for node, machine in machines.items():
+        disk = machine.key_values(STORE)
+        acceptors[node] = None
+        if disk is not None and disk.pairs:
+            try:
+                acceptors[node] = await records.restore(_Pairs(dict(disk.pairs)))
+            except CorruptionError:
+                if not machine.world.counts[_ROTTEN]:
+                    raise
+    return acceptors
+
+
+async def _restarted(machine: Machine, server: LogServer) -> AsyncIterator[Violation]:
+    disk = machine.disk(STORAGE)
+    if disk is None or not disk.files:
+        return  # it has been wiped
+    # Taken at one moment: reading takes turns of the scheduler, in which a server may go on.
+    held, copy, recovered = Held.by(server.durable), Disk(random.Random(0)), DurableLogs()
+    for name in disk.files:
+        copy.overwrite(name, 0, disk.peek(name))
+    try:
+        await recover(copy.mount(), len(disk.peek(min(disk.files))), recovered.replay)
+    except CorruptionError as error:
+        if not machine.world.counts[_ROTTEN]:
+            yield Violation("restart forgets nothing", f"node {machine.node}: {error}")
+        return
+    for violation in restart_forgets_nothing(machine.node, held, recovered):
+        yield violation
+
+
+@attrs.frozen
+class _Pairs:
+    """A `KeyValues` to read from."""
+
+    _pairs: Mapping[bytes, bytes]
+
+    async def get(self, key: bytes) -> bytes | None:
+        return self._pairs.get(key)
+
+    async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        return sorted(pair for pair in self._pairs.items() if pair[0].startswith(prefix))
+
+    async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        raise AssertionError("nobody writes here")
