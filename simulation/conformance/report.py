@@ -32,8 +32,8 @@ ERRORS: Final = "errors"
 _STORIES_TOLD: Final = 3
 _TITLES: Final = {
     CLAUSE: "The contract, clause by clause",
-    LOGLET: "Clients race while faults strike; then seal, tail and reads must work",
-    CHAIN: "In the chain of a cluster, with all the faults that it claims to survive",
+    LOGLET: "Under faults: clients race, then it must seal, tell its tail and read",
+    CHAIN: "In a chain, under all faults together",
 }
 
 
@@ -156,10 +156,11 @@ def _matrix(outcomes: Sequence[Outcome]) -> Table:
 
 
 def _chains(outcomes: Sequence[Outcome]) -> Table:
-    table = _table(CHAIN, "chain", "verdict", "seed", "broken")
+    table = _table(CHAIN, "chain", "verdict", "seed", "")
     for outcome in outcomes:
         seed = "" if outcome.seed is None else str(outcome.seed)
-        table.add_row(outcome.trial.name, _styled(outcome.verdict), seed, ", ".join(outcome.broken))
+        what = ", ".join(outcome.broken) or outcome.trial.about
+        table.add_row(outcome.trial.name, _styled(outcome.verdict), seed, what)
     return table
 
 
