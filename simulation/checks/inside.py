@@ -37,13 +37,14 @@ _ROTTEN: Final = "bit flipped"
 
 
 async def look_inside(cluster: Cluster) -> list[Violation]:
-    """All that can be checked of the nodes of a cluster."""
+    """All that can be checked of the nodes of a cluster; the WAL of one of them, as reading it takes some milliseconds."""
     world = cluster.world
     servers = log_servers(cluster)
     found = [*servers_agree(servers, native_configs(world.history))]
     found += [*acceptors_agree(await stored_acceptors(cluster.machines), world.history)]
-    for node, server in servers.items():
-        found += [violation async for violation in _restarted(cluster.machines[node], server)]
+    if servers:
+        node = world.random("inside").choice(sorted(servers))
+        found += [violation async for violation in _restarted(cluster.machines[node], servers[node])]
     return found
 
 

@@ -15,10 +15,7 @@ from virtuallog.chain import SegmentId
 from virtuallog.errors import (
     BeyondTailError,
     ChainConflictError,
-    DiskFullError,
     InvalidSettingError,
-    OutOfOrderError,
-    OverloadedError,
     SealedError,
     TailMismatchError,
     TooLargeError,
@@ -147,10 +144,7 @@ Action: TypeAlias = LogAction | LogletAction | Get | Put
 _NOTHING_DONE: Final = (
     BeyondTailError,
     ChainConflictError,
-    DiskFullError,
     InvalidSettingError,
-    OutOfOrderError,
-    OverloadedError,
     TailMismatchError,
     TooLargeError,
     TrimmedError,
@@ -159,7 +153,11 @@ _NOTHING_DONE: Final = (
 
 
 def nothing_done(action: Action, error: VirtualLogError) -> bool:
-    """Whether `error` promises that `action` has had no effect and will have none."""
+    """Whether `error` promises that `action` has had no effect and will have none.
+
+    What is refused for the moment only (a full queue, a batch too early) is a maybe: a call may be executed twice, and
+    the other copy of it may have come at a better moment.
+    """
     if isinstance(error, SealedError):
         # To a log it says that the entry has been looked for; to a loglet, only that nobody may acknowledge it.
         return isinstance(action, Append) or error.refused

@@ -12,7 +12,7 @@ import pytest
 from simulation.history import LogletRead, LogletSeal, LogletTail, LogletTrim
 from tests.simulation.checks.story import LOGLET, A, B, Story, batch, filler, offer, trimmed
 from virtuallog.chain import SegmentId
-from virtuallog.errors import OverloadedError, SealedError, UnavailableError
+from virtuallog.errors import OverloadedError, SealedError, TailMismatchError, UnavailableError, VirtualLogError
 from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed
 
 OTHER = SegmentId(2, 8)
@@ -145,12 +145,22 @@ def test_a_loglet_reader_that_differs(story: Story) -> None:
     assert story.broken() == {"acknowledged is readable"}
 
 
-def test_a_loglet_that_shows_what_it_refused(story: Story) -> None:
+@pytest.mark.parametrize("error", [TailMismatchError(0, 1), SealedError(refused=True)])
+def test_a_loglet_that_shows_what_it_refused(story: Story, error: VirtualLogError) -> None:
     """The client was told that nothing was done."""
-    story.failed(offer(A, 0), OverloadedError("too much"))
+    story.failed(offer(A, 0), error)
     story.happened(LogletRead(LOGLET, 0, 1), [PlacedBatch(range(1), batch(A, 0), 0)])
 
     assert story.broken() == {"loglet invents nothing"}
+
+
+@pytest.mark.parametrize("error", [OverloadedError("too much"), SealedError()])
+def test_a_loglet_that_shows_what_it_turned_away_for_the_moment(story: Story, error: VirtualLogError) -> None:
+    """Another copy of the call may have been taken: an unknown outcome."""
+    story.failed(offer(A, 0), error)
+    story.happened(LogletRead(LOGLET, 0, 1), [PlacedBatch(range(1), batch(A, 0), 0)])
+
+    assert story.broken() == set()
 
 
 @pytest.mark.parametrize(

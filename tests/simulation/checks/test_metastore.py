@@ -1,0 +1,94 @@
+"""What lies on the disks of acceptors: what the check must object to, and what it must let pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from metastore.acceptor import Acceptor
+from metastore.messages import BALLOT_ZERO, Ballot, Decision, Proposal, Vote, genesis
+from simulation.checks.metastore import acceptors_agree
+from simulation.history import Put
+from tests.simulation.checks.story import Story
+from virtuallog.types import NodeId
+
+NODES = ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+
+
+def proposal(attempt: int) -> Proposal:
+    return Proposal(value=b"%d" % attempt, members=NODES, attempt=attempt, earlier=())
+
+
+def ballot(number: int) -> Ballot:
+    return Ballot(round=number, node=1, boot=1, nonce=number)
+
+
+def founded(accepted: int | None = None, round_number: int = 1) -> Acceptor:
+    """Knows version 0, and may have accepted something for version 1."""
+    acceptor = Acceptor(genesis(NODES))
+    if accepted is not None:
+        acceptor.promised = ballot(round_number)
+        acceptor.accepted = Vote(ballot=ballot(round_number), proposal=proposal(accepted))
+    return acceptor
+
+
+def knows(attempt: int, version: int = 1) -> Acceptor:
+    return Acceptor(Decision(version=version, proposal=proposal(attempt)), BALLOT_ZERO)
+
+
+def broken(story: Story, *acceptors: Acceptor | None) -> set[str]:
+    found = acceptors_agree(dict(zip(NODES, acceptors, strict=True)), story.history)
+    return {violation.check for violation in found}
+
+
+def test_acceptors_without_fault(story: Story) -> None:
+    """One has learned the decision, one has accepted it, one lies behind and has accepted what lost in a lower ballot."""
+    story.happened(Put(1, b"7", 7), 1)
+
+    assert broken(story, knows(7), founded(7, 2), founded(8, 1)) == set()
+
+
+def test_two_decisions_of_one_version(story: Story) -> None:
+    """The register is split in two."""
+    assert "acceptors agree" in broken(story, knows(7), knows(8), founded())
+
+
+def test_a_decision_that_is_not_what_a_client_knows(story: Story) -> None:
+    """Whoever reads it now sees another value than the one that was acknowledged."""
+    story.happened(Put(1, b"7", 7), 1)
+
+    assert "acceptors agree" in broken(story, knows(8), knows(8), knows(8))
+
+
+def test_two_proposals_of_one_ballot(story: Story) -> None:
+    """A ballot was used twice: nobody can say what a majority of votes for it has chosen."""
+    assert broken(story, founded(7, 1), founded(8, 1), founded()) == {"acceptors agree"}
+
+
+def test_another_decision_than_the_one_chosen(story: Story) -> None:
+    """Two of three accepted 7 in one ballot: nothing else can be decided, whoever noticed."""
+    acceptors = {ONE: founded(7), TWO: founded(7), THREE: founded(), NodeId(4): knows(8)}
+    found = {violation.check for violation in acceptors_agree(acceptors, story.history)}
+
+    assert found == {"chosen is decided"}
+
+
+def test_votes_of_different_ballots_choose_nothing(story: Story) -> None:
+    """Each voted for 7, but never a majority at once; 8 may win in a later ballot."""
+    acceptors = {ONE: founded(7, 1), TWO: founded(7, 2), THREE: founded(), NodeId(4): knows(8)}
+
+    assert {violation.check for violation in acceptors_agree(acceptors, story.history)} == set()
+
+
+def test_a_decision_that_a_majority_does_not_have(story: Story) -> None:
+    """The client was answered before the votes were on disk: one more crash and the version may be decided anew."""
+    story.happened(Put(1, b"7", 7), 1)
+
+    assert broken(story, knows(7), founded(), founded(8)) == {"decided is durable"}
+
+
+@pytest.mark.parametrize("third", [None, founded(7), knows(9, version=2)])
+def test_a_decision_that_a_majority_has_or_may_have(story: Story, third: Acceptor | None) -> None:
+    """A disk that is lost may have had it; a vote will do; and so does a later decision."""
+    story.happened(Put(1, b"7", 7), 1)
+
+    assert broken(story, knows(7), founded(), third) == set()

@@ -1,0 +1,123 @@
+"""What LogServers hold: what the checks must object to, and what they must let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from loglets.native import wave as waves
+from loglets.native.config import NativeConfig
+from loglets.native.durable import DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
+from loglets.native.log_server import LogServer
+from loglets.wal.record import Address
+from simulation.checks.native import Held, committed_below_the_stop, restart_forgets_nothing, servers_agree
+from simulation.history import LogletSeal, LogletTail
+from tests.simulation.checks.story import LOGLET, A, B, Story, batch
+from virtuallog.batch import SessionId
+from virtuallog.types import NodeId
+from virtuallog.types import Sealed as End
+
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+CONFIG = NativeConfig(servers=(ONE, TWO, THREE), sequencer=ONE, boot=1)
+
+
+def stored(first: int, session: SessionId = A) -> WaveStored:
+    """One entry at this offset."""
+    return WaveStored(
+        waves.build(segment=LOGLET, first=first, known_tail=0, time_ms=0, batches=[batch(session, first)])
+    )
+
+
+def logs(*changes: WaveStored | Sealed | Trimmed | Known | Floor) -> DurableLogs:
+    durable = DurableLogs()
+    for address, change in enumerate(changes):
+        durable.apply(change, Address(address))
+    return durable
+
+
+def broken(servers: Mapping[NodeId, DurableLogs]) -> set[str]:
+    found = servers_agree({node: LogServer(durable) for node, durable in servers.items()}, {LOGLET: CONFIG})
+    return {violation.check for violation in found}
+
+
+def test_servers_without_fault() -> None:
+    """Two have both waves, one lies behind; what they know is committed."""
+    both = stored(0), stored(1), Known(LOGLET, 2)
+
+    assert broken({ONE: logs(*both), TWO: logs(*both), THREE: logs(stored(0))}) == set()
+
+
+def test_two_waves_at_one_offset() -> None:
+    """I7: one value per place on all servers."""
+    assert broken({ONE: logs(stored(0, A)), TWO: logs(stored(0, B))}) == {"one wave per offset"}
+
+
+def test_a_known_tail_that_is_not_committed() -> None:
+    """Only one of three servers has the second wave."""
+    servers = {ONE: logs(stored(0), stored(1), Known(LOGLET, 2)), TWO: logs(stored(0)), THREE: logs(stored(0))}
+
+    assert broken(servers) == {"known is committed"}
+
+
+def test_a_trim_of_what_is_not_known_to_be_committed() -> None:
+    """It would drop the only copies of what a repair may need."""
+    hasty = logs(stored(0))
+    hasty.loglet(LOGLET).trim = 1
+
+    assert broken({ONE: hasty, TWO: logs(stored(0)), THREE: logs(stored(0))}) == {"trimmed is known"}
+
+
+def told(story: Story, tail: int) -> set[str]:
+    """After somebody was told this tail, two sealed servers have both waves."""
+    story.happened(LogletSeal(LOGLET))
+    story.happened(LogletTail(LOGLET), End(tail))
+    both = stored(0), stored(1), Sealed(LOGLET)
+    servers = {ONE: LogServer(logs(*both)), TWO: LogServer(logs(*both)), THREE: LogServer(logs(stored(0)))}
+    found = committed_below_the_stop(story.history, LOGLET, CONFIG, servers)
+    return {violation.check for violation in found}
+
+
+def test_a_repair_past_the_stop(story: Story) -> None:
+    """The highest tail that anybody was told is 1, and yet a majority of the sealed servers has an entry there."""
+    assert told(story, 1) == {"committed below the stop"}
+
+
+def test_a_repair_up_to_the_stop(story: Story) -> None:
+    """What was repaired was told."""
+    assert told(story, 2) == set()
+
+
+def test_a_server_that_nobody_can_look_into_may_have_it() -> None:
+    """It has crashed, or was wiped."""
+    assert broken({ONE: logs(stored(0), stored(1), Known(LOGLET, 2)), TWO: logs(stored(0))}) == set()
+
+
+def restarted(before: DurableLogs, after: DurableLogs) -> set[str]:
+    return {violation.check for violation in restart_forgets_nothing(ONE, Held.by(before), after)}
+
+
+@pytest.mark.parametrize(
+    "forgotten",
+    [
+        logs(stored(0), Sealed(LOGLET), Trimmed(LOGLET, 1)),
+        logs(stored(0), stored(1), Trimmed(LOGLET, 1)),
+        logs(stored(0), stored(1), Sealed(LOGLET)),
+        logs(),
+    ],
+    ids=["a wave", "the seal", "the trim", "everything"],
+)
+def test_a_server_that_forgets(forgotten: DurableLogs) -> None:
+    """It had told others that this is durable."""
+    before = logs(stored(0), stored(1), Sealed(LOGLET), Trimmed(LOGLET, 1))
+
+    assert restarted(before, forgotten) == {"restart forgets nothing"}
+
+
+def test_a_server_that_remembers_more() -> None:
+    """What was being written when the power went may be there, and may have been trimmed or dropped."""
+    before = logs(stored(0), stored(1))
+
+    assert restarted(before, logs(stored(0), stored(1), stored(2), Sealed(LOGLET))) == set()
+    assert restarted(before, logs(stored(0), stored(1), stored(2), Trimmed(LOGLET, 2))) == set()
+    assert restarted(before, logs(Floor(LOGLET.version + 1))) == set()
