@@ -11,7 +11,6 @@ this directory) says whether it keeps the contract; docs/conformance.md walks th
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,7 @@ WIRE = Interface(
 class SingleCopyServer:
     """Every loglet whose config names this node, in memory as `LogModel`s and on disk as pairs:
 
-        segment "b" place -> time, batch        segment "s" -> sealed        segment "t" -> trim point
+        "3.5eed batch 17" -> time, batch      "3.5eed seal" -> nothing      "3.5eed trim" -> trim point
 
     One request after the other. So a seal finds no write in flight, and whoever reads a tail reads what is durable. A
     change is made in memory first and nobody hears of it before it is on disk: the next request waits, and if the disk
@@ -148,20 +147,20 @@ class SingleCopyServer:
     async def forget(self, lowest_live_version: int) -> None:
         """Drop the loglets below, durably, and never make one again."""
         async with self._turn:
-            old = [key for key, _ in await self.disk.scan(b"") if key[:8] < struct.pack(">Q", lowest_live_version)]
+            old = [key for key, _ in await self.disk.scan(b"") if int(key.partition(b".")[0]) < lowest_live_version]
             await self.disk.write(dict.fromkeys(old))
             self.lowest_live_version = max(self.lowest_live_version, lowest_live_version)
             self._models = {segment: model for segment, model in self._models.items() if not self._dropped(segment)}
 
     async def keep_batch(self, segment: SegmentId, place: int, time_ms: int, batch: Batch) -> None:
-        await self.disk.write({_key(segment, b"b", place): struct.pack(">Q", time_ms) + batch.blob})
+        await self.disk.write({_key(segment, f"batch {place:020}"): time_ms.to_bytes(8, "big") + batch.blob})
 
     async def keep_seal(self, segment: SegmentId) -> None:
-        await self.disk.write({_key(segment, b"s"): b"sealed"})
+        await self.disk.write({_key(segment, "seal"): b""})
 
     async def keep_trim_point(self, segment: SegmentId, trim_point: int) -> None:
         """The batches stay until the chain drops the segment: they say which sessions were here."""
-        await self.disk.write({_key(segment, b"t"): struct.pack(">Q", trim_point)})
+        await self.disk.write({_key(segment, "trim"): b"%d" % trim_point})
 
     async def _serve(self, request: Any, model: LogModel) -> Any:
         match request:
@@ -197,24 +196,23 @@ class SingleCopyServer:
 
     async def _replay(self, segment: SegmentId) -> LogModel:
         model = LogModel()
-        for key, value in await self.disk.scan(_key(segment, b"b")):
-            place, time_ms = int.from_bytes(key[-8:], "big"), int.from_bytes(value[:8], "big")
+        for key, value in await self.disk.scan(_key(segment, "batch")):
+            place, time_ms = int(key.rpartition(b" ")[2]), int.from_bytes(value[:8], "big")
             try:
                 batch = Batch.parse_untrusted(value[8:])
             except (MalformedError, CorruptionError) as error:
                 raise StorageError(f"place {place} of loglet {segment}: {error}") from error
             model.land(batch, range(place, place + batch.count), time_ms)
-        model.sealed = await self.disk.get(_key(segment, b"s")) is not None
-        model.prefix_trim(int.from_bytes(await self.disk.get(_key(segment, b"t")) or b"", "big"))
+        model.sealed = await self.disk.get(_key(segment, "seal")) is not None
+        model.prefix_trim(int(await self.disk.get(_key(segment, "trim")) or 0))
         return model
 
     def _dropped(self, segment: SegmentId) -> bool:
         return segment.version < self.lowest_live_version
 
 
-def _key(segment: SegmentId, what: bytes, place: int | None = None) -> bytes:
-    suffix = b"" if place is None else struct.pack(">Q", place)
-    return struct.pack(">QQ", segment.version, segment.attempt) + what + suffix
+def _key(segment: SegmentId, what: str) -> bytes:
+    return f"{segment} {what}".encode()
 
 
 def _item(placed: Placed) -> Item:

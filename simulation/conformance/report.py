@@ -15,7 +15,7 @@ from simulation.runner import Report as Run
 from simulation.runner import run_seed
 
 PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
-    "acknowledged": ("acknowledged is readable", "one batch per place", "loglet gaps are honest"),
+    "entries": ("acknowledged is readable", "one batch per place", "loglet gaps are honest"),
     "order": ("loglet keeps sessions in order", "loglet invents nothing", "one batch per sequence"),
     "seal": (
         "acknowledged below the stop",
@@ -24,12 +24,11 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
         "sealed by somebody",
     ),
     "tail": ("loglet tails move forward", "loglet appends follow the tail"),
-    "read, trim": ("loglet reads without holes", "loglet trim points move forward"),
+    "reads": ("loglet reads without holes", "loglet trim points move forward"),
     "progress": ("progress", "comes to an end"),
 }
 """Columns of the matrix, and the checks that stand for them; whatever else is found stands under `errors`."""
 ERRORS: Final = "errors"
-_STORIES_TOLD: Final = 3
 _TITLES: Final = {
     CLAUSE: "The contract, clause by clause",
     LOGLET: "Under faults: clients race, then it must seal, tell its tail and read",
@@ -70,12 +69,12 @@ class Report:
                 yield table(outcomes)
 
     def stories(self) -> Iterator[str]:
-        """What happened in the first few rows that are broken, and how to see it again."""
-        for outcome in self.broken[:_STORIES_TOLD]:
-            yield from story(outcome)
-            yield ""
-        if len(self.broken) > _STORIES_TOLD:
-            yield f"... and {len(self.broken) - _STORIES_TOLD} more rows are broken\n"
+        """What happened in the first broken run of each part, and how to see it again."""
+        for part in _TITLES:
+            broken = [outcome for outcome in self.broken if outcome.trial.part == part]
+            if broken:
+                yield from story(min(broken, key=lambda outcome: outcome.seed or 0))
+                yield ""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -143,15 +142,15 @@ def _clauses(outcomes: Sequence[Outcome]) -> Table:
 
 
 def _matrix(outcomes: Sequence[Outcome]) -> Table:
-    names = (*PROMISES, ERRORS)
+    """A column for each promise. That of errors only if there are any."""
+    broken = [columns(outcome) for outcome in outcomes]
+    names = [name for name in (*PROMISES, ERRORS) if name != ERRORS or any(ERRORS in found for found in broken)]
     table = _table(LOGLET, "fault", "struck", *names)
-    for outcome in outcomes:
-        struck = "" if outcome.struck is None else str(outcome.struck)
-        broken = columns(outcome)
-        cells = [_styled(f"seed {broken[name]}" if name in broken else outcome.verdict) for name in names]
-        if not outcome.broken and outcome.verdict != "kept":
-            cells, struck = [outcome.verdict, *[""] * (len(names) - 1)], ""
-        table.add_row(outcome.trial.name, struck, *("kept" if cell == _styled("BROKEN") else cell for cell in cells))
+    for outcome, found in zip(outcomes, broken, strict=True):
+        cells = [_styled(f"seed {found[name]}") if name in found else "kept" for name in names]
+        if not found and outcome.verdict != "kept":
+            cells = [outcome.verdict]
+        table.add_row(outcome.trial.name, str(outcome.struck or ""), *cells)
     return table
 
 
