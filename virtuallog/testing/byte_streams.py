@@ -20,11 +20,12 @@ from typing import Final
 
 import attrs
 import trio
+from trio.lowlevel import ParkingLot
 
 from virtuallog.testing.connection import Connection, SimulatedStream, ends_of
 from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import Process
-from virtuallog.testing.tcp import Bell, StreamQuality
+from virtuallog.testing.tcp import StreamQuality
 from virtuallog.testing.timeline import Timer
 from virtuallog.types import NodeId
 
@@ -43,7 +44,7 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
     process: Process
     address: str
     _backlog: deque[SimulatedStream] = attrs.field(factory=deque, init=False)
-    _arrived: Bell = attrs.field(factory=Bell, init=False)
+    _arrived: ParkingLot = attrs.field(factory=ParkingLot, init=False)
     _is_closed: bool = attrs.field(default=False, init=False)
 
     @property
@@ -57,7 +58,7 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
     def put(self, stream: SimulatedStream) -> None:
         """Somebody has connected."""
         self._backlog.append(stream)
-        self._arrived.ring()
+        self._arrived.unpark_all()
 
     async def accept(self) -> SimulatedStream:
         await trio.lowlevel.checkpoint()
@@ -67,12 +68,12 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
                 raise trio.ClosedResourceError
             if self._backlog:
                 return self._backlog.popleft()
-            await self._arrived.wait()
+            await self._arrived.park()
 
     async def aclose(self) -> None:
         """Never waits. Who was not accepted is told of a reset."""
         self._is_closed = True
-        self._arrived.ring()
+        self._arrived.unpark_all()
         for stream in self._backlog:
             stream.close()
         self._backlog.clear()

@@ -57,8 +57,7 @@ class SimulatedStream(trio.abc.Stream):
     connection: Connection
     process: Process
     outgoing: Outgoing
-    incoming: Incoming = attrs.field(factory=Incoming, init=False)
-    _quality: StreamQuality = attrs.field(default=StreamQuality(), kw_only=True)
+    incoming: Incoming
     _state: _State = attrs.field(default=_State.OPEN, init=False)
     _reason: OSError | None = attrs.field(default=None, init=False)
     """Why it is broken."""
@@ -74,36 +73,34 @@ class SimulatedStream(trio.abc.Stream):
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """See `trio.abc.SendStream`. Returns once all is in the buffer, which says nothing about its arrival."""
         rest = memoryview(data)
-        await self._ready()
-        self._check_sendable()
+        await self._sendable()
         while rest := rest[self.outgoing.offer(rest) :]:
-            await self.outgoing.room.wait()
-            await self.process.wait_running()
-            self._check_sendable()
+            await self.outgoing.room.park()
+            await self._sendable()
 
     async def wait_send_all_might_not_block(self) -> None:
-        await self._ready()
-        self._check_sendable()
+        await self._sendable()
         while self.outgoing.room_bytes <= 0:
-            await self.outgoing.room.wait()
-            await self.process.wait_running()
-            self._check_sendable()
+            await self.outgoing.room.park()
+            await self._sendable()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """See `trio.abc.ReceiveStream`. What had come before the connection broke can still be read."""
-        limit = self._quality.read_bytes_max
-        await self._ready()
+        if not self.incoming.ready_bytes and self.is_open and not self.incoming.has_ended:
+            await self.incoming.arrived.park()
+        else:
+            await trio.lowlevel.checkpoint()
         while True:
+            await self._running()
             if self._state is _State.CLOSED:
                 raise trio.ClosedResourceError
-            if chunk := self.incoming.read(limit if max_bytes is None else min(max_bytes, limit)):
+            if chunk := self.incoming.read(max_bytes):
                 self.peer.outgoing.was_read(len(chunk))
                 return chunk
             self._check_unbroken()
             if self.incoming.has_ended:
                 return b""
-            await self.incoming.arrived.wait()
-            await self.process.wait_running()
+            await self.incoming.arrived.park()
 
     async def aclose(self) -> None:
         """Never waits. Does nothing if the process is dead: the kernel has closed it already."""
@@ -143,14 +140,16 @@ class SimulatedStream(trio.abc.Stream):
             return True
         return self._state is _State.CLOSED and not segment.content  # both have finished
 
-    async def _ready(self) -> None:
+    async def _sendable(self) -> None:
         await trio.lowlevel.checkpoint()
-        await self.process.wait_running()
-
-    def _check_sendable(self) -> None:
+        await self._running()
         if self._state is _State.CLOSED:
             raise trio.ClosedResourceError
         self._check_unbroken()
+
+    async def _running(self) -> None:
+        if self.process.paused or not self.process.alive:  # asked first, as it is rare and a call costs
+            await self.process.wait_running()
 
     def _check_unbroken(self) -> None:
         if self._reason is not None:
@@ -158,8 +157,8 @@ class SimulatedStream(trio.abc.Stream):
 
     def _end(self, state: _State) -> None:
         self._state = state
-        self.outgoing.room.ring()
-        self.incoming.arrived.ring()
+        self.outgoing.room.unpark_all()
+        self.incoming.arrived.unpark_all()
         self.connection.was_ended()
 
 
@@ -204,7 +203,7 @@ class Connection:
             give_up=lambda: self._give_up(self.ends[index]),
             count=lambda what: self._note(what, self.ends[index], self.number),
         )
-        return SimulatedStream(self, process, outgoing, quality=quality)
+        return SimulatedStream(self, process, outgoing, Incoming(source, quality))
 
     def other(self, end: SimulatedStream) -> SimulatedStream:
         first, second = self.ends

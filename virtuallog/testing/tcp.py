@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-import trio
+from trio.lowlevel import ParkingLot
 
 from virtuallog.testing.timeline import Timeline, Timer
 
@@ -32,9 +32,10 @@ class StreamQuality:
     """How a connection behaves when nothing special is wrong with it."""
 
     cut: float = 0.0
-    """Probability that a segment is cut somewhere, and the rest follows a little later."""
+    """Probability that a segment is cut somewhere, and the rest follows a little later; and that a read gets a part of
+    what is there."""
     read_bytes_max: int = 1 << 20
-    """What one read gets, however much is there. With 1 everything is cut at every byte."""
+    """Most that one read gets. With 1 everything is cut at every byte."""
     buffer_bytes: int = 256 << 10
     """Written and not read yet: beyond that a writer waits."""
     patience_seconds: float = 900.0
@@ -48,21 +49,6 @@ class Segment:
     offset: int
     content: bytes
     is_last: bool = False
-
-
-@attrs.define(eq=False)
-class Bell:
-    """Wakes who waits now."""
-
-    _rung: trio.Event = attrs.field(factory=trio.Event, init=False)
-
-    def ring(self) -> None:
-        self._rung.set()
-
-    async def wait(self) -> None:
-        if self._rung.is_set():
-            self._rung = trio.Event()
-        await self._rung.wait()
 
 
 @attrs.define(eq=False)
@@ -81,8 +67,8 @@ class Outgoing:
     _carry: Callable[[Segment], None]
     _give_up: Callable[[], None]
     _count: Callable[[str], None]
-    room: Bell = attrs.field(factory=Bell, init=False)
-    """Rung when `offer` may take more."""
+    room: ParkingLot = attrs.field(factory=ParkingLot, init=False)
+    """Who waits here is woken when `offer` may take more."""
     _waiting: bytearray = attrs.field(factory=bytearray, init=False)
     _flying: dict[int, _Flight] = attrs.field(factory=dict, init=False)
     """By offset; the oldest first."""
@@ -124,7 +110,7 @@ class Outgoing:
     def was_read(self, count: int) -> None:
         """The other side has read so many bytes more."""
         self._unread -= count
-        self.room.ring()
+        self.room.unpark_all()
 
     def acknowledge(self, segment: Segment) -> None:
         """The other side has it."""
@@ -180,10 +166,12 @@ class Outgoing:
 class Incoming:
     """The receiving half."""
 
+    _random: random.Random
+    _quality: StreamQuality
     has_ended: bool = attrs.field(default=False, init=False)
     """The other side has finished, and all its bytes have come."""
-    arrived: Bell = attrs.field(factory=Bell, init=False)
-    """Rung when there may be something to read."""
+    arrived: ParkingLot = attrs.field(factory=ParkingLot, init=False)
+    """Who waits here is woken when there may be something to read."""
     _expected: int = attrs.field(default=0, init=False)
     _early: dict[int, Segment] = attrs.field(factory=dict, init=False)
     """Segments behind a gap, by offset."""
@@ -204,10 +192,13 @@ class Incoming:
             if next_one.is_last:
                 self.has_ended = True
                 break
-        self.arrived.ring()
+        self.arrived.unpark_all()
 
-    def read(self, bytes_max: int) -> bytes:
-        """What is there, at most so much."""
-        chunk = bytes(self._ready[:bytes_max])
-        del self._ready[:bytes_max]
+    def read(self, bytes_max: int | None) -> bytes:
+        """What is there, at most so much, or less."""
+        size = min(len(self._ready), self._quality.read_bytes_max, bytes_max or SEGMENT_BYTES_MAX)
+        if size > 1 and self._random.random() < self._quality.cut:
+            size = self._random.randrange(1, size)
+        chunk = bytes(self._ready[:size])
+        del self._ready[:size]
         return chunk
