@@ -1,15 +1,18 @@
 """Can this be the history of one loglet? Judges what many clients that used it at once asked and heard.          Pure.
 
-The witness order (`witness.py`) of a loglet:
+The witness order (`witness.py`) of a loglet, with the operations that tell of it:
 
-    place   0    1    2    3         4    5    6
-            e0   e1 | e2   e3 || S | e4   e5 |          |  Open(2), just before the entry at its place
-                    |         ||   |         '- Sealed(6)   || Open(4) and the seal S, behind all that proves it open
-                    |         ||   '----------- Sealed(4)   behind S only entries that nobody acknowledged
+    place   0    1     2    3          4    5     6
+            e0   e1  | e2   e3  |  S | e4   e5  |
+                     |          |    |          '- Sealed(6), seen later: the sealed tail has grown
+                     |          |    '------------ Sealed(4)
+                     |          '----------------- Open(4), just before the entry at its place
+                     '---------------------------- Open(2)
 
-A sealed tail may grow, as entries land that nobody acknowledged (Delos, OSDI'20, section 3.4); an entry without an
-acknowledgement may stand behind the seal, so that is no special case here. Batches are looked at entry by entry: a
-striped log interleaves them. The tests compare all this with a slow search that uses the model.
+The seal S stands behind all that proves the loglet open, acknowledged entries and open tails, and behind entries that
+were read before anybody sealed. A sealed tail may grow, as entries land that nobody acknowledged (Delos, OSDI'20,
+section 3.4); these may stand behind the seal, so that is no special case here. Batches are looked at entry by entry: a
+striped log interleaves them.
 
 Each contradiction has the name of the promise that it breaks; docs/testing.md has a table of them.
 """
@@ -188,17 +191,16 @@ class _Loglet:
                 yield Step(tail.tail, _OPEN if is_open else _SEALED, started, check.done, str(tail), check)
 
     def _seal(self, seal: Step | None, steps: Sequence[Step]) -> Iterator[Violation]:
-        """No sealed tail lies below what proves that the loglet was open."""
-        last = _last_unsealed(steps)
+        """No sealed tail lies below what came before the seal."""
+        last = _last_before(self.of[LogletSeal], steps)
         for step in steps:
             if step.line != _SEALED:
                 continue
             if seal is None:
                 yield self.broken("sealed by somebody", f"{step.what} was seen before any seal", step.operation)
             if last is not None and step.place < _bound(last):
-                check = "open tails below the stop" if last.line == _OPEN else "acknowledged below the stop"
                 message = f"{step.what} was seen, which lies before {_behind(last)}"
-                yield self.broken(check, message, _witness(last), step.operation)
+                yield self.broken(_passed(last), message, _witness(last), step.operation)
 
     def _times(self, steps: Sequence[Step]) -> Iterator[Violation]:
         for later, earlier in out_of_time(in_order(steps)):
@@ -243,16 +245,26 @@ def _bound(step: Step) -> int:
     return step.place + (step.line == _ENTRY)
 
 
-def _last_unsealed(steps: Iterable[Step]) -> Step | None:
-    return max(filter(_unsealed, steps), key=_bound, default=None)
+def _last_before(seals: Sequence[Operation], steps: Iterable[Step]) -> Step | None:
+    """The last step, in the witness order, that must have come before the seal: what proves that there was none, and
+    entries that were there before anybody sealed."""
+    began = seals[0].invoked if seals else ANY_TIME
+    before = (step for step in steps if _unsealed(step) or (step.entry is not None and step.done < began))
+    return max(before, key=_bound, default=None)
+
+
+def _passed(last: Step) -> str:
+    """The promise that is broken by a sealed tail below this step."""
+    if last.line == _OPEN:
+        return "open tails below the stop"
+    return "acknowledged below the stop" if _unsealed(last) else "loglet tails move forward"
 
 
 def _seal_step(seals: Sequence[Operation], steps: Iterable[Step]) -> Step | None:
-    """Many seals are one: it happened after the first began and before the first returned, behind all that was
-    acknowledged and all tails that were open."""
+    """Many seals are one: it happened after the first began and before the first returned."""
     if not seals:
         return None
-    last, first = _last_unsealed(steps), min(seals, key=lambda seal: seal.done)
+    last, first = _last_before(seals, steps), min(seals, key=lambda seal: seal.done)
     what = _behind(last) if last else "the seal"
     return Step(_bound(last) if last else 0, _SEAL, seals[0].invoked, first.done, what, first)
 
