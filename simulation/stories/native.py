@@ -158,7 +158,7 @@ async def _half_an_append(world: World, server: NodeId) -> None:
 async def _act(served: ServedLoglets, name: str, node: NodeId, act: Any) -> None:
     async with served.world.client(node) as environment:
         await trio.sleep(environment.random.random() * 0.01)
-        loglet = ObservedLoglet(served.open(SEGMENT, environment), SEGMENT, served.world.history, name)
+        loglet = ObservedLoglet(served.open(SEGMENT, environment), SEGMENT, served.world.history, f"{name} {node}")
         try:
             await act(loglet)
         except RetryableError:
