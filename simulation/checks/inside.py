@@ -6,7 +6,7 @@ Nothing in the world changes: disks are copied before they are read, as they wou
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -41,6 +41,7 @@ async def look_inside(cluster: Cluster) -> list[Violation]:
     world = cluster.world
     servers = log_servers(cluster)
     found = [*servers_agree(servers, native_configs(world.history))]
+    found += wiped_stays_out(cluster, servers)
     found += [*acceptors_agree(await stored_acceptors(cluster.machines), world.history)]
     if servers:
         node = world.random("inside").choice(sorted(servers))
@@ -62,6 +63,14 @@ def native_configs(history: History) -> dict[SegmentId, NativeConfig]:
     newest = newest_chain(history)
     segments = newest.segments if newest is not None else ()
     return {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
+
+
+def wiped_stays_out(cluster: Cluster, servers: Mapping[NodeId, LogServer]) -> Iterator[Violation]:
+    """A node whose disks are new is a new node: it has forgotten what it had promised, so it must not answer."""
+    for node in sorted(servers):
+        machine = cluster.machines[node]
+        if machine.wiped and machine.running:
+            yield Violation("wiped stays out", f"node {node} serves again, with disks that know nothing")
 
 
 async def stored_acceptors(machines: Mapping[NodeId, Machine]) -> Acceptors:

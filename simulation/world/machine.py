@@ -68,6 +68,8 @@ class Machine:
     faults: DiskFaults = attrs.field(factory=DiskFaults)
     """Shared by all its disks; may be changed while they are in use."""
     process: Process | None = attrs.field(default=None, init=False)
+    wiped: bool = attrs.field(default=False, init=False)
+    """Its disks have been replaced at some time: it must never serve again as the same node."""
     failure: str = attrs.field(default="", init=False)
     """Why the program ended by itself, if it did."""
     _boots: int = attrs.field(default=0, init=False)
@@ -115,6 +117,7 @@ class Machine:
     def wipe(self) -> None:
         """Replace all disks by empty ones."""
         assert not self.running
+        self.wiped = True
         for name in sorted(self._disks):
             self._disks[name].wipe()
         for name in sorted(self._key_values):
