@@ -90,7 +90,7 @@ async def _loaded(world: World) -> None:
     race = _race(served)
     async with trio.open_nursery() as nursery:
         if source.random() < 0.5:
-            nursery.start_soon(_lose_power, served.machines, source.random() * 0.15)
+            nursery.start_soon(_lose_power, world, served.machines, source.random() * 0.15)
         for node in (NodeId(1101), NodeId(1102)):
             act = partial(_seal_most_first, world, node, source.choice(config.servers), source.random() * 0.2)
             nursery.start_soon(_act, served, "sealer", node, act)
@@ -107,8 +107,9 @@ async def _seal_most_first(world: World, node: NodeId, missed: NodeId, after_sec
     await loglet.check_tail()
 
 
-async def _lose_power(machines: Mapping[NodeId, Machine], after_seconds: float) -> None:
+async def _lose_power(world: World, machines: Mapping[NodeId, Machine], after_seconds: float) -> None:
     await trio.sleep(after_seconds)
+    world.fault("blackout")
     for machine in machines.values():
         machine.crash()
     for machine in machines.values():
