@@ -10,15 +10,17 @@ import trio
 
 from metastore import PaxosProvider
 from simulation.checks.chain import REGISTER_CHECKS
+from simulation.checks.inside import stored_acceptors
+from simulation.checks.metastore import acceptors_agree
 from simulation.checks.violation import Violation
 from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
-from simulation.observed import ObservedMetaStore
 from simulation.stories.scenario import Scenario
 from simulation.world.machine import Machine, Program
 from simulation.world.role import role
 from simulation.world.world import World
 from virtuallog.api import MetaStore
 from virtuallog.errors import ChainConflictError, RetryableError, UnavailableError
+from virtuallog.testing.recorded import RecordedMetaStore
 from virtuallog.types import NodeId
 
 CALM_SECONDS: Final = 60.0
@@ -63,6 +65,7 @@ async def _story(world: World) -> None:
     nemesis.stop(dead_max=0)  # a register may be down to one member
     await _demand_progress(world, plan)
     world.check(*REGISTER_CHECKS)
+    world.violations.extend(acceptors_agree(await stored_acceptors(machines), world.history))
 
 
 def _acceptor(world: World, plan: _Plan) -> Program:
@@ -72,7 +75,7 @@ def _acceptor(world: World, plan: _Plan) -> Program:
 async def _client(world: World, plan: _Plan, node: NodeId) -> None:
     """Read the register, put the next version; an unknown outcome is settled by putting the same attempt again."""
     async with world.client(node) as environment:
-        metastore = ObservedMetaStore(PaxosProvider().open(plan.members, environment), world.history, f"client {node}")
+        metastore = RecordedMetaStore(PaxosProvider().open(plan.members, environment), world.history, f"client {node}")
         source = environment.random
         for number in range(plan.puts):
             await trio.sleep(source.random() * plan.pause_seconds)
@@ -103,7 +106,7 @@ async def _demand_progress(world: World, plan: _Plan) -> None:
     """With all faults gone a client must get a put decided."""
     with trio.move_on_after(CALM_SECONDS):
         async with world.client(NodeId(2000)) as environment:
-            metastore = ObservedMetaStore(PaxosProvider().open(plan.members, environment), world.history, "judge")
+            metastore = RecordedMetaStore(PaxosProvider().open(plan.members, environment), world.history, "judge")
             for number in range(1000):
                 try:
                     version, _ = await metastore.get()
