@@ -7,6 +7,7 @@ writes in between, who died meanwhile. What it is told from is best recorded in 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -18,13 +19,19 @@ from simulation.recording import Durable, Message
 from simulation.runner import Report
 from simulation.wording import brief
 
-EVENTS_MAX: Final = 44
+EVENTS_MAX: Final = 42
 """Of a short story. With the lines that say how many are left out it stays within about sixty."""
 WIDTH_MAX: Final = 150
 _WHO_WIDTH: Final = 15
 _PENDING_MAX: Final = 8
 _LAST_EVENTS: Final = 20
 """Told of a violation that no event proves: something that should have happened did not."""
+_PROOF, _FAULTS, _OWN_MESSAGES, _OTHER_REQUESTS, _DURABLE, _OTHER_OPERATIONS, _OTHER_MESSAGES = range(7)
+"""What is told first. `_OWN_MESSAGES`: of the client whose operation it is."""
+_TOLD_MAX: Final = {_FAULTS: 8, _OWN_MESSAGES: 26, _OTHER_REQUESTS: 12, _DURABLE: 10, _OTHER_OPERATIONS: 6}
+"""How many of some at most, those near the proof first: an operation may have taken very long."""
+_ON_THE_WAY: Final = ("delayed", "slowed", "clogged", "reordered", "duplicated", "replayed")
+"""What happens to a message that arrives all the same, so it is told again."""
 _NODE_OF_CLIENT: Final = re.compile(r"(\d+)(?:\.\d+)?$")
 """Clients are called "appender 1003", nodes "node 2.1"."""
 
@@ -144,8 +151,13 @@ class _Story:
         if not self._operations:
             end = len(self.history.events)
             return list(range(max(0, end - _LAST_EVENTS), end))
-        ranked = sorted(self._ranked())
-        return sorted(index for *_, index in ranked[:EVENTS_MAX])
+        chosen: set[int] = set()
+        told = Counter[int]()
+        for rank, _, index in sorted(self._ranked()):
+            if len(chosen) < EVENTS_MAX and told[rank] < _TOLD_MAX.get(rank, EVENTS_MAX):
+                told[rank] += 1
+                chosen.add(index)
+        return sorted(chosen | _single_gaps(chosen))
 
     def _ranked(self) -> Iterator[tuple[int, int, int]]:
         """(rank, distance from the proof, index) of all events that may be told."""
@@ -156,21 +168,25 @@ class _Story:
                 yield rank, min(abs(index - proof) for proof in self._proof), index
 
     def _rank(self, index: int, event: Event) -> int | None:
-        """0 is told first; None concerns nobody."""
+        """How soon it is told; None: it concerns nobody."""
         if index in self._proof or _operation(event) in self._operations:
-            return 0
+            return _PROOF
         clients = [client for start, stop, client in self._spans if start <= index <= stop]
         match event:
             case Message():
-                if self._is_elsewhere(event):
+                if self._is_elsewhere(event) or not clients:
                     return None
-                return 2 if {event.source, event.target} & set(clients) else 4 if clients else 6
+                if event.fate in _ON_THE_WAY:
+                    return _OTHER_MESSAGES
+                if {event.source, event.target} & set(clients):
+                    return _OWN_MESSAGES
+                return _OTHER_REQUESTS if event.fate == "request" else _OTHER_MESSAGES
             case Durable():
-                return 3 if clients else 5
+                return _DURABLE if clients else None
             case Fault():
-                return 1
+                return _FAULTS
             case _:
-                return 5 if clients else 7
+                return _OTHER_OPERATIONS if clients else None
 
     def _is_elsewhere(self, event: Message) -> bool:
         """A message that names another loglet."""
@@ -189,6 +205,11 @@ class _Story:
         for number in sorted(starts):
             found = _NODE_OF_CLIENT.search(self._words.invoked(number).client)
             yield starts[number], stops[number], int(found[1]) if found else None
+
+
+def _single_gaps(chosen: set[int]) -> set[int]:
+    """Events that stand alone between two that are told: to leave one out takes as much room as to tell it."""
+    return {index + 1 for index in chosen if index + 1 not in chosen and index + 2 in chosen}
 
 
 def _operation(event: Event) -> int | None:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
 
+from loglets.native import wave as waves
+from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
+from virtuallog.errors import VirtualLogError
 
 _ITEMS_MAX: Final = 4
 """Of a sequence; the others are counted."""
 _BYTES_MAX: Final = 12
 """Shorter ones are shown: payloads of the workload are their number."""
 _DEPTH_MAX: Final = 3
+_NUMBER_LARGE, _NUMBER_DIGITS = 1 << 40, 6
+"""Drawn numbers that name something: their beginning tells them apart."""
 
 
 def brief(value: Any, depth: int = 0) -> str:
     """The value in a few words; equal values give equal words in every process."""
     match value:
         case SegmentId():
-            return str(value)
+            return f"{value.version}.{value.attempt:x}"[:_NUMBER_DIGITS]
+        case int() if value >= _NUMBER_LARGE:
+            return f"{value:x}"[:_NUMBER_DIGITS] + "~"
         case bytes() | bytearray() | memoryview():
             return _bytes(bytes(value))
         case BaseException():
@@ -43,7 +51,11 @@ def _object(value: Any, depth: int) -> str:
     if depth >= _DEPTH_MAX:
         return f"{name}(...)"
     shown = [(field, getattr(value, field.name)) for field in attrs.fields(type(value)) if field.repr is not False]
-    told = [f"{field.name.lstrip('_')}={_field(field, item, depth)}" for field, item in shown if item != field.default]
+    told = [
+        f"{field.name.lstrip('_')}={_field(field, item, depth)}"
+        for field, item in shown
+        if item is not None and item != field.default
+    ]
     return f"{name}({', '.join(told)})"
 
 
@@ -52,7 +64,21 @@ def _field(field: attrs.Attribute[Any], item: Any, depth: int) -> str:
 
 
 def _bytes(value: bytes) -> str:
-    return repr(value)[1:] if len(value) <= _BYTES_MAX else f"<{len(value)} bytes>"
+    if len(value) <= _BYTES_MAX:
+        return repr(value)[1:]
+    for parse, told in ((waves.parse_untrusted, _wave), (Batch.parse_untrusted, _batch)):
+        with suppress(VirtualLogError):
+            return told(parse(value))
+    return f"<{len(value)} bytes>"
+
+
+def _wave(wave: Any) -> str:
+    batches = ", ".join(_batch(placed.batch) for placed in wave.placed())
+    return f"[{wave.first}, {wave.stop}) of {batches}"
+
+
+def _batch(batch: Any) -> str:
+    return f"{batch.session.hex()[:4]}#{batch.first_sequence}+{batch.count}"
 
 
 def _list(brackets: str, items: list[str], length: int | None = None) -> str:
