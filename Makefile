@@ -4,12 +4,15 @@
 #   make test     verify, then every test; what .ci/run calls
 #   make verify   lint, format, types, import rules; changes nothing
 #   make fix      lets the tools mend what they can
-#   make sim      soaks the simulator over many seeds; `make sim SEED=7` replays one, `SEEDS=1..99` chooses them
+#   make sim      soaks the simulator over many seeds, with a summary; `make sim SEED=7` replays one, `SEEDS=1..99`
+#                 or `MINUTES=30` say how many, `SCENARIO=all` which story, ARGUMENTS="--faults crash" whatever else
 #   make bench    measures appends on three local processes
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
-SEEDS ?= 1..2000
+# Without SEEDS or MINUTES: a quarter of an hour on two cores.
+SEEDS ?= $(if $(MINUTES),,1..2000)
+SCENARIO ?= cluster
 # The whole of `make test` shall end within 20 minutes, verify included. When the time is over, pytest is interrupted: the
 # test that hangs fails, the others get two more minutes.
 TEST_SECONDS ?= 960
@@ -44,7 +47,8 @@ fix: setup
 	$(BIN)/ruff format .
 
 sim: setup
-	$(BIN)/virtuallog simulate $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	$(BIN)/virtuallog simulate --scenario $(SCENARIO) \
+	    $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES))) $(ARGUMENTS)
 
 bench: setup
 	$(BIN)/virtuallog bench append --outstanding 1,64,256 --size 100 --seconds 5
