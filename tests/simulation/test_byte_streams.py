@@ -24,6 +24,7 @@ from virtuallog.rpc.session import SILENCE_SECONDS
 from virtuallog.testing.byte_streams import (
     CONNECT_RETRY_SECONDS,
     ByteStreams,
+    Connection,
     SimulatedListener,
     SimulatedStream,
     StreamQuality,
@@ -61,6 +62,12 @@ class World:
     def block(self) -> None:
         """Nothing gets through, in either direction."""
         self.network.link(A, B).blocked = self.network.link(B, A).blocked = True
+
+    @property
+    def connection(self) -> Connection:
+        """The only one."""
+        (only,) = self.streams.connections
+        return only
 
     @property
     def counts(self) -> dict[str, int]:
@@ -247,7 +254,7 @@ async def test_a_machine_that_is_back_knows_none_of_its_old_streams(world: World
 async def test_a_reset_of_one_end_reaches_the_other_when_that_sends(world: World) -> None:
     """Until then it believes in the connection."""
     ours, theirs = await world.connected()
-    ours.connection.reset(ours)
+    world.connection.reset(ours)
     with pytest.raises(trio.BrokenResourceError):
         await ours.send_all(b"hello")
 
@@ -263,7 +270,7 @@ async def test_a_reset_of_both_ends_loses_what_was_on_the_way(world: World) -> N
     """At once, for whoever waits."""
     ours, theirs = await world.connected()
     await ours.send_all(b"hello")
-    ours.connection.reset()
+    world.connection.reset()
     for end in (ours, theirs):
         with pytest.raises(trio.BrokenResourceError):
             await end.receive_some()
@@ -273,7 +280,7 @@ async def test_a_reset_of_both_ends_loses_what_was_on_the_way(world: World) -> N
 async def test_a_stalled_stream_goes_on_where_it_stopped(world: World) -> None:
     """Others between the same machines are not held."""
     ours, theirs = await world.connected()
-    ours.connection.stall(5)
+    world.connection.stall(5)
     await ours.send_all(b"hello")
     began = trio.current_time()
 
@@ -285,7 +292,7 @@ async def test_a_stalled_stream_goes_on_where_it_stopped(world: World) -> None:
 async def test_a_vanished_stream_tells_nobody(world: World) -> None:
     """Both ends find out by themselves."""
     ours, theirs = await world.connected()
-    ours.connection.vanish()
+    world.connection.vanish()
     for end in (ours, theirs):
         with pytest.raises(trio.BrokenResourceError):
             await end.receive_some()
@@ -388,7 +395,7 @@ async def test_calls_over_a_reset_connection_are_unknown_and_the_next_one_connec
     """The request was executed; only the answer is gone."""
     async with shop(world) as (kept, client):
         assert await client.call(B, store(40), 1.0) == Stored(41)
-        (connection,) = world.streams.connections
+        connection = world.connection
         world.nursery.start_soon(_reset_soon, world)
         world.network.link(B, A).clogged_until = trio.current_time() + 0.1
         with pytest.raises(UnavailableError, match="connection reset by peer"):
@@ -401,8 +408,7 @@ async def test_calls_over_a_reset_connection_are_unknown_and_the_next_one_connec
 
 async def _reset_soon(world: World) -> None:
     await trio.sleep(0.05)
-    for connection in world.streams.connections:
-        connection.reset()
+    world.connection.reset()
 
 
 @simulated()
@@ -410,7 +416,7 @@ async def test_calls_over_a_half_open_connection_find_another_after_silence(worl
     """Nobody says that the connection is none: the session gives it up when all that time nothing has come."""
     async with shop(world) as (_, client):
         assert await client.call(B, store(40), 1.0) == Stored(41)
-        world.streams.connections[0].vanish()
+        world.connection.vanish()
         with pytest.raises(UnavailableError):
             await client.call(B, store(41), SILENCE_SECONDS + 1)
 

@@ -22,9 +22,10 @@ import attrs
 import trio
 from trio.lowlevel import ParkingLot
 
-from virtuallog.testing.connection import Connection, SimulatedStream, ends_of
+from virtuallog.testing.connection import Connection, ends_of
 from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import Process
+from virtuallog.testing.simulated_stream import SimulatedStream
 from virtuallog.testing.tcp import StreamQuality
 from virtuallog.testing.timeline import Timer
 from virtuallog.types import NodeId
