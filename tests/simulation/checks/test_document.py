@@ -1,0 +1,70 @@
+"""docs/testing.md lists every check, by the name that a failing seed shows, and no other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+ABOUT_RUNS = {"comes to an end", "no unexpected error", "progress"}
+"""Found by whoever runs a story, not by a check."""
+
+
+def names_in_code() -> set[str]:
+    """The words that begin a violation, or are told apart just before."""
+    sources = [*(ROOT / "simulation" / "checks").glob("*.py"), *(ROOT / "virtuallog" / "testing").glob("*.py")]
+    return {name for source in sources for name in _names(ast.parse(source.read_text()))}
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="Violation") | ast.Attribute(attr="broken" | "_object"), args=[first, *_]):
+                yield from _texts(first)
+            case ast.Assign(targets=[ast.Name(id="check")], value=value):
+                yield from _texts(value)
+            case ast.FunctionDef(name="_passed"):
+                for returned in ast.walk(node):
+                    if isinstance(returned, ast.Return) and returned.value is not None:
+                        yield from _texts(returned.value)
+            case _:
+                pass
+
+
+def _texts(node: ast.expr) -> Iterator[str]:
+    """Of a string, or of either side of a conditional expression."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from (*_texts(node.body), *_texts(node.orelse))
+
+
+def tables() -> tuple[set[str], set[str]]:
+    """The names that are explained, and those that stand for an invariant."""
+    section = re.split(r"^## ", (ROOT / "docs" / "testing.md").read_text(), flags=re.MULTILINE)
+    (promises,) = (part for part in section if part.startswith("Promises"))
+    explained, standing = promises.split("| invariant | checks |")
+    return _cells(re.findall(r"^\| (.*?) \|", explained, re.MULTILINE)), _cells(
+        re.sub(r"\(.*?\)|[:;].*", "", cell) for cell in re.findall(r"\| ([^|]*) \|$", standing, re.MULTILINE)
+    )
+
+
+def _cells(cells: Iterable[str]) -> set[str]:
+    """The names in cells that list some."""
+    return {name.strip() for cell in cells for name in cell.split(",")}
+
+
+def test_every_check_is_explained() -> None:
+    """The table is what somebody reads who has a failing seed."""
+    explained, _ = tables()
+
+    assert explained - {"check", "---"} == names_in_code() | ABOUT_RUNS
+
+
+def test_every_invariant_names_checks_that_exist() -> None:
+    """Or says that it does not apply yet."""
+    explained, standing = tables()
+
+    assert standing - explained == {"does not apply yet"}
