@@ -17,6 +17,7 @@ import trio
 from loglets.native import NativeProvider
 from loglets.native.config import NativeConfig, decode_untrusted
 from loglets.native.log_server import LogServer
+from loglets.native.pieces import Pieces
 from loglets.wal import WalSettings
 from simulation.checks.chain import CHAIN_CHECKS, newest_chain
 from simulation.checks.log import LOG_CHECKS
@@ -43,13 +44,14 @@ WORKLOAD_SECONDS: Final = 20.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
 NATIVE_ONLY: Final = 0.5
 """Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
-_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=5.0))
-
+_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=5.0, batch_bytes=6 << 10))
+_PIECES: Final = Pieces(wave_bytes=6 << 10, repair_bytes=12 << 10)
 _WAL: Final = WalSettings(
-    segment_bytes=256 << 10, record_bytes_max=96 << 10, group_bytes_max=100 << 10, queue_bytes_max=1 << 20,
-    headroom_bytes=48 << 10,
+    segment_bytes=32 << 10, record_bytes_max=12 << 10, group_bytes_max=16 << 10, queue_bytes_max=1 << 20,
+    headroom_bytes=8 << 10,
 )  # fmt: skip
-"""Small segments, so that a short run fills some, rolls over and drops them."""
+"""Small segments, so that a short run fills some, rolls over and drops them. They must hold a wave, which is at most as
+large as the largest batch, and a repair; and a quarter of one the snapshot: 49 bytes for each loglet, and a header."""
 
 
 async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int = LOST_MAX) -> None:
@@ -135,7 +137,7 @@ def _leave_out(cluster: Cluster) -> None:
 
 
 def _native() -> NativeProvider:
-    return NativeProvider(wal_settings=_WAL)
+    return NativeProvider(_WAL, _PIECES)
 
 
 async def _is_ready(cluster: Cluster) -> bool:
