@@ -97,6 +97,8 @@ class Link:
 
     def heal(self) -> None:
         self._cuts, self.clogged_until, self.slowness = [], 0.0, 1.0
+        # Else all that follows queues behind a segment that was slow fiftyfold: for minutes, with bad luck.
+        self._newest_arrival = self.timeline.now()
 
     def send(self, arrive: Arrive, count: Count) -> None:
         """Call `arrive` when the message has travelled: once, several times or never. Each fault is told to `count`."""
