@@ -114,8 +114,12 @@ async def _park(actor: Actor, where: str, position: int, *, reads: bool = True) 
     actor.stage.nursery.start_soon(parked.run, actor.stage)
     if reads:
         parked.may_read.set()
-    await parked.knows.wait()
-    await trio.sleep(SETTLE_SECONDS)
+    try:
+        await parked.knows.wait()
+        await trio.sleep(SETTLE_SECONDS)
+    except BaseException:  # whoever parks it is gone: nobody else lets it read
+        parked.may_read.set()
+        raise
     return parked
 
 
