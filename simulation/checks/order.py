@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from simulation.checks.facts import NEVER, Decided, chains, content, end_of, stop_of
-from simulation.checks.violation import Check, Violation, proof
+from simulation.checks.violation import Check, Violation, once, proof
 from simulation.history import Append, CheckTail, History, Operation, Read, Trim
 from virtuallog.errors import BeyondTailError, TailMismatchError
 from virtuallog.testing.witness import ANY_TIME, Step, in_order, out_of_time
@@ -45,10 +45,9 @@ def possible_in_time(history: History) -> Iterator[Violation]:
 
 def known_tails_are_readable(history: History) -> Iterator[Violation]:
     """I6: below a tail that was known before, nobody is told that he reads past the tail."""
-    floor = Floor(history)
     for read in history.operations(Read):
         if isinstance(read.error, BeyondTailError):
-            known, witness = floor.before(read)
+            known, witness = floor(history).before(read)
             if read.action.stop <= known:
                 message = f"a read up to {read.action.stop} was past the tail, when {known} was known"
                 yield Violation("known tails are readable", message, proof(witness, read))
@@ -56,7 +55,6 @@ def known_tails_are_readable(history: History) -> Iterator[Violation]:
 
 def conditions_hold(history: History) -> Iterator[Violation]:
     """A conditional append lands where it was to land; and it is refused only if something else may be there."""
-    floor: Floor | None = None
     for append in history.operations(Append):
         expected = append.action.expected_tail
         if expected is None:
@@ -65,8 +63,7 @@ def conditions_hold(history: History) -> Iterator[Violation]:
             message = f"an append on condition of tail {expected} got {append.result.start}"
             yield Violation("conditions hold", message, proof(append))
         elif isinstance(append.error, TailMismatchError):
-            floor = floor or Floor(history)
-            known, witness = floor.before(append)
+            known, witness = floor(history).before(append)
             other = content(history).entries.at.get(expected)
             if other is not None and append.ended is not None and append.ended < other.started and known >= expected:
                 message = f"refused, though the tail was {expected}: {other} came there later"
@@ -132,7 +129,7 @@ class Floor:
         proofs = [
             *_proofs(history),
             *((tail.result.tail, tail.done, tail) for tail in history.operations(CheckTail) if tail.returned),
-            *((entry.place or 0, entry.seen, entry.known_by) for entry in content(history).entries.at.values()),
+            *((place + 1, entry.seen, entry.known_by) for place, entry in content(history).entries.at.items()),
         ]
         for place, done, witness in sorted(proofs, key=lambda known: known[1]):
             if witness is not None and (not self._highest or place > self._highest[-1][0]):
@@ -143,6 +140,9 @@ class Floor:
         """The highest tail proved by what had ended when this operation began."""
         index = bisect.bisect_left(self._since, operation.invoked) - 1
         return self._highest[index] if index >= 0 else (0, None)
+
+
+floor: Final = once(Floor)
 
 
 @attrs.frozen

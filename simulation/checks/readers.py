@@ -127,7 +127,7 @@ def followers_reach_the_tail(history: History) -> Iterator[Violation]:
 
 
 def _followed(history: History) -> Iterator[tuple[Operation, list[Operation]]]:
-    """Each reader that follows the log, and what it was handed, in order."""
+    """Each reader that follows the log, and what it was handed, in order. A client follows once at a time."""
     follows = history.operations(Follow)
     handed: dict[str, list[Operation]] = {follow.client: [] for follow in follows}
     for read in history.operations(Read) if follows else ():

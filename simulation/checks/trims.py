@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from simulation.checks.order import Floor
+from simulation.checks.order import floor
 from simulation.checks.violation import Check, Violation, proof
 from simulation.history import History, Trim
 from virtuallog.testing.linearizability import Asked
@@ -25,10 +25,9 @@ def trims_are_modest(history: History) -> Iterator[Violation]:
 def trims_are_effective(history: History) -> Iterator[Violation]:
     """The tail is established before a trim decides that it has nothing to do: all that was asked for is trimmed, as
     far as the log was known to reach."""
-    floor = Floor(history) if history.operations(Trim) else None
     for trim in history.operations(Trim):
-        if floor is not None and trim.returned:
-            known, witness = floor.before(trim)
+        if trim.returned:
+            known, witness = floor(history).before(trim)
             if trim.result < min(trim.action.position, known):
                 message = f"trimmed to {trim.result}, asked for {trim.action.position}, and tail {known} was known"
                 yield Violation("trims are effective", message, proof(witness, trim))
