@@ -15,14 +15,12 @@ import attrs
 import trio
 
 from loglets.native import NativeProvider
-from loglets.native.config import NativeConfig, decode_untrusted
-from loglets.native.log_server import LogServer
 from loglets.native.pieces import Pieces
 from loglets.wal import WalSettings
-from simulation.checks.chain import CHAIN_CHECKS, newest_chain
+from simulation.checks.chain import CHAIN_CHECKS
+from simulation.checks.inside import look_inside
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
-from simulation.checks.native import servers_agree
 from simulation.checks.violation import Violation
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.stories.judge import demand_progress
@@ -34,8 +32,6 @@ from simulation.workload.plan import WorkloadPlan
 from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
 from simulation.world.world import World
 from virtuallog.appender import AppenderSettings
-from virtuallog.chain import SegmentId
-from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLogSettings
 
 START_SECONDS: Final = 30.0
@@ -84,7 +80,7 @@ async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int 
         await demand_progress(stage)
         nursery.cancel_scope.cancel()
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
-    world.violations.extend(servers_agree(_log_servers(cluster), _native_configs(world)))
+    world.violations.extend(await look_inside(cluster))
 
 
 async def _load(stage: Stage, nemesis: Nemesis, service: Outside) -> None:
@@ -98,22 +94,6 @@ async def _load(stage: Stage, nemesis: Nemesis, service: Outside) -> None:
             await engine.run(stage)
         nursery.cancel_scope.cancel()
     service.stop()
-
-
-def _log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
-    """The LogServer of each node that has opened one in its last life."""
-    providers = {node: served.get("native") for node, served in cluster.served.items()}
-    services = {
-        node: provider.log_server for node, provider in providers.items() if isinstance(provider, NativeProvider)
-    }
-    return {node: service.core for node, service in services.items() if service is not None}
-
-
-def _native_configs(world: World) -> dict[SegmentId, NativeConfig]:
-    """Of the native segments in the newest chain that anybody knows."""
-    newest = newest_chain(world.history)
-    segments = newest.segments if newest is not None else ()
-    return {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
 
 
 def _plan(source: random.Random, service: Outside) -> ClusterPlan:
