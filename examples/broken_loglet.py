@@ -25,4 +25,5 @@ class ForgetfulServer(SingleCopyServer):
 class BrokenProvider(SingleCopyProvider):
     """Serves with that."""
 
+    kind: str = "forgetful"
     server_class: type[SingleCopyServer] = ForgetfulServer
