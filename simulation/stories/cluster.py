@@ -23,6 +23,7 @@ from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.violation import Violation
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
+from simulation.options import Options
 from simulation.stories.judge import demand_progress
 from simulation.stories.outside import Outside
 from simulation.stories.scenario import Scenario
@@ -60,11 +61,11 @@ async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int 
     """
     source = world.random("plan")
     service = Outside(world)
-    cluster = Cluster(world, _plan(source, service), _SETTINGS)
-    if kinds:
-        cluster.plan = attrs.evolve(cluster.plan, kinds=tuple(kinds))
-    else:
-        _leave_out(cluster)
+    drawn = _plan(source, service)
+    left = tuple(kinds) or _left(drawn.kinds, world.options)
+    cluster = Cluster(world, attrs.evolve(drawn, kinds=left), _SETTINGS)
+    if not cluster.kinds:  # none of them can travel over streams
+        cluster = Cluster(world, attrs.evolve(drawn, kinds=(_native,)), _SETTINGS)
     nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source))
     plan = WorkloadPlan.draw(world.random("workload")).narrowed(world.options)
     service.start(cluster.nodes)
@@ -73,7 +74,7 @@ async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int 
         return
     nemesis.prepare()
     async with trio.open_nursery() as nursery:
-        archive = service.provider() if service.provider in cluster.plan.kinds else None
+        archive = service.provider() if service.provider in cluster.kinds else None
         stage = Stage(cluster, plan, nursery, archive)
         await _load(stage, nemesis, service)
         nemesis.stop(dead_max)
@@ -104,16 +105,12 @@ def _plan(source: random.Random, service: Outside) -> ClusterPlan:
     return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=kinds)
 
 
-def _leave_out(cluster: Cluster) -> None:
-    """Kinds of loglets that the run is not to have, or that cannot travel the way that its messages do."""
-    world = cluster.world
-    kept = [make for make in cluster.plan.kinds if world.transport.carries(make())]
-    if world.options.loglets is not None:
-        kept = sorted(
-            (make for make in kept if world.options.allows_loglet(make().kind)),
-            key=lambda make: (world.options.loglets or ()).index(make().kind),
-        )
-    cluster.plan = attrs.evolve(cluster.plan, kinds=tuple(kept) or (_native,))
+def _left(kinds: tuple[ProviderMaker, ...], options: Options) -> tuple[ProviderMaker, ...]:
+    """What a run that is narrowed has of them, in the order that it is told; native loglets, if that is nothing."""
+    if options.loglets is None:
+        return kinds
+    makers = {make().kind: make for make in kinds}
+    return tuple(makers[kind] for kind in options.loglets if kind in makers) or (_native,)
 
 
 def _native() -> NativeProvider:

@@ -1,0 +1,80 @@
+"""A small cluster without faults, and one client on it: for stories about single acts of the workload."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import trio
+
+from loglets.native import NativeProvider
+from loglets.wal import WalSettings
+from simulation.stories.outside import Outside
+from simulation.workload.actor import Act, Actor, Stage
+from simulation.workload.plan import WorkloadPlan
+from simulation.workload.shapes import PREFIX
+from simulation.world import scheduler
+from simulation.world.cluster import Cluster, ClusterPlan
+from simulation.world.world import World, open_world
+
+WAL = WalSettings(
+    segment_bytes=128 << 10, record_bytes_max=32 << 10, group_bytes_max=48 << 10, queue_bytes_max=1 << 20,
+    headroom_bytes=32 << 10,
+)  # fmt: skip
+"""Small: simulated disks fill a segment with zeros, too."""
+Story = Callable[[Actor], Awaitable[None]]
+
+PLAN = WorkloadPlan(
+    clients=dict.fromkeys(("appender", "reader", "tailer", "parker", "trimmer", "operator"), 1),
+    acts=dict.fromkeys(("appender", "reader", "tailer", "parker", "trimmer", "operator"), 3),
+    pauses=dict.fromkeys(("appender", "reader", "tailer", "parker", "trimmer", "operator"), 0.1),
+    patience_seconds=6.0,
+    cancel=0.0,
+    lifetime_seconds=None,
+    close=True,
+)
+
+
+def on_stage(story: Story, *, seed: int = 1, plan: WorkloadPlan = PLAN, foreign: bool = True) -> World:
+    """Tell a story of one client, with randomness of this seed; the world as it was at the end."""
+    worlds: list[World] = []
+
+    async def told() -> None:
+        async with open_world(seed) as world:
+            worlds.append(world)
+            await _tell(world, story, plan, foreign=foreign)
+
+    scheduler.run(seed, told)
+    return worlds[0]
+
+
+async def _tell(world: World, story: Story, plan: WorkloadPlan, *, foreign: bool) -> None:
+    service = Outside(world)
+    native = partial(NativeProvider, WAL)
+    kinds = (native, service.provider) if foreign else (native,)
+    cluster = Cluster(world, ClusterPlan(nodes=5, members=3, kinds=kinds))
+    service.start(cluster.nodes)
+    cluster.start()
+    await cluster.wait_ready()
+    async with trio.open_nursery() as nursery, cluster.client("client") as client:
+        stage = Stage(cluster, plan, nursery, service.provider() if foreign else None)
+        await story(Actor(stage, client, world.random("story"), "s"))
+        nursery.cancel_scope.cancel()
+
+
+def shapes_of(act: Act, *, seeds: int = 1) -> Counter[str]:
+    """What came of an act on a log of three segments with some entries each, in a few worlds."""
+
+    async def story(actor: Actor) -> None:
+        for _ in range(3):
+            await actor.append(3)
+            await actor.change("extend", actor.client.log.reconfig_extend("native"))
+        await actor.append(5)
+        await act(actor)
+
+    shapes: Counter[str] = Counter()
+    for seed in range(1, seeds + 1):
+        counts = on_stage(story, seed=seed).counts
+        shapes += Counter({name.removeprefix(PREFIX): counts[name] for name in counts if name.startswith(PREFIX)})
+    return shapes
