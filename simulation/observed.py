@@ -1,4 +1,4 @@
-"""Thin shells that record what the product asks of loglets and of the MetaStore. They change nothing."""
+"""Providers whose clients are recorded (`virtuallog.testing.recorded`): what the product asks of loglets and the MetaStore."""
 
 from __future__ import annotations
 
@@ -51,16 +51,6 @@ class ObservedProvider:
 
     async def forget(self, lowest_live_version: int) -> None:
         await self._provider.forget(lowest_live_version)
-
-
-ObservedMetaStore = RecordedMetaStore
-
-
-class ObservedLoglet(RecordedLoglet):
-    """A `Loglet` that is recorded."""
-
-    def __init__(self, loglet: Loglet, segment: SegmentId, history: History, who: str) -> None:
-        super().__init__(loglet, history, segment, who)
 
 
 @attrs.frozen

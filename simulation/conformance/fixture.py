@@ -10,7 +10,6 @@ from typing import Final
 import attrs
 import trio
 
-from simulation.observed import ObservedLoglet
 from simulation.stories.served import ServedLoglets
 from simulation.world.world import World
 from virtuallog.chain import SegmentId
@@ -18,6 +17,7 @@ from virtuallog.ports import Clock, Environment
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.loglet_suite import Opener
 from virtuallog.testing.process import Process
+from virtuallog.testing.recorded import RecordedLoglet
 from virtuallog.types import NodeId
 
 CLIENTS: Final = 6
@@ -50,10 +50,10 @@ class SimulatedFixture:
         self.served.create(segment)
         clients = itertools.cycle([await self._client() for _ in range(CLIENTS)])
 
-        def open_one() -> ObservedLoglet:
+        def open_one() -> RecordedLoglet:
             node, environment = next(clients)
             loglet = self.served.open(segment, environment)
-            return ObservedLoglet(loglet, segment, self.world.history, f"client {node}")
+            return RecordedLoglet(loglet, self.world.history, segment, f"client {node}")
 
         return open_one
 

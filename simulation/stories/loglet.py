@@ -9,13 +9,13 @@ import attrs
 import trio
 
 from simulation.checks.violation import Violation
-from simulation.observed import ObservedLoglet
 from simulation.stories.racers import ROLES, Cast, Role, read_range
 from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.chain import SegmentId
 from virtuallog.errors import RetryableError
 from virtuallog.ports import Environment
+from virtuallog.testing.recorded import RecordedLoglet
 from virtuallog.types import NodeId
 
 __all__ = ["SEGMENT", "Cast", "OpenLoglet", "Race", "run"]
@@ -66,7 +66,7 @@ class Race:
             await act(self._recorded(environment, f"{name} {node}"), cast, environment.random)
 
     def _recorded(self, environment: Environment, who: str) -> Loglet:
-        return ObservedLoglet(self.open_loglet(environment), self.segment, self.world.history, who)
+        return RecordedLoglet(self.open_loglet(environment), self.world.history, self.segment, who)
 
 
 async def run(world: World, cast: Cast, open_loglet: OpenLoglet) -> None:

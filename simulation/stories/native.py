@@ -20,7 +20,6 @@ from loglets.native.messages import Store
 from loglets.wal import WalSettings
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
-from simulation.observed import ObservedLoglet
 from simulation.stories.loglet import SEGMENT, Cast, Race
 from simulation.stories.scenario import Scenario
 from simulation.stories.served import ServedLoglets
@@ -30,6 +29,7 @@ from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import RetryableError
 from virtuallog.testing.network import LinkQuality
+from virtuallog.testing.recorded import RecordedLoglet
 from virtuallog.types import LogletOffset, NodeId
 
 CALM_SECONDS: Final = 60.0
@@ -159,7 +159,7 @@ async def _half_an_append(world: World, server: NodeId) -> None:
 async def _act(served: ServedLoglets, name: str, node: NodeId, act: Any) -> None:
     async with served.world.client(node) as environment:
         await trio.sleep(environment.random.random() * 0.01)
-        loglet = ObservedLoglet(served.open(SEGMENT, environment), SEGMENT, served.world.history, f"{name} {node}")
+        loglet = RecordedLoglet(served.open(SEGMENT, environment), served.world.history, SEGMENT, f"{name} {node}")
         try:
             await act(loglet)
         except RetryableError:

@@ -19,7 +19,6 @@ from loglets.native.config import NativeConfig
 from loglets.native.log_server import LogServer
 from loglets.native.messages import Store
 from loglets.native.wave import Wave
-from simulation.observed import ObservedLoglet
 from simulation.stories.loglet import SEGMENT
 from simulation.stories.native import provider
 from simulation.stories.racers import read_range
@@ -29,6 +28,7 @@ from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import RetryableError, UnavailableError, VirtualLogError
 from virtuallog.testing.actions import LogletAppend
+from virtuallog.testing.recorded import RecordedLoglet
 from virtuallog.types import NodeId
 
 Act: TypeAlias = Callable[[Loglet], Awaitable[object]]
@@ -63,8 +63,8 @@ class Staged:
         node = node or self.number()
         self.cut(node, [server for server in self.served.machines if server not in set(reaches)])
         async with self.world.client(node) as environment:
-            loglet = ObservedLoglet(
-                self.served.open(SEGMENT, environment), SEGMENT, self.world.history, f"{name} {node}"
+            loglet = RecordedLoglet(
+                self.served.open(SEGMENT, environment), self.world.history, SEGMENT, f"{name} {node}"
             )
             with suppress(VirtualLogError):
                 await act(loglet)
