@@ -32,8 +32,8 @@ from virtuallog.errors import CorruptionError
 from virtuallog.testing.storage import Disk
 from virtuallog.types import NodeId
 
-_ROTTEN: Final = "bit flipped"
-"""Counted in a world in which a disk that cannot be read is nobody's fault."""
+_ROTTEN: Final = ("bit flipped", "store bit flipped")
+"""Counted in a world in which a disk that cannot be read is nobody's fault: of files, and of key-value stores."""
 
 
 async def look_inside(cluster: Cluster) -> list[Violation]:
@@ -83,7 +83,7 @@ async def stored_acceptors(machines: Mapping[NodeId, Machine]) -> Acceptors:
             try:
                 acceptors[node] = await records.restore(_Pairs(dict(disk.pairs)))
             except CorruptionError:
-                if not machine.world.counts[_ROTTEN]:
+                if not machine.world.counts[_ROTTEN[1]]:
                     raise
     return acceptors
 
@@ -99,7 +99,7 @@ async def _restarted(machine: Machine, server: LogServer) -> AsyncIterator[Viola
     try:
         await recover(copy.mount(), len(disk.peek(min(disk.files))), recovered.replay)
     except CorruptionError as error:
-        if not machine.world.counts[_ROTTEN]:
+        if not machine.world.counts[_ROTTEN[0]]:
             yield Violation("restart forgets nothing", f"node {machine.node}: {error}")
         return
     for violation in restart_forgets_nothing(machine.node, held, recovered):
