@@ -1,103 +1,20 @@
-"""Simulated TCP on its own, under the RPC, and under a whole cluster."""
+"""Simulated TCP: bytes arrive in order or not at all, and connections break in all the ways they do."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Final
 
-import attrs
 import pytest
 import trio
 
-from simulation.options import Options
-from simulation.runner import run_seed
-from simulation.world import scheduler
-from simulation.world.transport import STREAMS, STREAMS_SHARE, Calls, Transport, address_of, draw, node_at
-from tests.rpc.shop import IDENTITY, Shop, Store, Stored, interfaces
-from virtuallog.chain import SegmentId
-from virtuallog.errors import UnavailableError
-from virtuallog.ports import Services
-from virtuallog.rpc import Peer, RpcServer, RpcServices
-from virtuallog.rpc.session import SILENCE_SECONDS
-from virtuallog.testing.byte_streams import (
-    CONNECT_RETRY_SECONDS,
-    ByteStreams,
-    Connection,
-    SimulatedListener,
-    SimulatedStream,
-    StreamQuality,
-)
-from virtuallog.testing.clock import SimulatedClock
+from simulation.world.transport import address_of
+from tests.simulation.streams import A, B, World, simulated
+from virtuallog.testing.byte_streams import CONNECT_RETRY_SECONDS, SimulatedStream, StreamQuality
 from virtuallog.testing.connection import KEEP_ALIVE_SECONDS, UNANSWERED_SECONDS
-from virtuallog.testing.network import LinkQuality, SimulatedNetwork
+from virtuallog.testing.network import LinkQuality
 from virtuallog.testing.process import CrashedError, Process
-from virtuallog.testing.timeline import Timeline
-from virtuallog.types import NodeId
 
-A, B = NodeId(1), NodeId(2)
 TEXT: Final = bytes(range(256)) * 40
-
-
-@attrs.define(eq=False)
-class World:
-    """Process A, which connects, and process B, which listens."""
-
-    network: SimulatedNetwork
-    streams: ByteStreams
-    nursery: trio.Nursery
-    a: Process = attrs.field(factory=lambda: Process(A))
-    b: Process = attrs.field(factory=lambda: Process(B))
-
-    def listener(self) -> SimulatedListener:
-        return self.streams.listen(self.b, address_of(B))
-
-    async def connected(self) -> tuple[SimulatedStream, SimulatedStream]:
-        """A's end and B's end of a new connection."""
-        listener = self.listener()
-        ours = await self.streams.connect(self.a, address_of(B))
-        return ours, await listener.accept()
-
-    def block(self) -> None:
-        """Nothing gets through, in either direction."""
-        self.network.link(A, B).blocked = self.network.link(B, A).blocked = True
-
-    @property
-    def connection(self) -> Connection:
-        """The only one."""
-        (only,) = self.streams.connections
-        return only
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return self.network.counts
-
-
-Story = Callable[[World], Awaitable[None]]
-
-
-def simulated(
-    quality: StreamQuality | None = None, links: LinkQuality | None = None
-) -> Callable[[Story], Callable[[], None]]:
-    """Runs an async test in simulated time."""
-
-    async def main(story: Story) -> None:
-        network = SimulatedNetwork(Timeline(), random.Random(1), links or LinkQuality())
-        streams = ByteStreams(network, random.Random(2), node_at, quality or StreamQuality())
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(network.timeline.run)
-            await story(World(network, streams, nursery))
-            nursery.cancel_scope.cancel()
-
-    def decorate(story: Story) -> Callable[[], None]:
-        def test() -> None:
-            scheduler.run(1, lambda: main(story))
-
-        test.__name__, test.__doc__ = story.__name__, story.__doc__
-        return test
-
-    return decorate
 
 
 async def read_all(stream: SimulatedStream) -> list[bytes]:
@@ -358,102 +275,3 @@ async def test_an_address_is_free_again_when_its_process_is_dead(world: World) -
     world.b = Process(B, 2)
     ours, theirs = await world.connected()
     assert (ours.is_open, theirs.process.boot) == (True, 2)
-
-
-# -- RPC over it ------------------------------------------------------------------------------------------------
-
-
-def store(position: int) -> Store:
-    return Store(segment=SegmentId(1, 2), batch=b"b" * 100, position=position)
-
-
-@asynccontextmanager
-async def shop(world: World) -> AsyncIterator[tuple[Shop, Services]]:
-    """A shop on B, a client on A."""
-    kept, clock = Shop(), SimulatedClock(world.a)
-    server = RpcServer(kept.handlers(), interfaces(), lambda: IDENTITY, SimulatedClock(world.b))
-    client = RpcServices(
-        interfaces(), lambda _: Peer((address_of(B),)), lambda to: world.streams.connect(world.a, to), clock,
-        random.Random(3),
-    )  # fmt: skip
-    world.nursery.start_soon(server.serve, [world.listener()])
-    await world.nursery.start(client.run)
-    yield kept, client
-
-
-@simulated(StreamQuality(read_bytes_max=1))
-async def test_calls_over_a_stream_that_is_cut_at_every_byte(world: World) -> None:
-    """A frame may arrive in as many pieces as it has bytes."""
-    async with shop(world) as (kept, client):
-        for position in range(40, 45):
-            assert await client.call(B, store(position), 1.0) == Stored(position + 1)
-        assert kept.stored == [store(position) for position in range(40, 45)]
-
-
-@simulated()
-async def test_calls_over_a_reset_connection_are_unknown_and_the_next_one_connects_again(world: World) -> None:
-    """The request was executed; only the answer is gone."""
-    async with shop(world) as (kept, client):
-        assert await client.call(B, store(40), 1.0) == Stored(41)
-        connection = world.connection
-        world.nursery.start_soon(_reset_soon, world)
-        world.network.link(B, A).clogged_until = trio.current_time() + 0.1
-        with pytest.raises(UnavailableError, match="connection reset by peer"):
-            await client.call(B, store(41), 1.0)
-
-        assert await client.call(B, store(42), 1.0) == Stored(43)
-        assert len(kept.stored) == 3
-        assert not connection.is_open
-
-
-async def _reset_soon(world: World) -> None:
-    await trio.sleep(0.05)
-    world.connection.reset()
-
-
-@simulated()
-async def test_calls_over_a_half_open_connection_find_another_after_silence(world: World) -> None:
-    """Nobody says that the connection is none: the session gives it up when all that time nothing has come."""
-    async with shop(world) as (_, client):
-        assert await client.call(B, store(40), 1.0) == Stored(41)
-        world.connection.vanish()
-        with pytest.raises(UnavailableError):
-            await client.call(B, store(41), SILENCE_SECONDS + 1)
-
-        assert await client.call(B, store(42), 1.0) == Stored(43)
-
-
-# -- clusters over it -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("scenario", "seed"), [("cluster", 1), ("cluster", 2), ("register", 1), ("register", 2)])
-def test_every_promise_is_kept_over_byte_streams(scenario: str, seed: int) -> None:
-    """The product's whole RPC stack runs, and is put through what TCP can be put through."""
-    report = run_seed(seed, scenario, options=Options(transport=STREAMS))
-
-    assert report.violations == ()
-    assert report.counts["rpc over streams"] == 1
-    assert report.counts["segments"] > 100
-
-
-@pytest.mark.parametrize("transport", [None, STREAMS])
-def test_a_run_says_how_its_processes_talked(transport: str | None) -> None:
-    """Calls are in the trace by name, also those that travelled as bytes; so are the segments that carried them."""
-    report = run_seed(3, "register", options=Options(transport=transport), messages=True)
-    told = "".join(map(repr, report.history.events))
-
-    assert "Prepare(" in told
-    assert ("Carried(" in told) == bool(report.counts["rpc over streams"])
-
-
-def test_a_share_of_the_seeds_runs_over_streams() -> None:
-    """About as many as announced."""
-    network = SimulatedNetwork(Timeline(), random.Random(1))
-
-    def draw_for(seed: int) -> Transport:
-        return draw(network, lambda purpose: random.Random(f"{seed} {purpose}"), None, (), ())
-
-    drawn = [draw_for(seed) for seed in range(1000)]
-    share = sum(not isinstance(transport, Calls) for transport in drawn) / len(drawn)
-
-    assert share == pytest.approx(STREAMS_SHARE, abs=0.03)

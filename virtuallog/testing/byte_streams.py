@@ -148,11 +148,13 @@ class ByteStreams:
             await attempt.settled.wait()
             await process.wait_running()
         except BaseException:
-            self._abandon(attempt)
+            attempt.is_abandoned = True
             raise
         finally:
             if attempt.retry is not None:
                 attempt.retry.cancel()
+            if attempt.connection is not None and (attempt.is_abandoned or isinstance(attempt.outcome, OSError)):
+                attempt.connection.abandon(attempt.connection.ends[0])
         assert attempt.outcome is not None
         if isinstance(attempt.outcome, OSError):
             raise attempt.outcome
@@ -211,14 +213,8 @@ class ByteStreams:
         if not attempt.is_abandoned and attempt.process.alive:
             attempt.settle(ours)
         if attempt.outcome is not ours:  # it has failed before, or nobody wants it any more
-            ours.break_off(ConnectionAbortedError(errno.ECONNABORTED, "nobody wants this connection"))
+            attempt.connection.abandon(ours)
             attempt.connection.tell_reset(theirs)
-
-    def _abandon(self, attempt: _Attempt) -> None:
-        """Nobody wants the connection any more. If the other side has it already, its answer will be refused."""
-        attempt.is_abandoned = True
-        if isinstance(attempt.outcome, SimulatedStream):
-            attempt.outcome.close()
 
     def _forget(self, connection: Connection) -> None:
         self._connections.pop(connection.number, None)

@@ -116,6 +116,11 @@ class Connection:
         for end in self.ends:
             self.keep_alive(end)
 
+    def abandon(self, end: SimulatedStream) -> None:
+        """Nobody wants this end, or knows of it. The other one is told when it sends something, or by its keep-alive."""
+        end.break_off(ConnectionAbortedError("nobody wants this connection"))
+        self.keep_alive(self.other(end))
+
     # -- what segments do ---------------------------------------------------------------------------------------
 
     def _carry(self, source: SimulatedStream, segment: Segment) -> None:
@@ -134,7 +139,10 @@ class Connection:
             timeline.schedule_at(self._stalled_until, lambda: self._arrive(source, segment))
             return
         if not target.take_in(segment):
-            self.tell_reset(source)
+            if source.is_open:
+                self.tell_reset(source)
+            else:
+                source.outgoing.stop()  # only its kernel was still trying
             return
         self._note("segments", source, segment)
         if not self._network.link(target.process.node, source.process.node).blocked:
