@@ -15,7 +15,7 @@ import attrs
 from simulation.faults import streams
 from simulation.faults.crash_points import COUNTED
 from simulation.faults.registry import CLASSES, LOSING
-from simulation.workload.shapes import PREFIX, SHAPES
+from simulation.workload.shapes import PREFIX, REGISTERING, SHAPES
 from virtuallog.crash_points import CRASH_POINTS
 
 _STORE: Final = ("store write error", "store sync error", "store read error", "store full", "store bit flipped")
@@ -38,8 +38,8 @@ class Demand:
     without_counters: tuple[str, ...] = ()
     crash_areas: tuple[str, ...] | None = ()
     """Of the crash points that processes must have died at; None: all."""
-    shapes: bool = False
-    """Whether it runs the workload of the whole log."""
+    shapes: tuple[str, ...] = ()
+    """What its workload must have brought about."""
 
     def counters(self) -> Iterator[str]:
         for fault in CLASSES:
@@ -48,18 +48,17 @@ class Demand:
         for point in CRASH_POINTS.values():
             if self.crash_areas is None or point.area in self.crash_areas:
                 yield COUNTED + point.name
-        if self.shapes:
-            yield from (PREFIX + shape for shape in SHAPES)
+        yield from (PREFIX + shape for shape in self.shapes)
 
 
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
 DEMANDS: Final[Mapping[str, Demand]] = {
-    "cluster": Demand(crash_areas=None, shapes=True),
+    "cluster": Demand(crash_areas=None, shapes=SHAPES),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
     "native": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.
-    "register": Demand(without_classes=LOSING, without_counters=(*_FILES, *_BETWEEN_NODES)),
+    "register": Demand(without_classes=LOSING, without_counters=(*_FILES, *_BETWEEN_NODES), shapes=REGISTERING),
 }
 """Of the scenarios with random faults. The others stage one danger each, and fail by themselves if they miss it."""
 

@@ -15,7 +15,7 @@ import trio
 
 from simulation.history import Append, CheckTail, Follow, Read, Reconfigure, Recorder, Trim
 from simulation.workload.plan import WorkloadPlan
-from simulation.workload.shapes import PREFIX, SHAPES
+from simulation.workload.shapes import count
 from simulation.world.cluster import Client, Cluster
 from virtuallog.api import Placed
 from virtuallog.appender import Appender
@@ -90,8 +90,7 @@ class Actor:
 
     def did(self, shape: str) -> None:
         """Count a shape that has been reached."""
-        assert shape in SHAPES, shape
-        self.stage.cluster.world.counts[PREFIX + shape] += 1
+        count(self.stage.cluster.world.counts, shape)
 
     def payloads(self, count: int, size: int) -> tuple[bytes, ...]:
         """New ones, never used before."""

@@ -6,6 +6,7 @@ An act that has brought one about counts it with `Actor.did`: only what really h
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 PREFIX: Final = "did: "
@@ -71,5 +72,21 @@ LIVING: Final = (
 
 SHAPES: Final = (*APPENDING, *READING, *TAILING, *PARKING, *TRIMMING, *OPERATING, *LIVING)
 
+REGISTERING: Final = (
+    "lose the first version",
+    "lose to equal bytes",
+    "settle an unknown put",
+    "put with other members",
+    "walk forward from the first members",
+    "retire former members",
+)
+"""Of runs of a bare MetaStore."""
+
 ONLY_WITH_FOREIGN_LOGLETS: Final = ("extend to another kind", "park at a replaced loglet", "modify a segment")
 """Not to be expected of runs whose loglets are all of one kind."""
+
+
+def count(counts: Counter[str], shape: str) -> None:
+    """A shape has been reached."""
+    assert shape in SHAPES or shape in REGISTERING, shape
+    counts[PREFIX + shape] += 1
