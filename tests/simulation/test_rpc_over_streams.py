@@ -12,15 +12,20 @@ import attrs
 import pytest
 import trio
 
+from loglets.native import NativeProvider
 from simulation.options import Options
 from simulation.runner import run_seed
 from simulation.world import scheduler
-from simulation.world.transport import STREAMS, STREAMS_SHARE, Calls, Transport, address_of, draw, node_at
+from simulation.world.cluster import Cluster, ClusterPlan
+from simulation.world.transport import STREAMS, STREAMS_SHARE, Calls, Streams, Transport, address_of, draw, node_at
+from simulation.world.world import open_world
 from tests.rpc.shop import IDENTITY, Everything, Shop, Store, Stored, interfaces
+from tests.simulation.stage import WAL
 from tests.simulation.streams import A, B, World, simulated
 from virtuallog.chain import SegmentId
 from virtuallog.errors import OverloadedError, UnavailableError
 from virtuallog.ports import Services
+from virtuallog.reader import records
 from virtuallog.rpc import Peer, RpcServer, RpcServices
 from virtuallog.rpc.session import SILENCE_SECONDS
 from virtuallog.testing.byte_streams import ByteStreams, Connection, StreamQuality
@@ -28,7 +33,7 @@ from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.network import LinkQuality, SimulatedNetwork
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.timeline import Timeline
-from virtuallog.types import NodeId
+from virtuallog.types import Data, LogPosition, NodeId
 
 # -- RPC over it ------------------------------------------------------------------------------------------------
 
@@ -248,6 +253,27 @@ def test_calls_are_executed_once_at_most_and_told_once(seed: int) -> None:
 
 
 # -- clusters over it -------------------------------------------------------------------------------------------
+
+
+def test_registers_appends_and_reads_over_streams_that_are_cut_at_every_byte() -> None:
+    """A whole cluster whose nodes never read more than one byte at a time."""
+
+    async def story() -> None:
+        async with open_world(1, Options(transport=STREAMS)) as world:
+            cluster = Cluster(world, ClusterPlan(nodes=3, members=3, kinds=(partial(NativeProvider, WAL),)))
+            assert isinstance(world.transport, Streams)
+            world.transport.streams.quality = StreamQuality(read_bytes_max=1)
+            cluster.start()
+            await cluster.wait_ready()
+            async with cluster.client("client") as client:
+                assert await client.log.append_many([b"one", b"two"]) == range(2)
+                assert (await client.log.reconfig_extend("native")).version == 2
+                assert await client.log.append(b"three") == 2
+                placed = await client.log.read(LogPosition(0), LogPosition(2), 1000)
+                found = [record for item in placed for record in records(item)]
+                assert [record.payload for record in found if isinstance(record, Data)] == [b"one", b"two"]
+
+    scheduler.run(1, story)
 
 
 @pytest.mark.parametrize(("scenario", "seed"), [("cluster", 1), ("cluster", 2), ("register", 1), ("register", 2)])
