@@ -27,6 +27,8 @@ from simulation.telling import Telling, tell_catalogue, tell_first_failure, tell
 from virtuallog.errors import InvalidSettingError
 
 INTERRUPTED: Final = 130
+_FILE_WIDTH: Final = 120
+"""Of tables that go into a file or a pipe."""
 
 
 class SeedRange(click.ParamType[tuple[int, int | None]]):
@@ -183,6 +185,8 @@ def _write_summary(file: Path, soak: Soak, command: str) -> None:
 
 def _print(soak: Soak) -> None:
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
     for table in tables(soak):
         console.print(table.rich())
     for line in verdict(soak):

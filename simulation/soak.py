@@ -20,6 +20,7 @@ from rich.progress import (
 )
 
 from simulation import coverage
+from simulation.catalogue import ALL
 from simulation.fleet import Job, run_jobs
 from simulation.options import Options
 from simulation.runner import replay_command
@@ -49,7 +50,7 @@ class Range:
     def command(self) -> str:
         """That does the same again."""
         told = [
-            f"--scenario {','.join(self.scenarios)}" if tuple(self.scenarios) != (scenarios.DEFAULT,) else "",
+            _scenario_argument(self.scenarios),
             f"--seeds {self.first}..{'' if self.last is None else self.last}",
             "" if self.minutes is None else f"--minutes {self.minutes:g}",
             self.options.arguments,
@@ -71,6 +72,13 @@ class Range:
                     return
                 twice = self.verify or seed % RUN_TWICE_EVERY == 0
                 yield Job(scenario=scenario, seed=seed, options=self.options, twice=twice)
+
+
+def _scenario_argument(names: Sequence[str]) -> str:
+    if tuple(names) == (scenarios.DEFAULT,):
+        return ""
+    every = tuple(scenario.name for scenario in scenarios.all_scenarios())
+    return f"--scenario {ALL if tuple(names) == every else ','.join(names)}"
 
 
 def run_soak(what: Range, processes: int) -> tuple[Soak, bool]:

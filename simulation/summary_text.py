@@ -6,6 +6,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any, Final
 
 import attrs
@@ -39,7 +40,8 @@ class Table:
             title=self.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
         )
         for index, column in enumerate(self.columns):
-            table.add_column(column, justify="right" if index in self.numbers else "left", no_wrap=not index)
+            is_number = index in self.numbers
+            table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number)
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -69,11 +71,14 @@ def tables(soak: Soak) -> list[Table]:
 
 
 def _measures(totals: Totals) -> list[Sequence[str]]:
-    name = f"{totals.scenario}, {totals.seeds:,} seeds"
-    measured = _measured(totals)
+    """What a scenario never does is left out."""
+    measured = {
+        what: each.percentiles(*_SHARES.values()) for what, each in _measured(totals).items() if any(each.values)
+    }
+    names = chain((f"{totals.scenario}, {totals.seeds:,} seeds",), repeat(""))
     return [
-        (name if index == 0 else "", what, *(f"{value:,.0f}" for value in each.percentiles(*_SHARES.values())))
-        for index, (what, each) in enumerate(measured.items())
+        (name, what, *(f"{value:,.0f}" for value in values))
+        for name, (what, values) in zip(names, measured.items(), strict=False)
     ]
 
 
