@@ -88,7 +88,8 @@ class Loglet(Protocol):
 
         The caller has seen a tail of at least `stop` (from this loglet, or as the stop of a closed segment). Results
         begin exactly at `start` and may end early: at least one item, then as much as fits in about `max_bytes`.
-        Batches reach as they lie, clipped to the range.
+        Batches reach as they lie, clipped to the range. A caller who has not seen such a tail hears of what is there,
+        or an error; never anything about places that are not written.
 
         Raises:
             UnavailableError: no server that has it answered.

@@ -91,7 +91,8 @@ def story(outcome: Outcome) -> Iterator[str]:
     """Run the first failing seed of a row again and tell of it."""
     assert outcome.seed is not None
     trial = outcome.trial
-    yield f"BROKEN  {trial.name}, seed {outcome.seed}: {trial.about}"
+    yield f"BROKEN  {trial.name}, seed {outcome.seed}"
+    yield f"  {trial.about}"
     run = run_seed(outcome.seed, trial.scenario, options=trial.options, messages=True)
     yield from told(run)
     yield f"replay with: {trial.replay(outcome.seed)}"

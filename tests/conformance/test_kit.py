@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_the_toy_serves_a_chain(chain: str) -> None:
     """The product's own nodes serve it, its wire form included, while the chain is reconfigured all the time."""
     options = TrialOptions(loglets=(TOY,), faults=("crash", "kill", "loss", "one way"))
 
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         report = run_seed(seed, f"chain/{chain}", options=options)
         assert not report.violations, report.violations[0]
 
@@ -150,6 +151,7 @@ def test_the_toy_serves_a_chain(chain: str) -> None:
 def test_every_check_of_loglets_stands_in_a_column() -> None:
     """The matrix has a column for each promise; a check without one would be called an error."""
     source = Path(linearizability.__file__).read_text()
-    told = {check for checks in PROMISES.values() for check in checks}
+    lines = [line for line in source.splitlines() if re.search(r"broken\(|check = |return \"", line)]
+    names = {name for line in lines for name in re.findall(r'"([a-z]+(?: [a-z]+)+)"', line)}
 
-    assert {check for check in told if f'"{check}"' in source} == told - {"progress", "comes to an end"}
+    assert names == {check for checks in PROMISES.values() for check in checks} - {"progress", "comes to an end"}
