@@ -39,14 +39,34 @@ DEFAULT: Final = "cluster"
 
 def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
+    from simulation.stories.ballots import BALLOTS
+    from simulation.stories.cancelled import CANCELLED
     from simulation.stories.cluster import CLUSTER
+    from simulation.stories.contended import CONTENDED
     from simulation.stories.native import LOADED, NATIVE, REPAIR
     from simulation.stories.overtaken import OVERTAKEN, RESTART, UNEVEN
     from simulation.stories.register import REGISTER
-    from simulation.stories.sealed import SEALED
+    from simulation.stories.sealed import BROKEN_DISK, SEALED
     from simulation.stories.weak_seal import WEAK_SEAL
+    from simulation.stories.wiped import WIPED
 
-    return (CLUSTER, LOADED, NATIVE, OVERTAKEN, REGISTER, REPAIR, RESTART, SEALED, UNEVEN, WEAK_SEAL)
+    return (
+        BALLOTS,
+        BROKEN_DISK,
+        CANCELLED,
+        CLUSTER,
+        CONTENDED,
+        LOADED,
+        NATIVE,
+        OVERTAKEN,
+        REGISTER,
+        REPAIR,
+        RESTART,
+        SEALED,
+        UNEVEN,
+        WEAK_SEAL,
+        WIPED,
+    )
 
 
 def _kit() -> tuple[Scenario, ...]:

@@ -16,7 +16,7 @@ from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.native import servers_agree
 from simulation.stories.loglet import SEGMENT, Cast, Race
 from simulation.stories.scenario import Scenario
-from simulation.stories.staged import Staged
+from simulation.stories.staged import Staged, seal
 from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.testing.network import LinkQuality
@@ -61,9 +61,39 @@ async def _lose_power(staged: Staged, source: random.Random) -> None:
         machines[node].start()
 
 
+async def _broken_disk(world: World) -> None:
+    """Server a cannot sync any more, c is cut off from the sequencer: what a acknowledges decides. Then a loses its
+    power, and the sealer reaches a and c."""
+    source = world.random("plan")
+    staged = Staged.begin(world, servers=3, sequencer=4)
+    a, c = source.sample(staged.config.servers, 2)
+    machine = staged.served.machines[a]
+    staged.cut(staged.config.sequencer, [c])
+    race = Race(world, partial(staged.served.open, SEGMENT))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(race.run, _CAST)
+        await trio.sleep(source.random() * 0.1)
+        machine.faults.sync_error = source.choice((0.3, 1.0))
+        await trio.sleep(source.random() * 0.1)
+        machine.faults.sync_error = 0.0
+        if machine.running:
+            machine.crash()
+        machine.start()
+        await staged.act("sealer", [a, c], seal)
+        staged.heal(staged.config.sequencer)
+    await race.demand_seal(60.0)
+    world.check(*LOGLET_CHECKS)
+
+
 SEALED: Final = Scenario(
     name="sealed",
     about="a NativeLoglet under load is sealed by a bare majority, then servers lose their power",
     story=_sealed,
+    limit_seconds=300.0,
+)
+BROKEN_DISK: Final = Scenario(
+    name="broken-disk",
+    about="a server of a NativeLoglet whose syncs fail, and whose word decides, loses its power",
+    story=_broken_disk,
     limit_seconds=300.0,
 )

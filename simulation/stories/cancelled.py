@@ -1,0 +1,67 @@
+"""Callers that give up: whatever becomes of their appends, those of others go on.
+
+One client over a slow network, many appends at once, most of them cancelled at some await. None of them may leave
+anything behind that blocks the session: the next append must succeed soon, by the same client (specs: Delos, section 16).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+import trio
+
+from loglets.native import NativeProvider
+from simulation.checks.log import LOG_CHECKS
+from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.checks.violation import Violation
+from simulation.stories.scenario import Scenario
+from simulation.workload.actor import Actor, Stage
+from simulation.workload.plan import WorkloadPlan
+from simulation.world.cluster import Cluster, ClusterPlan
+from simulation.world.world import World
+from virtuallog.errors import VirtualLogError
+from virtuallog.testing.network import LinkQuality
+
+_ROUNDS: Final = 4
+_AT_ONCE: Final = 5
+SOON_SECONDS: Final = 10.0
+"""Much less than the appender's own patience, which would hide a session that is stuck."""
+
+
+async def _story(world: World) -> None:
+    source = world.random("plan")
+    cluster = Cluster(world, ClusterPlan(nodes=1, members=1, kinds=(NativeProvider,)))
+    cluster.start()
+    await cluster.wait_ready()
+    world.network.set_quality(LinkQuality(tail_probability=0.3, tail_seconds=0.02))
+    async with trio.open_nursery() as nursery, cluster.client("client") as client:
+        actor = Actor(Stage(cluster, WorkloadPlan.draw(source), nursery), client, client.random, "c")
+        for _ in range(_ROUNDS):
+            async with trio.open_nursery() as callers:
+                for _ in range(_AT_ONCE):
+                    callers.start_soon(_give_up, actor, source.expovariate(1.0 / 0.005))
+                    await trio.sleep(source.random() * 0.002)
+        with trio.move_on_after(SOON_SECONDS) as limit:
+            await actor.append()
+        if limit.cancelled_caught:
+            message = f"no append within {SOON_SECONDS:g} s after others were cancelled"
+            world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
+        tail, at = await actor.check_tail(), 0
+        while at < tail:
+            at = await actor.read(at, tail, 1 << 20)
+        nursery.cancel_scope.cancel()
+    world.check(*LOG_CHECKS, *LOGLET_CHECKS)
+
+
+async def _give_up(actor: Actor, after_seconds: float) -> None:
+    with trio.move_on_after(after_seconds), suppress(VirtualLogError):
+        await actor.append()
+
+
+CANCELLED: Final = Scenario(
+    name="cancelled",
+    about="many appends of one client at once, most of them cancelled; then one that must succeed",
+    story=_story,
+    limit_seconds=300.0,
+)
