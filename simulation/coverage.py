@@ -28,6 +28,10 @@ _FILES: Final = (
 _BETWEEN_NODES: Final = (
     "clogged", "slowed", "cut by isolate", "cut by halves", "cut by bridge", "cut by one way",
 )  # fmt: skip
+_OVER_STREAMS: Final = (
+    "rpc over streams", "segments", "cut", "sent again", "half-open", "reset by peer", "connect refused", "connect unanswered",
+)  # fmt: skip
+"""Of the share of the seeds whose messages travel as bytes: see `virtuallog/testing/connection.py`."""
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +44,8 @@ class Demand:
     """Of the crash points that processes must have died at; None: all."""
     shapes: tuple[str, ...] = ()
     """What its workload must have brought about."""
+    over_streams: bool = False
+    """Whether some of its seeds must have run the whole RPC stack."""
 
     def counters(self) -> Iterator[str]:
         for fault in CLASSES:
@@ -49,16 +55,22 @@ class Demand:
             if self.crash_areas is None or point.area in self.crash_areas:
                 yield COUNTED + point.name
         yield from (PREFIX + shape for shape in self.shapes)
+        yield from _OVER_STREAMS if self.over_streams else ()
 
 
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
 DEMANDS: Final[Mapping[str, Demand]] = {
-    "cluster": Demand(crash_areas=None, shapes=SHAPES),
+    "cluster": Demand(crash_areas=None, shapes=SHAPES, over_streams=True),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
     "native": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.
-    "register": Demand(without_classes=LOSING, without_counters=(*_FILES, *_BETWEEN_NODES), shapes=REGISTERING),
+    "register": Demand(
+        without_classes=LOSING,
+        without_counters=(*_FILES, *_BETWEEN_NODES),
+        shapes=REGISTERING,
+        over_streams=True,
+    ),
 }
 """Of the scenarios with random faults. The others stage one danger each, and fail by themselves if they miss it."""
 

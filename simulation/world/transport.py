@@ -216,7 +216,7 @@ def _draw_quality(source: random.Random) -> StreamQuality:
         cut=source.choice((0.0, 0.02, 0.2)),
         read_bytes_max=source.choice((1 << 20, 1 << 20, 300)),
         buffer_bytes=source.choice((256 << 10, 16 << 10, 2000)),
-        patience_seconds=source.choice((8.0, 20.0, 900.0)),
+        patience_seconds=source.choice((3.0, 10.0, 900.0)),
     )
 
 
