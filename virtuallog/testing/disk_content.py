@@ -22,6 +22,18 @@ class Write:
     doomed: bool = False
     """Its sync has failed: no later sync will write it."""
 
+    def give_way(self, newer: Write) -> None:
+        """What has been written over, durably, cannot come back."""
+        start, stop = max(self.offset, newer.offset), min(self.stop, newer.stop)
+        if start < stop:
+            changed = bytearray(self.data)
+            changed[start - self.offset : stop - self.offset] = newer.data[start - newer.offset : stop - newer.offset]
+            self.data = bytes(changed)
+
+    @property
+    def stop(self) -> int:
+        return self.offset + len(self.data)
+
 
 @attrs.define(eq=False)
 class Content:
@@ -46,11 +58,16 @@ class Content:
     def sync(self, last: Write) -> None:
         """Make `last`, and all before it, durable."""
         stop = self.unsynced.index(last) + 1
-        self.last_synced = range(last.offset, last.offset + len(last.data))
+        self.last_synced = range(last.offset, last.stop)
+        doomed: list[Write] = []
         for write in self.unsynced[:stop]:
-            if not write.doomed:
-                put(self.durable, write.offset, write.data)
-        self.unsynced = [write for write in self.unsynced[:stop] if write.doomed] + self.unsynced[stop:]
+            if write.doomed:
+                doomed.append(write)
+                continue
+            put(self.durable, write.offset, write.data)
+            for older in doomed:
+                older.give_way(write)
+        self.unsynced = doomed + self.unsynced[stop:]
 
     def truncate(self, size: int) -> None:
         del self.cached[size:]
