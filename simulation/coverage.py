@@ -68,6 +68,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "register": Demand(
         without_classes=LOSING,
         without_counters=(*_FILES, *_BETWEEN_NODES),
+        crash_areas=("metastore",),
         shapes=REGISTERING,
         over_streams=True,
     ),
