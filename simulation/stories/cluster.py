@@ -21,6 +21,7 @@ from simulation.checks.chain import CHAIN_CHECKS
 from simulation.checks.inside import look_inside
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.checks.readers import followers_reach_the_tail
 from simulation.checks.violation import Violation
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.options import Options
@@ -39,6 +40,8 @@ START_SECONDS: Final = 30.0
 """Within this time a fresh cluster without faults must be ready."""
 WORKLOAD_SECONDS: Final = 20.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
+CATCH_UP_SECONDS: Final = 1.5
+"""Readers that follow the log see the judge's last entry within this time: a little more than their longest pause."""
 NATIVE_ONLY: Final = 0.5
 """Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
 _SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=5.0, batch_bytes=6 << 10))
@@ -79,6 +82,8 @@ async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int 
         await _load(stage, nemesis, service)
         nemesis.stop(dead_max)
         await demand_progress(stage)
+        await trio.sleep(CATCH_UP_SECONDS)
+        world.check(followers_reach_the_tail)
         nursery.cancel_scope.cancel()
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
     world.violations.extend(await look_inside(cluster))
