@@ -6,7 +6,7 @@ Nothing in the world changes: disks are copied before they are read, as they wou
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -41,7 +41,7 @@ async def look_inside(cluster: Cluster) -> list[Violation]:
     world = cluster.world
     servers = log_servers(cluster)
     found = [*servers_agree(servers, native_configs(world.history))]
-    found += wiped_stays_out(cluster, servers)
+    found += wiped_stays_out(cluster.machines, servers)
     found += [*acceptors_agree(await stored_acceptors(cluster.machines), world.history)]
     if servers:
         node = world.random("inside").choice(sorted(servers))
@@ -65,11 +65,10 @@ def native_configs(history: History) -> dict[SegmentId, NativeConfig]:
     return {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
 
 
-def wiped_stays_out(cluster: Cluster, servers: Mapping[NodeId, LogServer]) -> Iterator[Violation]:
+def wiped_stays_out(machines: Mapping[NodeId, Machine], serving: Collection[NodeId]) -> Iterator[Violation]:
     """A node whose disks are new is a new node: it has forgotten what it had promised, so it must not answer."""
-    for node in sorted(servers):
-        machine = cluster.machines[node]
-        if machine.wiped and machine.running:
+    for node in sorted(serving):
+        if machines[node].wiped and machines[node].running:
             yield Violation("wiped stays out", f"node {node} serves again, with disks that know nothing")
 
 

@@ -1,0 +1,90 @@
+"""The look inside when a run is over: it finds what a planted bug leaves behind, where no client would notice."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from metastore import records
+from metastore.acceptor import PersistDecision
+from metastore.messages import genesis
+from metastore.service import STORE
+from simulation.checks.inside import stored_acceptors, wiped_stays_out
+from simulation.runner import run_seed
+from simulation.world import scheduler
+from simulation.world.machine import Machine, MachinePorts, Program
+from simulation.world.world import World, open_world
+from virtuallog.types import NodeId
+
+NODE = NodeId(1)
+
+
+def in_world(program: Program, story: Callable[[World, Machine], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with open_world(1) as world:
+            machine = Machine(world, NODE, program)
+            machine.start()
+            await trio.sleep(1)
+            await story(world, machine)
+
+    scheduler.run(1, main)
+
+
+async def nothing(ports: MachinePorts) -> None:
+    await trio.sleep_forever()
+
+
+def test_a_node_that_serves_with_new_disks() -> None:
+    """Whatever it answers, it may have promised something else before."""
+    found: list[list[str]] = []
+
+    def look(machine: Machine, *serving: NodeId) -> None:
+        found.append([violation.check for violation in wiped_stays_out({NODE: machine}, serving)])
+
+    async def story(world: World, machine: Machine) -> None:
+        look(machine, NODE)
+        machine.crash()
+        machine.wipe()
+        look(machine, NODE)
+        machine.start()
+        look(machine)
+        look(machine, NODE)
+
+    in_world(nothing, story)
+    assert found == [[], [], [], ["wiped stays out"]]
+
+
+def test_what_acceptors_have_stored_is_read_from_their_disks() -> None:
+    """Also of a machine that is down; of one that never had a MetaStore there is nothing to say."""
+    decision = genesis((NODE,))
+
+    async def program(ports: MachinePorts) -> None:
+        store = await ports.key_values(STORE)
+        await store.write(records.changes(PersistDecision(decision)))
+        await trio.sleep_forever()
+
+    async def story(world: World, machine: Machine) -> None:
+        machine.crash()
+        bare = Machine(world, NodeId(2), nothing)
+        acceptors = await stored_acceptors({NODE: machine, NodeId(2): bare})
+
+        stored = acceptors[NODE]
+        assert stored is not None
+        assert stored.decision == decision
+        assert acceptors[NodeId(2)] is None
+
+    in_world(program, story)
+
+
+def test_a_wal_that_lacks_what_its_server_has_told() -> None:
+    """Called back before the sync: nobody has crashed, so no client can notice, and the look inside does."""
+    found = run_seed(1, patches={"loglets.wal.log:WriteAheadLog._write_synced": pretend_to_write}).violations
+
+    assert "restart forgets nothing" in {violation.check for violation in found}
+
+
+async def pretend_to_write(self: Any, offset: int, chunks: Any) -> None:
+    """Says that it is on disk, and throws it away."""
+    await trio.lowlevel.checkpoint()
