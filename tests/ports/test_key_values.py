@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -18,6 +19,7 @@ from virtuallog.ports import KeyValues
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
 from virtuallog.testing.process import CrashedError, Process
+from virtuallog.testing.storage import DiskFaults
 from virtuallog.types import NodeId
 
 NODE = NodeId(1)
@@ -222,3 +224,69 @@ async def test_wipe_and_damage() -> None:
 
     disk.wipe()
     assert await simulated(disk)[1].scan(b"") == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "counted"),
+    [
+        (DiskFaults(write_error=1.0), "store write error"),
+        (DiskFaults(sync_error=1.0), "store sync error"),
+        (DiskFaults(free_bytes=2), "store full"),
+    ],
+)
+async def test_a_bad_disk_fails_a_write_and_ends_the_store(faults: DiskFaults, counted: str) -> None:
+    """The write happened or not; nothing else is tried in this life. The next one, on a good disk, works."""
+    outcomes = set()
+    for seed in range(20):
+        disk = SimulatedKeyValuesDisk(random.Random(seed), faults=attrs.evolve(faults))
+        process, store = simulated(disk)
+        with pytest.raises(StorageError):
+            await store.write({b"a": b"12345678"})
+        with pytest.raises(StorageError, match="before"):
+            await store.get(b"a")
+        assert disk.fired == {counted: 1}
+
+        process.crash()
+        disk.faults = DiskFaults()
+        successor = simulated(disk)[1]
+        outcomes.add(await successor.get(b"a"))
+        await successor.write({b"a": b"new"})
+
+    assert outcomes == {None, b"12345678"}
+
+
+async def test_a_bad_disk_fails_a_read_and_ends_the_store() -> None:
+    """As a real store does, which cannot tell how much else it cannot read."""
+    disk = SimulatedKeyValuesDisk(random.Random(1))
+    _, store = simulated(disk)
+    await store.write({b"a": b"1"})
+    disk.faults.read_error = 1.0
+    with pytest.raises(StorageError):
+        await store.scan(b"")
+    disk.faults.read_error = 0.0
+    with pytest.raises(StorageError, match="before"):
+        await store.get(b"a")
+
+    assert disk.fired == {"store read error": 1}
+
+
+async def test_a_store_shares_the_room_and_the_pace_of_its_machine(autojump_clock: trio.testing.MockClock) -> None:
+    """What it writes is taken from what is left, and takes as long as the disk does."""
+    faults = DiskFaults(free_bytes=100, write_seconds=(2.0, 2.0))
+    _, store = simulated(SimulatedKeyValuesDisk(random.Random(1), faults=faults))
+    before = trio.current_time()  # noqa: TID251 - true time
+    await store.write({b"key": b"1234567"})
+
+    assert (faults.free_bytes, trio.current_time() - before) == (90, 2.0)  # noqa: TID251 - true time
+
+
+async def test_rot_in_a_store() -> None:
+    """One bit of one value; an empty store has nothing to flip."""
+    disk = SimulatedKeyValuesDisk(random.Random(1))
+    assert disk.rot() is None
+    await simulated(disk)[1].write({b"a": b"1", b"b": b"", b"c": b"3"})
+    key = disk.rot()
+
+    assert key in {b"a", b"c"}
+    assert disk.pairs != {b"a": b"1", b"b": b"", b"c": b"3"}
+    assert disk.fired == {"store bit flipped": 1}

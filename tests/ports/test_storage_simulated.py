@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import attrs
@@ -227,3 +228,54 @@ async def test_rot_flips_one_bit_and_says_where() -> None:
     disk.wipe()
     assert await disk.mount().names() == []
     assert (disk.fired["bit flipped"], disk.fired["wiped"]) == (1, 1)
+
+
+async def test_rot_can_be_noticed() -> None:
+    """It spares the newest durable write of a file: of a log, its damage looks like a write that was torn."""
+    disk = Disk(Random(1))
+    file = await disk.mount().create("a", 1000)
+    await file.write_synced(0, [b"\xff" * 100])
+    await file.write_synced(100, [b"\xff" * 300])
+    places = [disk.rot("a") for _ in range(200)]
+
+    assert {at for _, at in filter(None, places)} <= set(range(100))
+    assert disk.peek("a")[100:] == b"\xff" * 300 + bytes(600)
+
+
+async def test_what_is_left_is_left_for_all_stores_of_a_machine() -> None:
+    """Files take it from each other, and from the small store; removing one gives it back, and so does a new disk."""
+    faults = DiskFaults(free_bytes=1000)
+    one, other = (Disk(Random(seed), faults).mount() for seed in (1, 2))
+    await one.create("a", 800)
+    with pytest.raises(DiskFullError):
+        await other.create("b", 300)
+    await one.remove("a")
+    file = await other.create("b", 900)
+    assert faults.free_bytes == 100
+
+    await file.truncate(400)
+    assert faults.free_bytes == 600
+    faults.free_bytes = None
+    await one.create("c", 1 << 20)
+    assert (one.disk.fired["disk full"], other.disk.fired["disk full"]) == (0, 1)
+
+
+async def test_a_disk_that_stands_still_is_counted_apart(autojump_clock: trio.testing.MockClock) -> None:
+    """Slow is what any disk is; counts may be those of the whole machine."""
+    counts: Counter[str] = Counter()
+    disk = Disk(Random(1), DiskFaults(write_seconds=(0.001, 0.001)), CLOCK, counts)
+    file = await disk.mount().create("a", 1)
+    await file.write_synced(0, [b"x"])
+    assert (counts["slow"], counts["write stalled"]) == (1, 0)
+
+    disk.faults.write_seconds = (0.5, 0.5)
+    await file.write_synced(0, [b"x"])
+    assert (counts["slow"], counts["write stalled"]) == (2, 1)
+
+
+def test_faults_know_whether_anything_may_fail() -> None:
+    """Slowness is no failure."""
+    assert not DiskFaults(write_seconds=(1.0, 2.0)).failing
+    for faults in (DiskFaults(write_error=0.1), DiskFaults(create_error=0.1), DiskFaults(sync_error=0.1),
+                   DiskFaults(read_error=0.1), DiskFaults(free_bytes=0), DiskFaults(capacity_bytes=1)):  # fmt: skip
+        assert faults.failing

@@ -204,6 +204,66 @@ async def test_a_partition_cuts_what_is_already_on_the_way() -> None:
 
 
 @simulated
+async def test_what_a_cut_loses_is_counted_by_its_cause() -> None:
+    """Two may cut one link; it carries again when both have mended it."""
+    async with world() as here:
+        link = here.network.link(A, B)
+        link.cut("first")
+        link.cut("second")
+        here.services().post(B, Ping(1), lambda _: None, 0.1)
+        await trio.sleep(1)
+        link.mend("second")
+        here.services().post(B, Ping(2), lambda _: None, 0.1)
+        await trio.sleep(1)
+        assert (here.network.counts["first"], here.network.counts["second"]) == (1, 1)
+
+        link.mend("first")
+        assert Pong(3) == await here.services().call(B, Ping(3), 1.0)
+
+
+@simulated
+async def test_who_is_cut_off_does_not_hear_newcomers_either() -> None:
+    """A client that comes later finds the same silence."""
+    async with world() as here:
+        here.network.cut_off(B, "alone")
+        with pytest.raises(UnavailableError):
+            await here.services().call(B, Ping(1), 1.0)
+        assert here.network.counts["alone"] == 1
+
+        here.network.rejoin(B, "alone")
+        assert Pong(2) == await here.services().call(B, Ping(2), 1.0)
+
+
+@simulated
+async def test_an_old_request_comes_back() -> None:
+    """Long after its call was answered it is executed once more."""
+    async with world(LinkQuality(replay=1.0, replay_seconds=5.0)) as here:
+        replies: list[object] = []
+        here.services().post(B, Ping(1), replies.append, 1.0)
+        await trio.sleep(0.01)
+        assert (here.echo.seen, replies) == ([1], [Pong(1)])
+
+        await trio.sleep(100)
+        assert (here.echo.seen, replies) == ([1, 1], [Pong(1)])
+        assert here.network.counts["replayed"] >= 1
+
+
+@simulated
+async def test_each_kind_of_fate_has_a_chance_of_its_own() -> None:
+    """Whether messages on a link are doubled as well does not change which ones are lost."""
+    lost = []
+    for duplicate in (0.0, 0.5):
+        async with world(LinkQuality(loss=0.5, duplicate=duplicate)) as here:
+            here.network.link(B, A).cut("no replies")
+            for number in range(50):
+                here.services().post(B, Ping(number), lambda _: None, 1.0)
+                await trio.sleep(0.1)
+            lost.append(set(range(50)) - set(here.echo.seen))
+
+    assert lost[0] == lost[1] != set()
+
+
+@simulated
 async def test_the_error_of_a_handler_reaches_the_caller() -> None:
     """As the same class with the same fields."""
     async with world() as here:
