@@ -126,9 +126,10 @@ class _Loglet:
 
     def _found(self, read: Operation, found: PlacedBatch) -> Iterator[Violation]:
         session, first = found.batch.session, found.batch.first_sequence
+        is_offered = self.batches.get((session, first)) == found.batch
         for sequence, place in enumerate(found.places, start=first + found.first):
             entry = self.entries.named.get((session, sequence))
-            if entry is None or entry.started > read.done or self.batches.get((session, first)) != found.batch:
+            if entry is None or entry.started > read.done or not is_offered:
                 message = f"a read found entry {sequence} of {found.batch} that nobody had offered"
                 yield self.broken("loglet invents nothing", message, read)
             elif entry.refused:
