@@ -132,10 +132,11 @@ class CrashPoints:
 
     def _strike(self, process: Process, point: CrashPoint) -> None:
         self._deaths_left -= 1
-        power = self._random.random() < 0.5
-        self.world.fault(COUNTED + point.name, f"(node {process.node}, {'power loss' if power else 'kill'})")
-        machine = self.machines.get(process.node)
-        if machine is not None:
+        machine, power = self.machines.get(process.node), self._random.random() < 0.5
+        if machine is None:
+            self.world.fault(COUNTED + point.name, f"(client {process.node})")
+        else:
+            self.world.fault(COUNTED + point.name, f"(node {process.node}, {'power loss' if power else 'kill'})")
             rest = self._random.random() * self._random.choice(_REST_SECONDS)
             self.world.timeline.schedule(rest, lambda: self._restart(machine, process))
         process.die(power=power)
