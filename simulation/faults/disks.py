@@ -11,7 +11,7 @@ from typing import Final
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.stage import Stage
 from simulation.world.machine import Machine
-from virtuallog.testing.storage import STALL_SECONDS
+from virtuallog.testing.disk_faults import STALL_SECONDS
 
 _CALM_SECONDS: Final = (0.0, 0.0005)
 """What a write takes on a good disk."""

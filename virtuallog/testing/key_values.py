@@ -21,8 +21,8 @@ import trio
 
 from virtuallog.errors import StorageError
 from virtuallog.ports import Clock
+from virtuallog.testing.disk_faults import DiskFaults
 from virtuallog.testing.process import Process
-from virtuallog.testing.storage import DiskFaults
 
 _Changes = Mapping[bytes, bytes | None]
 
