@@ -4,8 +4,8 @@
     |-----------|------------------------------|......................>
     0       trim_point                        tail
 
-The memory loglet is a shell over this model, the conformance suite and the simulator compare other loglets with it,
-and the documentation refers to it. So nothing here is clever.
+The memory loglet and the loglet of examples/ are shells over this model, and the documentation refers to it. So nothing
+here is clever.
 
 The one thing that is not obvious: a seal forbids *acknowledgements*, not entries. An append that failed may still
 land, even in a sealed log (Delos, OSDI'20, section 3.4), and then the sealed tail grows. `append` is the
