@@ -23,6 +23,7 @@ EVENTS_MAX: Final = 42
 """Of a short story. With the lines that say how many are left out it stays within about sixty."""
 WIDTH_MAX: Final = 150
 _WHO_WIDTH: Final = 15
+_VERB_WIDTH: Final = 10
 _PENDING_MAX: Final = 8
 _LAST_EVENTS: Final = 20
 """Told of a violation that no event proves: something that should have happened did not."""
@@ -81,24 +82,27 @@ class _Words:
     def _told(self, event: Event) -> tuple[str, str]:
         match event:
             case Invoked(_, operation, client, action):
-                return client, f"asks     {brief(action)}  #{operation}"
+                return client, f"{'asks':<{_VERB_WIDTH}} {brief(action)}  #{operation}"
             case Returned(_, operation, result):
-                return self._ended(event, operation, "hears   ", brief(result))
+                return self._ended(event, operation, "hears", brief(result))
             case Failed(_, operation, error):
-                return self._ended(event, operation, "refused ", error)
+                return self._ended(event, operation, "refused", error)
             case Unknown(_, operation, error):
-                return self._ended(event, operation, "unknown ", error)
+                return self._ended(event, operation, "unknown", error)
             case Message():
-                return f"{event.source} -> {event.target}", f"{event.fate:<8} {brief(event.content)}"
+                return f"{event.source} -> {event.target}", f"{event.fate:<{_VERB_WIDTH}} {brief(event.content)}"
             case Durable():
-                return f"node {event.node}", f"durable  {event.what.partition(': ')[2]}"
+                return f"node {event.node}", f"{'durable':<{_VERB_WIDTH}} {event.what.partition(': ')[2]}"
             case Fault(_, what):
                 return "--", what
 
     def _ended(self, event: Event, operation: int, verb: str, what: str) -> tuple[str, str]:
         asked = self._invoked[operation]
         name = type(asked.action).__name__
-        return asked.client, f"{verb} {what}  ({name} #{operation}, after {event.time - asked.time:.4f} s)"
+        return (
+            asked.client,
+            f"{verb:<{_VERB_WIDTH}} {what}  ({name} #{operation}, after {event.time - asked.time:.4f} s)",
+        )
 
 
 @attrs.define(eq=False)
