@@ -38,7 +38,7 @@ from virtuallog.virtual_log import VirtualLogSettings
 
 START_SECONDS: Final = 30.0
 """Within this time a fresh cluster without faults must be ready."""
-WORKLOAD_SECONDS: Final = 20.0
+WORKLOAD_SECONDS: Final = 15.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
 CATCH_UP_SECONDS: Final = 1.5
 """Readers that follow the log see the judge's last entry within this time: a little more than their longest pause."""

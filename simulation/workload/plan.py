@@ -35,15 +35,15 @@ class WorkloadPlan:
 
     @classmethod
     def draw(cls, source: random.Random) -> WorkloadPlan:
-        """Most plans reconfigure often, as that is what this log is about; one in five hardly ever."""
-        rare = source.random() < 0.2
+        """Most plans reconfigure often, as that is what this log is about; one in seven hardly ever."""
+        rare = source.random() < 0.15
         acts = {
-            "appender": source.randint(20, 40),
-            "reader": source.randint(8, 16),
+            "appender": source.randint(18, 34),
+            "reader": source.randint(8, 14),
             "tailer": source.randint(2, 4),
             "parker": source.randint(2, 4),
             "trimmer": source.randint(2, 5),
-            "operator": 1 if rare else source.randint(3, 6),
+            "operator": 1 if rare else source.randint(4, 7),
         }
         seconds = source.choice((2.0, 5.0, 8.0))
         return cls(
@@ -57,7 +57,7 @@ class WorkloadPlan:
             },
             acts=acts,
             pauses={role: seconds / count for role, count in acts.items()},
-            patience_seconds=source.choice((2.0, 6.0)),
+            patience_seconds=source.choice((3.0, 8.0)),
             cancel=source.choice((0.0, 0.05, 0.2)),
             lifetime_seconds=source.choice((None, 3.0, 10.0)),
             close=source.random() < 0.3,
