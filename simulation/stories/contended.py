@@ -21,6 +21,7 @@ from simulation.world.machine import Machine
 from simulation.world.role import role
 from simulation.world.world import World
 from virtuallog.errors import ChainConflictError, RetryableError
+from virtuallog.ports import Handlers, NodeEnvironment
 from virtuallog.testing.network import LinkQuality
 from virtuallog.testing.recorded import RecordedMetaStore
 from virtuallog.types import NodeId
@@ -56,7 +57,7 @@ async def _story(world: World) -> None:
     world.check(*REGISTER_CHECKS)
 
 
-async def _serve(environment: object) -> object:
+async def _serve(environment: NodeEnvironment) -> Handlers:
     return await PaxosProvider().serve(_MEMBERS, environment)
 
 

@@ -47,6 +47,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.overtaken import OVERTAKEN, RESTART, UNEVEN
     from simulation.stories.register import REGISTER
     from simulation.stories.sealed import BROKEN_DISK, SEALED
+    from simulation.stories.trimmed import TRIMMED
     from simulation.stories.weak_seal import WEAK_SEAL
     from simulation.stories.wiped import WIPED
 
@@ -63,6 +64,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         REPAIR,
         RESTART,
         SEALED,
+        TRIMMED,
         UNEVEN,
         WEAK_SEAL,
         WIPED,
