@@ -82,9 +82,6 @@ REGISTERING: Final = (
 )
 """Of runs of a bare MetaStore."""
 
-ONLY_WITH_FOREIGN_LOGLETS: Final = ("extend to another kind", "park at a replaced loglet", "modify a segment")
-"""Not to be expected of runs whose loglets are all of one kind."""
-
 
 def count(counts: Counter[str], shape: str) -> None:
     """A shape has been reached."""

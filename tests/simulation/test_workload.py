@@ -21,7 +21,9 @@ from simulation.workload.shapes import (
     LIVING,
     OPERATING,
     PARKING,
+    PREFIX,
     READING,
+    REGISTERING,
     SHAPES,
     TAILING,
     TRIMMING,
@@ -113,6 +115,16 @@ def test_clients_are_cancelled_and_killed_in_the_middle() -> None:
     plan = attrs.evolve(PLAN, cancel=0.8, lifetime_seconds=0.2, acts=dict.fromkeys(PLAN.acts, 8))
     counts = on_stage(story, plan=plan).counts
     assert all(counts[f"did: {shape}"] for shape in LIVING)
+
+
+def test_clients_of_a_bare_register_bring_about_every_shape() -> None:
+    """Within some seeds: equal bytes, newcomers, unknown outcomes, members that come and go."""
+    missing = {PREFIX + shape for shape in REGISTERING}
+    for seed in range(1, 101):
+        missing -= run_seed(seed, "register").counts.keys()
+        if not missing:
+            break
+    assert missing == set()
 
 
 def test_every_shape_belongs_to_one_family() -> None:
