@@ -30,7 +30,7 @@ _PAST: Final = 40
 async def _story(world: World) -> None:
     source = world.random("plan")
     staged = Staged.begin(world, servers=3, sequencer=4)
-    world.network.set_quality(LinkQuality(tail_probability=0.2, tail_seconds=0.02))
+    world.network.set_quality(LinkQuality(tail_probability=0.2, tail_seconds=0.02, duplicate=0.1))
     race = Race(world, partial(staged.served.open, SEGMENT))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(race.run, _CAST)

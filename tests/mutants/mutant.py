@@ -1,16 +1,23 @@
 """A planted bug: one named function of the product, replaced by one that is wrong in a known way.
 
-    @mutant(LogServer._seal, scenario="loaded", found_by=["sealed takes nothing"])
-    def answer_a_seal_at_once(self: LogServer, ticket: int) -> list[Effect]:
-        '''The answer does not wait for stores in flight, so it does not cover them.'''
+    @mutant(LogServer._seal, scenario="loaded", found_by=["sealed takes nothing"], published="Delos, OSDI'20, 4.2.1")
+    def a_seal_that_does_not_cover_what_is_in_flight(self: LogServer, ...) -> list[Effect]:
+        '''Answers at once, so the answer does not wait for stores on their way to the disk.'''
 
-The replacement has the type of the original, which mypy checks: a changed signature is noticed where the bug is planted.
+The name says what is wrong, the docstring what the code does. The replacement must have the type of the original, which
+mypy checks where the bug is planted: a changed signature is noticed there (test_mutant.py holds wrong ones, with an
+`ignore` each that mypy would call unused if it accepted them). So a bug cannot quietly become one that is planted
+nowhere; a target that is gone is an import error, and a replacement that is not looked up is found by nobody.
+
+Functions, methods, async or not, and properties may be replaced. A function that others have imported by name is
+replaced where it is used: say so with `used_in`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import attrs
@@ -27,10 +34,12 @@ class Mutant:
 
     name: str
     about: str
-    """What is wrong with it, and where that was published, if it was."""
+    """What the code does."""
     target: str
     """What is replaced, as `simulation.patches` wants it."""
-    replacement: Any
+    replacement: Any = attrs.field(repr=False)
+    published: str
+    """Where the bug was made, or the rule was written down; empty if it is of our own making."""
     scenario: str
     options: Options
     within: int
@@ -41,16 +50,28 @@ class Mutant:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def patches(self) -> Mapping[str, Any]:
+        """For `simulation.runner.run_seed`."""
+        return {self.target: self.replacement}
+
 
 def mutant(
     original: Callable[P, R],
     *,
     scenario: str,
     found_by: Sequence[str],
-    within: int = 100,
+    published: str = "",
+    within: int = 40,
     options: Options | None = None,
+    used_in: ModuleType | None = None,
 ) -> Callable[[Callable[P, R]], Mutant]:
     """Make the decorated function a bug to plant in the place of `original`."""
+
+    target: Any = original  # a property is called like a function by mypy, and is an object of its own when it runs
+    is_property = isinstance(target, property)
+    function = target.fget if is_property else target
+    module = function.__module__ if used_in is None else used_in.__name__
 
     def make(replacement: Callable[P, R]) -> Mutant:
         about = inspect.getdoc(replacement)
@@ -58,8 +79,9 @@ def mutant(
         return Mutant(
             name=getattr(replacement, "__name__", "").replace("_", " "),
             about=" ".join(about.split()),
-            target=f"{original.__module__}:{getattr(original, '__qualname__', '')}",
-            replacement=replacement,
+            target=f"{module}:{function.__qualname__}",
+            replacement=property(replacement) if is_property else replacement,
+            published=published,
             scenario=scenario,
             options=options or Options(),
             within=within,

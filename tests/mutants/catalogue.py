@@ -1,0 +1,40 @@
+"""All planted bugs, and the hunt for one of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from simulation.runner import run_seed
+from tests.mutants import identity, metastore, native, readers, virtual_log, wal, weak_seal
+from tests.mutants.mutant import Mutant
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *weak_seal.MUTANTS,
+    *native.MUTANTS,
+    *wal.MUTANTS,
+    *metastore.MUTANTS,
+    *virtual_log.MUTANTS,
+    *readers.MUTANTS,
+    *identity.MUTANTS,
+)
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """How a planted bug was found."""
+
+    seed: int
+    check: str
+    """One that stands for the promise that the bug breaks."""
+
+
+def hunt(mutant: Mutant) -> Found | None:
+    """The first seed with which a check that stands for the broken promise objects; None: there is none."""
+    for seed in range(1, mutant.within + 1):
+        violations = run_seed(seed, mutant.scenario, mutant.patches, options=mutant.options).violations
+        checks = sorted({violation.check for violation in violations} & mutant.found_by)
+        if checks:
+            return Found(seed=seed, check=checks[0])
+    return None

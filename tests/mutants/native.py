@@ -1,0 +1,232 @@
+"""Bugs of the NativeLoglet: its LogServers, its sequencer, its tail check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from loglets.native import sequencer as sequencer_module
+from loglets.native import tail_check as tail_check_module
+from loglets.native.config import NativeConfig
+from loglets.native.courier import Courier
+from loglets.native.durable import Change, DurableLogs, Sealed, decode_untrusted, encode
+from loglets.native.live_loglet import LiveLoglet
+from loglets.native.log_server import LogServer, _stored
+from loglets.native.log_server_effects import Answer, Effect, Entry, Persist, Question
+from loglets.native.loglet import NativeLoglet
+from loglets.native.messages import State, Stored
+from loglets.native.quorum import committed_tail, tail_to_cover
+from loglets.native.sequencer import Effect as SequencerEffect
+from loglets.native.sequencer import Sequencer
+from loglets.native.sequencer_service import _check_incarnation
+from loglets.native.sessions import Placement, Sessions
+from loglets.native.tail_check import Effect as TailEffect
+from loglets.native.tail_check import TailCheck, _Phase
+from loglets.wal.record import Address, Record
+from tests.mutants.mutant import Mutant, mutant
+from virtuallog.batch import Batch
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import ReconfigurationNeededError
+from virtuallog.ports import NodeEnvironment, Request
+from virtuallog.types import NodeId, Open
+
+answered_when_durable = LogServer._seal
+answered_in_time = TailCheck.answer
+
+
+@mutant(
+    LogServer._seal,
+    scenario="loaded",
+    published="Delos, OSDI'20, section 4.2.1",
+    within=100,
+    found_by=["acknowledged below the stop", "sealed takes nothing"],
+)
+def seal_does_not_cover_writes_in_flight(self: LogServer, loglet: LiveLoglet, question: Question) -> list[Effect]:
+    """A LogServer answers a seal before the stores that it has accepted are durable."""
+    effects = answered_when_durable(self, loglet, question)
+    answers: list[Effect] = []
+    for effect in effects:
+        if isinstance(effect, Persist):
+            sealed = attrs.evolve(loglet.state, sealed=True)
+            answers += [Answer(asked.ticket, sealed) for asked in effect.entry.questions]
+            effect.entry.questions.clear()
+    return [*answers, *effects]
+
+
+@mutant(
+    LogServer._persist,
+    scenario="loaded",
+    within=100,
+    found_by=["acknowledged below the stop", "acknowledged is readable", "loglet tails move forward"],
+)
+def store_acknowledged_before_it_is_durable(
+    self: LogServer, changes: tuple[Change, ...], question: Question, *, essential: bool
+) -> list[Effect]:
+    """A LogServer hands a wave to its WAL and answers at once."""
+    entry = Entry(question.segment, changes, [] if question.stop else [question])
+    self._pending.append(entry)
+    persist = Persist(entry, tuple(encode(change) for change in changes), essential)
+    if not question.stop:
+        return [persist]
+    accepted = Stored(accepted=True, sealed=False, local_tail=question.stop, known_tail=0)
+    return [Answer(question.ticket, accepted), persist]
+
+
+@mutant(
+    DurableLogs.replay,
+    scenario="sealed",
+    within=200,
+    found_by=["sealed takes nothing", "acknowledged below the stop", "loglet tails move forward"],
+)
+def seal_forgotten_at_a_restart(self: DurableLogs, address: Address, record: Record) -> None:
+    """A LogServer that replays its WAL does not look at seals."""
+    change = decode_untrusted(record)
+    if not isinstance(change, Sealed):
+        self.apply(change, address)
+
+
+@mutant(
+    committed_tail, used_in=sequencer_module, scenario="loaded", within=60, found_by=["acknowledged below the stop"]
+)
+def sequencer_counts_half_as_a_majority(tails: Sequence[int], servers: int) -> int:
+    """Acknowledges what n/2 servers have."""
+    return sorted(tails, reverse=True)[servers // 2 - 1]
+
+
+@mutant(
+    NativeLoglet._ask_majority,
+    scenario="sealed",
+    published="Delos, OSDI'20, section 4.2.1",
+    within=300,
+    found_by=["sealed takes nothing", "acknowledged below the stop"],
+)
+async def seal_of_half_the_servers(
+    self: NativeLoglet, request: Request[State], what: str, asked: CrashPoint
+) -> list[State]:
+    """A seal returns when n/2 servers have answered."""
+    courier, answers = Courier(self._environment), dict[NodeId, State]()
+    for server in self.config.servers:
+        courier.ask(server, request, None, 1.0, lambda: True)
+    while len(answers) < len(self.config.servers) // 2:
+        answer = await courier.receive(10.0)
+        if answer is None:
+            raise courier.unavailable(what)
+        answers[answer.server] = answer.outcome
+    return list(answers.values())
+
+
+@mutant(
+    tail_to_cover,
+    used_in=tail_check_module,
+    scenario="loaded",
+    published="Relos",
+    within=60,
+    found_by=["acknowledged below the stop", "loglet tails move forward"],
+)
+def stop_decided_from_the_lowest_tail(tails: Sequence[int], servers: int) -> int:
+    """Takes what all who answered have for what was acknowledged."""
+    return min(tails)
+
+
+@mutant(
+    TailCheck._check_unsealed_again,
+    scenario="repair",
+    published="Delos, OSDI'20, section 4.2.1 (no R2 round)",
+    within=200,
+    found_by=["open tails below the stop"],
+)
+def no_fresh_majority_before_open(self: TailCheck) -> list[TailEffect]:
+    """A tail known by hearsay is called open: no R2 round."""
+    return self._finish(Open(self._target))
+
+
+@mutant(
+    Sessions.find,
+    scenario="trimmed",
+    within=60,
+    found_by=["one batch per place", "entries in order and once", "acknowledged is readable"],
+)
+def batch_offered_again_is_placed_again(self: Sessions, batch: Batch, *, opens: bool) -> Placement | None:
+    """The sequencer does not remember what it has ordered."""
+    return None
+
+
+@mutant(
+    LiveLoglet.may_follow,
+    scenario="uneven",
+    published="Delos, OSDI'20, section 4.2.1; Relos",
+    within=60,
+    found_by=["progress"],
+)
+def wave_stored_behind_a_hole(self: LiveLoglet, wave: object) -> bool:
+    """No local-commit rule."""
+    return True
+
+
+@mutant(TailCheck.answer, scenario="uneven", within=200, found_by=["open tails below the stop", "no unexpected error"])
+def answer_of_an_earlier_round_counts(
+    self: TailCheck, round_number: int, server: NodeId, state: State
+) -> list[TailEffect]:
+    """What a server said before it was asked to seal stands for what it would say now."""
+    return answered_in_time(self, self.round, server, state)
+
+
+@mutant(
+    _check_incarnation,
+    scenario="restart",
+    published="Delos, OSDI'20; delos-lab",
+    found_by=["acknowledged is readable", "one wave per offset"],
+)
+def sequencer_restarted_in_place(config: NativeConfig, environment: NodeEnvironment) -> None:
+    """A restarted process goes on ordering, from the beginning; only the node is compared."""
+    if config.sequencer != environment.node:
+        raise ReconfigurationNeededError("this is another node")
+
+
+@mutant(_stored, scenario="overtaken", within=60, found_by=["acknowledged below the stop"])
+def store_accepted_after_the_seal(loglet: LiveLoglet, question: Question) -> Stored:
+    """A server that has the wave says so, although it got it by a repair after it was sealed."""
+    state = loglet.state
+    return Stored(
+        accepted=question.stop <= max(state.local_tail, state.trim),
+        sealed=state.sealed,
+        local_tail=state.local_tail,
+        known_tail=state.known_tail,
+    )
+
+
+stored_as_it_should = Sequencer.stored
+
+
+@mutant(Sequencer.stored, scenario="overtaken", within=60, found_by=["acknowledged below the stop"])
+def sealed_servers_tail_is_counted(self: Sequencer, server: NodeId, run: int, reply: Stored) -> list[SequencerEffect]:
+    """The sequencer counts what a server has, whether or not it was sealed before it got it."""
+    return stored_as_it_should(self, server, run, attrs.evolve(reply, accepted=reply.accepted or reply.sealed))
+
+
+@mutant(Sequencer.stored, scenario="overtaken", within=60, found_by=["acknowledged below the stop"])
+def known_tail_raised_by_hearsay(self: Sequencer, server: NodeId, run: int, reply: Stored) -> list[SequencerEffect]:
+    """The sequencer takes a known tail that a server reports, which may come from a repair, for its own."""
+    for progress in self._progress.values():
+        progress.acked = max(progress.acked, min(reply.known_tail, self.tail))
+    return stored_as_it_should(self, server, run, reply)
+
+
+@mutant(
+    TailCheck.answer,
+    scenario="uneven",
+    published="BookKeeper 2615, Restate 2615",
+    within=200,
+    found_by=["committed below the stop"],
+)
+def repair_past_the_stop(self: TailCheck, round_number: int, server: NodeId, state: State) -> list[TailEffect]:
+    """An answer that comes late adds to what is repaired, and not to the tail that is returned."""
+    if self.phase is _Phase.REPAIRING and self._repair is not None and round_number == self.round:
+        self._repair._tails[server] = state.local_tail
+        self._repair.stop = max(self._repair.stop, state.local_tail)
+    return answered_in_time(self, round_number, server, state)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
