@@ -197,7 +197,7 @@ def test_a_run_without_faults_has_none() -> None:
     """Nothing but calls is counted."""
     world, _ = under(FaultPlan(active={}))
 
-    assert set(world.counts + world.network.counts) == {"requests", "replies", "slow"}
+    assert set(world.counts + world.network.counts) == {"requests", "replies"}
 
 
 def test_what_an_option_forbids_does_not_happen() -> None:

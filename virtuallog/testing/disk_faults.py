@@ -6,8 +6,10 @@ from typing import Final
 
 import attrs
 
+SLOW_SECONDS: Final = 0.001
+"""What takes no longer is what a good disk needs, and not counted."""
 STALL_SECONDS: Final = 0.05
-"""What takes longer is also counted as a stalled write: a disk that is not slow, but stands still now and then."""
+"""What takes longer is counted as a stalled write: such a disk is not slow, it stands still now and then."""
 
 
 @attrs.define(kw_only=True)

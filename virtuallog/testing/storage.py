@@ -27,7 +27,7 @@ import trio
 from virtuallog.errors import DiskFullError, InvalidSettingError, StorageError
 from virtuallog.ports import Clock
 from virtuallog.testing.disk_content import Content, put
-from virtuallog.testing.disk_faults import STALL_SECONDS, DiskFaults
+from virtuallog.testing.disk_faults import SLOW_SECONDS, STALL_SECONDS, DiskFaults
 
 __all__ = ["Disk", "DiskFaults", "SimulatedFile", "SimulatedStorage"]
 
@@ -174,9 +174,8 @@ class Disk:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
         wait = self.random.uniform(*seconds)
-        self.fired["slow"] += 1
-        if wait >= STALL_SECONDS:
-            self.fired["write stalled"] += 1
+        if wait >= SLOW_SECONDS:
+            self.fired["slow" if wait < STALL_SECONDS else "write stalled"] += 1
         with trio.CancelScope(shield=True) as scope:
             self._pauses.append(scope)
             await self._clock.sleep(wait)
