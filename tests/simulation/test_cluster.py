@@ -10,8 +10,8 @@ from simulation.narrative import short_story
 from simulation.runner import Report, run_seed
 from simulation.stories.scenario import all_scenarios
 
-SEEDS: Final = {"cluster": 60, "register": 40, "native": 40}
-"""About half of the time for whole clusters, at a third of a second each."""
+SEEDS: Final = {"cluster": 60, "register": 40, "native": 40, "cancelled": 10, "wiped": 6}
+"""About half of the time for whole clusters, at half a second each."""
 OTHERS: Final = 20
 """Directed scenarios look for one danger each: whoever plants it finds it within a few seeds."""
 
