@@ -36,12 +36,16 @@ answered_when_durable = LogServer._seal
 answered_in_time = TailCheck.answer
 
 
+def _nobody(_: object) -> None:
+    """Takes the answer that comes when all is durable."""
+
+
 @mutant(
     LogServer._seal,
     scenario="loaded",
     published="Delos, OSDI'20, section 4.2.1",
     within=100,
-    found_by=["acknowledged below the stop", "sealed takes nothing"],
+    found_by=["loglet tails move forward", "acknowledged below the stop", "sealed takes nothing"],
 )
 def seal_does_not_cover_writes_in_flight(self: LogServer, loglet: LiveLoglet, question: Question) -> list[Effect]:
     """A LogServer answers a seal before the stores that it has accepted are durable."""
@@ -51,7 +55,7 @@ def seal_does_not_cover_writes_in_flight(self: LogServer, loglet: LiveLoglet, qu
         if isinstance(effect, Persist):
             sealed = attrs.evolve(loglet.state, sealed=True)
             answers += [Answer(asked.ticket, sealed) for asked in effect.entry.questions]
-            effect.entry.questions.clear()
+            effect.entry.questions[:] = [attrs.evolve(asked, ticket=_nobody) for asked in effect.entry.questions]
     return [*answers, *effects]
 
 
@@ -65,7 +69,8 @@ def store_acknowledged_before_it_is_durable(
     self: LogServer, changes: tuple[Change, ...], question: Question, *, essential: bool
 ) -> list[Effect]:
     """A LogServer hands a wave to its WAL and answers at once."""
-    entry = Entry(question.segment, changes, [] if question.stop else [question])
+    later = attrs.evolve(question, ticket=_nobody) if question.stop else question
+    entry = Entry(question.segment, changes, [later])
     self._pending.append(entry)
     persist = Persist(entry, tuple(encode(change) for change in changes), essential)
     if not question.stop:
