@@ -33,6 +33,17 @@ UNREPEATABLE: Final = "same seed, same run"
 """Name of the check that a seed gives the same trace in two processes."""
 
 
+@attrs.frozen
+class Stopwatch:
+    """Real time since it was made. No simulated code has one: this module is where real time enters."""
+
+    _began: float = attrs.field(factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+
 @attrs.frozen(kw_only=True)
 class Job:
     """One seed to run."""
@@ -66,7 +77,7 @@ class _Worker:
     process: multiprocessing.process.BaseProcess
     connection: Connection
     job: Job | None = None
-    started: float = 0.0
+    watch: Stopwatch = attrs.field(factory=Stopwatch)
     jobs: int = 0
 
     @classmethod
@@ -81,7 +92,7 @@ class _Worker:
         return cls(process, ours)
 
     def give(self, job: Job) -> None:
-        self.job, self.started, self.jobs = job, time.monotonic(), self.jobs + 1
+        self.job, self.watch, self.jobs = job, Stopwatch(), self.jobs + 1
         with suppress(OSError):  # it has died: `receive` will say so
             self.connection.send(job)
 
@@ -170,9 +181,8 @@ class _Fleet:
             raise RuntimeError(f"{self.deaths} processes died one after the other, at last: {summary.failed[0]}")
 
     def _overdue(self) -> Iterator[SeedSummary]:
-        now = time.monotonic()
         for worker in list(self.workers):
-            if worker.job is not None and now - worker.started > self.watchdog_seconds:
+            if worker.job is not None and worker.watch.seconds > self.watchdog_seconds:
                 yield _failed(worker.job, f"not done after {self.watchdog_seconds:g} s of real time")
                 self.expected.pop(worker, None)
                 self._replace(worker)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from rich.progress import (
 
 from simulation import coverage
 from simulation.catalogue import ALL
-from simulation.fleet import Job, run_jobs
+from simulation.fleet import Job, Stopwatch, run_jobs
 from simulation.options import Options
 from simulation.runner import replay_command
 from simulation.stories import scenario as scenarios
@@ -65,10 +65,10 @@ class Range:
     def jobs(self) -> Iterator[Job]:
         """Seed by seed, all scenarios of one before the next: when time is up, each has had as many."""
         seeds: Iterable[int] = itertools.count(self.first) if self.last is None else range(self.first, self.last + 1)
-        end = None if self.minutes is None else time.monotonic() + self.minutes * 60.0
+        watch, enough = Stopwatch(), math.inf if self.minutes is None else self.minutes * 60.0
         for seed in seeds:
             for scenario in self.scenarios:
-                if end is not None and time.monotonic() >= end:
+                if watch.seconds >= enough:
                     return
                 twice = self.verify or seed % RUN_TWICE_EVERY == 0
                 yield Job(scenario=scenario, seed=seed, options=self.options, twice=twice)
@@ -83,21 +83,21 @@ def _scenario_argument(names: Sequence[str]) -> str:
 
 def run_soak(what: Range, processes: int) -> tuple[Soak, bool]:
     """Run it, telling of failing seeds as they come; the results, and whether it was interrupted."""
-    soak, began, interrupted = Soak(what.scenarios), time.monotonic(), False
+    soak, watch, interrupted = Soak(what.scenarios), Stopwatch(), False
     with _progress() as progress:
         task = progress.add_task("seeds", total=what.jobs_total or (what.minutes or 0.0) * 60.0, done=0)
         summaries = run_jobs(what.jobs(), processes)
         try:
             for summary in summaries:
                 soak.add(summary)
-                _advance(progress, task, what, soak, time.monotonic() - began)
+                _advance(progress, task, what, soak, watch.seconds)
                 if summary.failed:
                     progress.console.print(_failure(summary, what.options), highlight=False, markup=False)
         except KeyboardInterrupt:
             interrupted = True
         finally:
             summaries.close()
-    soak.real_seconds = time.monotonic() - began
+    soak.real_seconds = watch.seconds
     _demand_coverage(soak, what.options)
     return soak, interrupted
 

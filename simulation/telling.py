@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Hashable
 from typing import Final
 
@@ -12,6 +11,7 @@ import click
 
 from simulation import catalogue
 from simulation.checks.violation import Violation
+from simulation.fleet import Stopwatch
 from simulation.narrative import LEGEND, as_json, full_story, short_story
 from simulation.options import Options, spelled
 from simulation.runner import Report, run_seed
@@ -83,10 +83,10 @@ def _same(report: Report, check: str) -> Violation | None:
 
 def _smaller(report: Report) -> Options:
     """The smallest narrowing of this run that was found in time."""
-    check, end = report.violations[0].check, time.monotonic() + SHRINK_SECONDS
+    check, watch = report.violations[0].check, Stopwatch()
 
     def fails(options: Options) -> Hashable | None:
-        if time.monotonic() >= end:
+        if watch.seconds >= SHRINK_SECONDS:
             raise OutOfTimeError
         run = run_seed(report.seed, report.scenario, options=options)
         return (len(run.history.events), run.simulated_seconds) if _same(run, check) else None
