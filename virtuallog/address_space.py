@@ -17,7 +17,7 @@ from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, Seale
 from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
 from virtuallog.view import View
 
-_TRIMMED = CrashPoint("chain: one segment more is trimmed", rare=True)
+_TRIMMED = CrashPoint("chain: one segment more is trimmed")
 _EMPTY = CrashPoint("chain: segments are trimmed as a whole, the chain still has them", rare=True)
 
 

@@ -33,7 +33,7 @@ _DURABLE: Final[dict[type[Change], CrashPoint]] = {
     WaveStored: CrashPoint("native: a wave is durable on a LogServer, its sequencer has not been told"),
     Known: CrashPoint("native: a gap and the wave behind it are durable, nobody has been told", rare=True),
     Sealed: CrashPoint("native: a seal is durable on a LogServer, nobody has been told"),
-    Trimmed: CrashPoint("native: a trim is durable on a LogServer, nobody has been told", rare=True),
+    Trimmed: CrashPoint("native: a trim is durable on a LogServer, nobody has been told"),
     Floor: CrashPoint("native: old loglets are durably gone, their waves are still in the WAL"),
 }
 """By the first change of an entry: what an answer rests on."""

@@ -39,7 +39,7 @@ READ_SECONDS: Final = 2.0
 """For one server; then the next one is asked."""
 
 _SEALING = CrashPoint("native: a seal has left for one LogServer more")
-_TRIMMING = CrashPoint("native: a trim has left for one LogServer more", rare=True)
+_TRIMMING = CrashPoint("native: a trim has left for one LogServer more")
 
 
 @attrs.define(eq=False)

@@ -38,15 +38,17 @@ AREAS: Final[Mapping[str, str]] = {
 
 _SHARE: Final = 0.6
 """Of the runs."""
-_ARMED: Final = 0.15
+_ARMED: Final = 0.12
 """Share of the points that are armed in such a run."""
-_RARE_ARMED: Final = 0.7
-"""Most of these are not reached in a run."""
-_PASSES: Final = (1.0, 10.0, 100.0)
+_RARE_ARMED: Final = 0.5
+"""Most of these are not reached in a run. Not all of them: a point that lies before another one would hide it."""
+_PASSES: Final = (0.5, 5.0, 80.0)
 """Mean number of passes before a point strikes: some are passed twice in a run, some thousands of times."""
 _PASSES_RARE: Final = 0.5
-_DEATHS_MAX: Final = 6
-"""Of a run: at most so many rests in a row may hold up the founding of a cluster, see `stories/cluster.py`."""
+_DEATHS_MAX: Final = 12
+"""Of a run. Fewer would all be taken by points at the beginning, and those that come late would never strike."""
+_FOUNDING_DEATHS_MAX: Final = 5
+"""Before the nemesis works: so many rests in a row may hold up the founding of a cluster, see `stories/cluster.py`."""
 _REST_SECONDS: Final = (0.05, 0.5, 3.0)
 """The longest time until a node is started again."""
 
@@ -97,7 +99,7 @@ class CrashPoints:
     clients_die: bool = False
     _left: dict[tuple[str, bool], int] = attrs.field(factory=dict, init=False)
     """Passes until the armed points strike, by name, and whether it is clients that are counted."""
-    _deaths_left: int = attrs.field(default=_DEATHS_MAX, init=False)
+    _deaths: int = attrs.field(default=0, init=False)
     _stopped: bool = attrs.field(default=False, init=False)
     _random: random.Random = attrs.field(init=False)
 
@@ -127,11 +129,11 @@ class CrashPoints:
             self._left[key] = left - 1
             return
         del self._left[key]
-        if self._deaths_left:
+        if self._deaths < (_DEATHS_MAX if self.clients_die else _FOUNDING_DEATHS_MAX):
             self._strike(process, point)
 
     def _strike(self, process: Process, point: CrashPoint) -> None:
-        self._deaths_left -= 1
+        self._deaths += 1
         machine, power = self.machines.get(process.node), self._random.random() < 0.5
         if machine is None:
             self.world.fault(COUNTED + point.name, f"(client {process.node})")

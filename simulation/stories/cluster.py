@@ -44,14 +44,15 @@ CATCH_UP_SECONDS: Final = 1.5
 """Readers that follow the log see the judge's last entry within this time: a little more than their longest pause."""
 NATIVE_ONLY: Final = 0.5
 """Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
-_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=5.0, batch_bytes=6 << 10))
-_PIECES: Final = Pieces(wave_bytes=6 << 10, repair_bytes=12 << 10)
+_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=5.0, batch_bytes=4 << 10))
+_PIECES: Final = Pieces(wave_bytes=4 << 10, repair_bytes=6 << 10)
 _WAL: Final = WalSettings(
-    segment_bytes=32 << 10, record_bytes_max=12 << 10, group_bytes_max=16 << 10, queue_bytes_max=1 << 20,
-    headroom_bytes=8 << 10,
+    segment_bytes=16 << 10, record_bytes_max=6 << 10, group_bytes_max=7 << 10, queue_bytes_max=1 << 20,
+    headroom_bytes=4 << 10,
 )  # fmt: skip
 """Small segments, so that a short run fills some, rolls over and drops them. They must hold a wave, which is at most as
-large as the largest batch, and a repair; and a quarter of one the snapshot: 49 bytes for each loglet, and a header."""
+large as the largest batch (5 entries of 1,000 bytes), and a repair; a quarter of one is for the snapshot: 61 bytes for
+each loglet that a server knows, some 60 of them. A run makes up to 30."""
 
 
 async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int = LOST_MAX) -> None:
