@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from simulation.workload.actor import Actor, Acts, attempt
-from virtuallog.errors import TailMismatchError
+from virtuallog.errors import TailMismatchError, TooLargeError
 
 
 async def one(actor: Actor) -> None:
@@ -56,8 +56,17 @@ async def race(actor: Actor) -> None:
     actor.did("race for the expected tail")
 
 
+async def too_large(actor: Actor) -> None:
+    """An entry that no loglet may ever hear of, alone or in the middle of a batch."""
+    too_many = actor.stage.cluster.settings.appender.entry_bytes_max + 1
+    try:
+        await actor.append(actor.random.choice((1, 3)), too_many)
+    except TooLargeError:
+        actor.did("append more than fits")
+
+
 def _size(actor: Actor) -> int:
     return actor.random.choice((0, 0, 10, 1000))
 
 
-ACTS: Final[Acts] = ((6, one), (2, batch), (2, together), (1.5, session), (1, conditional), (0.5, race))
+ACTS: Final[Acts] = ((6, one), (2, batch), (2, together), (1.5, session), (1, conditional), (0.5, race), (0.2, too_large))

@@ -19,6 +19,7 @@ APPENDING: Final = (
     "append at the expected tail",
     "miss the expected tail",
     "race for the expected tail",
+    "append more than fits",
 )
 READING: Final = (
     "read up to the tail",

@@ -28,7 +28,9 @@ def call(times: tuple[int, float], action: Any, result: Any = None, *, failed: b
     return Operation(0, "client", action, times[0], ended, result, returned=returned, failed=failed)
 
 
-def append(times: tuple[int, float], offered: Batch, places: range | None = None, *, refused: bool = False) -> Operation:
+def append(
+    times: tuple[int, float], offered: Batch, places: range | None = None, *, refused: bool = False
+) -> Operation:
     return call(times, LogletAppend(ONLY_SEGMENT, offered), places, failed=refused)
 
 
