@@ -89,6 +89,8 @@ class AddressSpace:
                 if (await self.view.refresh()).version == register.version:
                     raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
                 continue
+            if _replaced(register.chain, (await self.view.refresh()).chain, target):
+                continue  # the trim went to a loglet that others have copied, perhaps before it
             if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
                 _EMPTY.reached()
                 await self.chain_writer.truncate(target)
@@ -109,6 +111,15 @@ class AddressSpace:
             _TRIMMED.reached()
         return effective
 
+    async def carry_trim(self, old: Segment, new: Segment) -> None:
+        """Trim the copy that `reconfig_modify` has put in the place of a segment as far as the original is trimmed.
+
+        Trims that come later find the copy in the chain, as each looks at the chain once more when it is done.
+        """
+        trimmed = old.position(await self.view.loglet(old).prefix_trim(old.offset(old.start)))
+        if trimmed > old.start and new.stop is not None:
+            await self.view.loglet(new).prefix_trim(new.offset(min(trimmed, new.stop)))
+
     async def find_trim_point(self) -> LogPosition:
         """See `VirtualLog.find_trim_point`."""
         tail = (await self.check_tail()).tail
@@ -119,3 +130,9 @@ class AddressSpace:
                 break
             start = LogPosition(first.stop)
         return start
+
+
+def _replaced(before: Chain, after: Chain, stop: int) -> bool:
+    """Whether there is a segment below `stop` under which another loglet has been put."""
+    ids = {segment.id for segment in after.segments}
+    return any(segment.id not in ids for segment in before.segments if after.start <= segment.start < stop)

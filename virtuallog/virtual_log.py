@@ -23,6 +23,7 @@ from virtuallog.chain_writer import ChainWriter, ChainWriterSettings, Planner
 from virtuallog.ports import Environment
 from virtuallog.reader import Reader
 from virtuallog.register import Register
+from virtuallog.service_task import in_service
 from virtuallog.types import LogletOffset, LogPosition, NodeId, Tail
 from virtuallog.view import View
 
@@ -167,13 +168,26 @@ class VirtualLog:
     ) -> Register:
         """Put another loglet, which holds exactly the same entries, under a closed segment.
 
+        What was trimmed while the copy was made is trimmed in the copy as well, before this returns; if this client dies
+        before that, or the former loglet does not answer any more, it is readable again until the next trim.
+
         Raises:
             UnknownKindError: no such kind.
             InvalidSettingError: the segment is open or not in the chain.
+            UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over.
         """
         self.view.provider(kind)
-        await self.view.refresh()
-        return (await self.chain_writer.change(reconfigure.Modify(segment, kind, config, base))).register
+
+        async def modify() -> Register:
+            segments = (await self.view.refresh()).chain.segments
+            register = (await self.chain_writer.change(reconfigure.Modify(segment, kind, config, base))).register
+            for old in segments:
+                new = register.chain.segment_at(old.start)
+                if old.id == segment and new is not None:
+                    await self.space.carry_trim(old, new)
+            return register
+
+        return await in_service(self.view.environment.nursery, modify)
 
     async def reconfig_members(self, members: Sequence[NodeId]) -> Register:
         """Let these nodes decide the register from now on; on return a majority of them knows, and the former members

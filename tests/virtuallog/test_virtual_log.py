@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from loglets.memory import MemoryProvider
+from loglets.memory import MemoryLoglet, MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, no_nodes, world
 from virtuallog import chain
 from virtuallog.api import Cluster, Member
@@ -24,6 +24,7 @@ from virtuallog.errors import (
     UnknownKindError,
     VirtualLogError,
 )
+from virtuallog.ports import Environment
 from virtuallog.register import Register
 from virtuallog.types import Gap, GapKind, LogPosition, NodeId, Open, PlacedBatch, Sealed
 from virtuallog.virtual_log import VirtualLog
@@ -326,6 +327,53 @@ async def test_a_modified_segment_is_read_from_its_new_loglet(autojump_clock: Mo
             b"b",
         ]
         assert w.register.chain.segments[0].stop == 2
+
+
+@attrs.define
+class CopyProvider(MemoryProvider):
+    """The config, not the segment, says which log it is: a copy can be made before the chain has it."""
+
+    kind: str = "copy"
+
+    def open(self, segment: chain.SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
+        return super().open(chain.SegmentId(1, int(config)), b"", environment)
+
+
+async def closed_and_copied(w: World) -> chain.Segment:
+    """Entries 0 to 3 in a closed segment, and a copy of them with config 7 that nobody knows of."""
+    w.providers = {**w.providers, "copy": CopyProvider()}
+    log = w.client()
+    await log.append_many([b"a", b"b", b"c", b"d"])
+    await log.reconfig_extend("memory")
+    closed = w.register.chain.segments[0]
+    copy = w.providers["copy"].open(closed.id, b"7", log.view.environment)
+    await copy.append(Batch.build(SessionId(b"c" * 16), 0, [b"a", b"b", b"c", b"d"]), opens=True)
+    await copy.seal()
+    return closed
+
+
+async def test_what_was_trimmed_while_a_copy_was_made_stays_trimmed(autojump_clock: MockClock) -> None:
+    """The copy still has the entries; found by `virtuallog simulate --seed 264`."""
+    async with world() as w:
+        closed = await closed_and_copied(w)
+        assert await w.client().prefix_trim(LogPosition(3)) == 3
+
+        await w.client().reconfig_modify(closed.id, "copy", b"7")
+
+        assert await w.client().prefix_trim(LogPosition(0)) == 3
+        assert await contents(w.client()) == [(3, b"d")]
+
+
+async def test_a_trim_by_a_client_that_knows_the_original_reaches_the_copy(autojump_clock: MockClock) -> None:
+    """Each trim looks at the chain once more when it is done."""
+    async with world() as w:
+        closed = await closed_and_copied(w)
+        late = w.client()
+        await late.check_tail()
+        await w.client().reconfig_modify(closed.id, "copy", b"7")
+
+        assert await late.prefix_trim(LogPosition(3)) == 3
+        assert await contents(w.client()) == [(3, b"d")]
 
 
 async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(autojump_clock: MockClock) -> None:

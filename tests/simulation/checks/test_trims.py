@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.history import CheckTail, Trim
+from simulation.history import CheckTail, Reconfigure, Trim
 from tests.simulation.checks.story import Story
 from virtuallog.errors import UnavailableError
 from virtuallog.types import Open
@@ -57,3 +57,16 @@ def test_overlapping_trims_may_differ(story: Story) -> None:
         returned(3)
 
     assert story.broken() == set()
+
+
+def test_a_copy_may_be_behind_while_it_takes_the_place_of_a_segment(story: Story) -> None:
+    """And no longer: once the change has returned, what was trimmed before it stays trimmed."""
+    story.happened(CheckTail(), Open(9))
+    with story.during(Reconfigure("modify 1.7 base=0")) as returned:
+        story.happened(Trim(5), 5)
+        story.happened(Trim(0), 3)
+        assert story.broken() == set()
+        returned(2)
+    story.happened(Trim(0), 3)
+
+    assert story.broken() == {"trim points move forward"}
