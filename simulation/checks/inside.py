@@ -45,7 +45,7 @@ async def look_inside(cluster: Cluster) -> list[Violation]:
     found += [*acceptors_agree(await stored_acceptors(cluster.machines), world.history)]
     if servers:
         node = world.random("inside").choice(sorted(servers))
-        found += [violation async for violation in _restarted(cluster.machines[node], servers[node])]
+        found += [violation async for violation in held_is_recovered(cluster.machines[node], servers[node])]
     return found
 
 
@@ -87,7 +87,18 @@ async def stored_acceptors(machines: Mapping[NodeId, Machine]) -> Acceptors:
     return acceptors
 
 
-async def _restarted(machine: Machine, server: LogServer) -> AsyncIterator[Violation]:
+def power_loss_is_no_damage(machines: Mapping[NodeId, Machine]) -> Iterator[Violation]:
+    """Who lost its power, and nothing else, serves again: what a torn write left is cut off, and refused to nobody.
+
+    For a world whose disks neither fail nor rot.
+    """
+    for node, machine in machines.items():
+        if machine.failure:
+            yield Violation("restart forgets nothing", f"node {node} does not serve any more: {machine.failure}")
+
+
+async def held_is_recovered(machine: Machine, server: LogServer) -> AsyncIterator[Violation]:
+    """What the server holds for durable is what its WAL, as it was synced, says."""
     disk = machine.disk(STORAGE)
     if disk is None or not disk.files:
         return  # it has been wiped

@@ -15,23 +15,17 @@ from typing import Any, Final
 import attrs
 import trio
 
-from metastore import PaxosProvider
-from metastore.messages import Ballot, Decision, genesis
-from metastore.proposer import Proposer
 from metastore.rounds import Chosen, Effect, Finish, Send
 from simulation.checks.register import REGISTER_CHECKS
+from simulation.stories.candidates import MEMBERS, Candidate, read, serve
 from simulation.stories.scenario import Scenario
 from simulation.world.machine import Machine
 from simulation.world.role import role
 from simulation.world.world import World
 from virtuallog.errors import RetryableError
-from virtuallog.ports import Environment, Handlers, NodeEnvironment, Request
-from virtuallog.testing.actions import Put
-from virtuallog.testing.recorded import RecordedMetaStore
+from virtuallog.ports import Environment, Request
 from virtuallog.types import NodeId
 
-_MEMBERS: Final = tuple(NodeId(number) for number in range(1, 4))
-_BASIS: Final = genesis(_MEMBERS)
 _CANDIDATES: Final = 5
 _STEPS: Final = 45
 """Nearly all letters of all candidates: a phase 1 and a phase 2 to three members each."""
@@ -41,7 +35,7 @@ CALL_SECONDS: Final = 0.2
 
 async def _story(world: World) -> None:
     source = world.random("plan")
-    machines = [Machine(world, node, role(world, _serve)) for node in _MEMBERS]
+    machines = [Machine(world, node, role(world, serve)) for node in MEMBERS]
     for machine in machines:
         machine.faults.write_seconds = (0.0, source.choice((0.0, 0.01)))
         machine.start()
@@ -50,7 +44,7 @@ async def _story(world: World) -> None:
     reads = source.choice((0.0, 0.0, 0.1))  # a read decides the slot, and then it is quiet
     async with trio.open_nursery() as nursery, world.client(NodeId(1000)) as environment:
         post = _Post(world, environment)
-        waiting = [_Candidate.make(world, number) for number in range(1, _CANDIDATES + 1)]
+        waiting = [Candidate.make(number) for number in range(1, _CANDIDATES + 1)]
         source.shuffle(waiting)
         if source.random() < 0.5:  # each overtaken by the next
             waiting.sort(key=lambda candidate: candidate.put.attempt, reverse=True)
@@ -67,10 +61,6 @@ async def _story(world: World) -> None:
     world.check(*REGISTER_CHECKS)
 
 
-async def _serve(environment: NodeEnvironment) -> Handlers:
-    return await PaxosProvider().serve(_MEMBERS, environment)
-
-
 async def _lose_power(machines: list[Machine]) -> None:
     for machine in machines:
         machine.crash()
@@ -78,24 +68,9 @@ async def _lose_power(machines: list[Machine]) -> None:
     await trio.sleep(0.01)
 
 
-@attrs.define(eq=False)
-class _Candidate:
-    """A proposer, and its put in the history."""
-
-    core: Proposer
-    put: Put
-
-    @classmethod
-    def make(cls, world: World, number: int) -> _Candidate:
-        value = b"value %d" % number
-        own = _BASIS.next(value, None, attempt=number)
-        ballot = Ballot(round=number, node=0, boot=0, nonce=number)
-        return cls(Proposer(_BASIS, ballot, own), Put(1, value, number))
-
-
 @attrs.frozen(eq=False)
 class _Letter:
-    sender: _Candidate
+    sender: Candidate
     target: NodeId
     request: Request[Any]
 
@@ -109,9 +84,8 @@ class _Post:
     letters: list[_Letter] = attrs.field(factory=list)
     _finished: set[int] = attrs.field(factory=set)
 
-    def open(self, candidate: _Candidate) -> None:
-        with suppress(_LostError), self.world.history.record(f"candidate {candidate.put.attempt}", candidate.put):
-            raise _LostError  # until somebody counts its votes it is a maybe
+    def open(self, candidate: Candidate) -> None:
+        candidate.open(self.world)
         self._perform(candidate, candidate.core.start())
 
     async def deliver(self, source: random.Random, loss: float) -> None:
@@ -127,7 +101,7 @@ class _Post:
             if fate >= loss:
                 self._perform(letter.sender, letter.sender.core.step(letter.target, answer))
 
-    def _perform(self, candidate: _Candidate, effects: list[Effect]) -> None:
+    def _perform(self, candidate: Candidate, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Send(nodes, request):
@@ -135,27 +109,11 @@ class _Post:
                 case Finish(outcome):
                     self._finished.add(candidate.put.attempt)
                     if isinstance(outcome, Chosen):
-                        self._tell(candidate, outcome.decision)
-
-    def _tell(self, candidate: _Candidate, decision: Decision) -> None:
-        """It has counted a majority: that is decided, for ever."""
-        proposal = decision.proposal
-        put = Put(decision.version, proposal.value, proposal.attempt)
-        self.world.history.observed(f"candidate {candidate.put.attempt}", put, decision.version)
-
-
-class _LostError(Exception):
-    """Nobody was told."""
+                        candidate.tell(self.world, outcome.decision)
 
 
 async def _read(world: World, source: random.Random) -> None:
-    """A client that knows nothing reads, with one member out of its reach."""
-    node = NodeId(source.randrange(2000, 1 << 30))
-    world.network.link(node, source.choice(_MEMBERS)).blocked = True
-    async with world.client(node) as environment:
-        register = RecordedMetaStore(PaxosProvider().open(_MEMBERS, environment), world.history, f"reader {node}")
-        with suppress(RetryableError):
-            await register.get()
+    await read(world, NodeId(source.randrange(2000, 1 << 30)), source.choice(MEMBERS))
 
 
 BALLOTS: Final = Scenario(

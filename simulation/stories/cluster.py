@@ -44,7 +44,9 @@ CATCH_UP_SECONDS: Final = 2.5
 """Readers that follow the log see the judge's last entry within this time: their longest pause, by the slowest of clocks."""
 NATIVE_ONLY: Final = 0.5
 """Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
-_SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=5.0, batch_bytes=4 << 10, entry_bytes_max=2 << 10))
+_SETTINGS: Final = VirtualLogSettings(
+    appender=AppenderSettings(give_up=5.0, batch_bytes=4 << 10, entry_bytes_max=2 << 10)
+)
 _PIECES: Final = Pieces(wave_bytes=4 << 10, repair_bytes=6 << 10)
 _WAL: Final = WalSettings(
     segment_bytes=16 << 10, record_bytes_max=6 << 10, group_bytes_max=7 << 10, queue_bytes_max=1 << 20,

@@ -28,6 +28,8 @@ class Cast:
     """Each appender offers so many."""
     in_flight: int = 1
     """Most batches of one session that are offered at once."""
+    entry_bytes: int = 0
+    """Entries are at least so long."""
     conditional: float = 0.0
     """Share of the batches that a client of its own offers for exactly the tail that it has just seen."""
     impatient: float = 0.0
@@ -72,7 +74,8 @@ async def append(loglet: Loglet, cast: Cast, source: random.Random) -> None:
         await _pause(cast, source)
         batches: list[Batch] = []
         for _ in range(source.randint(1, cast.in_flight) if sequence else 1):
-            batches.append(Batch.build(session, sequence, [b"%d" % sequence] * source.randint(1, 3)))
+            entry = (b"%d" % sequence).ljust(cast.entry_bytes, b".")
+            batches.append(Batch.build(session, sequence, [entry] * source.randint(1, 3)))
             sequence = batches[-1].stop_sequence
         offered += len(batches)
         if not await _offer_all(loglet, batches, cast, source):

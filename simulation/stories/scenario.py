@@ -43,8 +43,12 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.cancelled import CANCELLED
     from simulation.stories.cluster import CLUSTER
     from simulation.stories.contended import CONTENDED
+    from simulation.stories.crossed import CROSSED
+    from simulation.stories.large import DROPPED, TORN
+    from simulation.stories.minority import MINORITY
     from simulation.stories.native import LOADED, NATIVE, REPAIR
     from simulation.stories.overtaken import OVERTAKEN, RESTART, UNEVEN
+    from simulation.stories.reborn import REBORN
     from simulation.stories.register import REGISTER
     from simulation.stories.sealed import BROKEN_DISK, SEALED
     from simulation.stories.trimmed import TRIMMED
@@ -57,13 +61,18 @@ def all_scenarios() -> tuple[Scenario, ...]:
         CANCELLED,
         CLUSTER,
         CONTENDED,
+        CROSSED,
+        DROPPED,
         LOADED,
+        MINORITY,
         NATIVE,
         OVERTAKEN,
+        REBORN,
         REGISTER,
         REPAIR,
         RESTART,
         SEALED,
+        TORN,
         TRIMMED,
         UNEVEN,
         WEAK_SEAL,

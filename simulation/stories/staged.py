@@ -23,6 +23,7 @@ from simulation.stories.loglet import SEGMENT
 from simulation.stories.native import provider
 from simulation.stories.racers import read_range
 from simulation.stories.served import ServedLoglets
+from simulation.world.cluster import ProviderMaker
 from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
@@ -44,11 +45,11 @@ class Staged:
     _clients: int = attrs.field(default=1000, init=False)
 
     @classmethod
-    def begin(cls, world: World, *, servers: int, sequencer: int) -> Staged:
+    def begin(cls, world: World, *, servers: int, sequencer: int, make: ProviderMaker = provider) -> Staged:
         """The sequencer may be on a machine of its own: then it must be the one after the servers."""
         nodes = tuple(NodeId(number) for number in range(1, servers + 1))
         config = NativeConfig(servers=nodes, sequencer=NodeId(sequencer), boot=1)
-        served = ServedLoglets(world, provider)
+        served = ServedLoglets(world, make)
         served.create(SEGMENT, config.encode())
         served.start(max(servers, sequencer))
         return cls(world, config, served)

@@ -41,19 +41,19 @@ async def _story(world: World) -> None:
     kept, wiped, apart = source.sample(cluster.nodes, 3)
     async with trio.open_nursery() as nursery:
         stage = Stage(cluster, WorkloadPlan.draw(source), nursery)
-        _cut(world, apart, [kept, wiped, _FIRST])
-        await _act(stage, _FIRST, source.randint(1, 3))
+        cut(world, apart, [kept, wiped, _FIRST])
+        await act(stage, _FIRST, source.randint(1, 3))
         await _lose(cluster.machines[wiped], source)
         cluster.machines[kept].crash(power=False)
         world.network.heal()
-        await _act(stage, _SECOND, 1)
+        await act(stage, _SECOND, 1)
         cluster.machines[kept].start()
-        await _act(stage, _THIRD, 1)
+        await act(stage, _THIRD, 1)
         nursery.cancel_scope.cancel()
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
 
 
-def _cut(world: World, node: NodeId, others: Sequence[NodeId]) -> None:
+def cut(world: World, node: NodeId, others: Sequence[NodeId]) -> None:
     for other in others:
         world.network.link(node, other).blocked = world.network.link(other, node).blocked = True
 
@@ -65,7 +65,7 @@ async def _lose(machine: Machine, source: random.Random) -> None:
     machine.start()
 
 
-async def _act(stage: Stage, node: NodeId, appends: int) -> None:
+async def act(stage: Stage, node: NodeId, appends: int) -> None:
     """A client that looks at the whole log and appends, as far as it gets within a while."""
     with trio.move_on_after(5.0):
         async with stage.cluster.client("client", node=node) as client:

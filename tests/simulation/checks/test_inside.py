@@ -11,11 +11,12 @@ from metastore import records
 from metastore.acceptor import PersistDecision
 from metastore.messages import genesis
 from metastore.service import STORE
-from simulation.checks.inside import stored_acceptors, wiped_stays_out
+from simulation.checks.inside import power_loss_is_no_damage, stored_acceptors, wiped_stays_out
 from simulation.runner import run_seed
 from simulation.world import scheduler
 from simulation.world.machine import Machine, MachinePorts, Program
 from simulation.world.world import World, open_world
+from virtuallog.errors import CorruptionError
 from virtuallog.types import NodeId
 
 NODE = NodeId(1)
@@ -88,3 +89,22 @@ def test_a_wal_that_lacks_what_its_server_has_told() -> None:
 async def pretend_to_write(self: Any, offset: int, chunks: Any) -> None:
     """Says that it is on disk, and throws it away."""
     await trio.lowlevel.checkpoint()
+
+
+def test_a_node_that_a_loss_of_power_keeps_from_serving() -> None:
+    """It was told to start again, and gave up; one that is only down has nothing to answer for."""
+    found: list[list[str]] = []
+
+    async def give_up_in_the_second_life(ports: MachinePorts) -> None:
+        if ports.process.boot > 1:
+            raise CorruptionError("a torn write")
+        await trio.sleep_forever()
+
+    async def story(world: World, machine: Machine) -> None:
+        for step in (machine.crash, machine.start):
+            step()
+            await trio.sleep(1.0)
+            found.append([violation.check for violation in power_loss_is_no_damage({NODE: machine})])
+
+    in_world(give_up_in_the_second_life, story)
+    assert found == [[], ["restart forgets nothing"]]
