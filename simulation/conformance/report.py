@@ -16,7 +16,12 @@ from simulation.runner import run_seed
 
 PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "entries": ("acknowledged is readable", "one batch per place", "loglet gaps are honest"),
-    "order": ("loglet keeps sessions in order", "loglet invents nothing", "one batch per sequence"),
+    "order": (
+        "loglet keeps sessions in order",
+        "loglet invents nothing",
+        "one batch per sequence",
+        "loglet conditions hold",
+    ),
     "seal": (
         "acknowledged below the stop",
         "open tails below the stop",

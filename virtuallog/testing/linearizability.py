@@ -76,6 +76,7 @@ class _Loglet:
     def judge(self) -> Iterator[Violation]:
         yield from self._offers()
         yield from self._acknowledgements()
+        yield from self._conditions()
         yield from self._reads()
         yield from self._gaps()
         yield from self._trims()
@@ -111,6 +112,14 @@ class _Loglet:
                 entry.acknowledged = entry.acknowledged or append
                 if conflict := self.entries.place(entry, place, append):
                     yield self.broken("one batch per place", f"an acknowledgement {conflict[0]}", conflict[1], append)
+
+    def _conditions(self) -> Iterator[Violation]:
+        """A conditional append lands where it was to land."""
+        for append in self.of[LogletAppend]:
+            expected = append.action.expected_tail
+            if append.returned and expected is not None and append.result.start != expected:
+                message = f"an append on condition of tail {expected} got {append.result.start}"
+                yield self.broken("loglet conditions hold", message, append)
 
     def _reads(self) -> Iterator[Violation]:
         for read in self.of[LogletRead]:

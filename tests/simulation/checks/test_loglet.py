@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from simulation.history import LogletRead, LogletSeal, LogletTail, LogletTrim
@@ -102,6 +103,14 @@ def test_a_loglet_append_below_a_known_tail(story: Story) -> None:
     story.happened(offer(A, 0), range(2, 3))
 
     assert story.broken() == {"loglet appends follow the tail"}
+
+
+def test_a_conditional_append_that_lands_elsewhere(story: Story) -> None:
+    """Whoever bids for a place gets that one or none."""
+    story.happened(attrs.evolve(offer(A, 0), expected_tail=0), range(1))
+    story.happened(attrs.evolve(offer(B, 0), expected_tail=0), range(1, 2))
+
+    assert story.broken() == {"loglet conditions hold"}
 
 
 def test_sealed_by_nobody(story: Story) -> None:
