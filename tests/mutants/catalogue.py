@@ -7,12 +7,13 @@ from typing import Final
 import attrs
 
 from simulation.runner import run_seed
-from tests.mutants import identity, metastore, native, readers, virtual_log, wal, weak_seal
+from tests.mutants import identity, metastore, native, readers, sequencer, virtual_log, wal, weak_seal
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *weak_seal.MUTANTS,
     *native.MUTANTS,
+    *sequencer.MUTANTS,
     *wal.MUTANTS,
     *metastore.MUTANTS,
     *virtual_log.MUTANTS,

@@ -1,4 +1,4 @@
-"""Bugs of the node that must know who it is."""
+"""Bugs of the node: it must know who it is, and what is still needed of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from server.formatting import Wait, advance
-from server.identity import Phase
+from server.identity import FILE_NAME, Identity, Phase, decode_untrusted
+from server.node import Node
+from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
+from virtuallog.ports import Storage
+from virtuallog.register import Register
 from virtuallog.types import NodeId
+
+QUIET: Final = Options(faults=())
 
 
 @mutant(
@@ -22,4 +28,36 @@ def identity_of_a_wiped_disk_used_again(own: Phase, peers: Mapping[NodeId, Phase
     return Phase.FORMATTING if own is Phase.UNFORMATTED else Phase.FORMATTED
 
 
-MUTANTS: Final[tuple[Mutant, ...]] = (identity_of_a_wiped_disk_used_again,)
+@mutant(
+    Identity.open,
+    scenario="reborn",
+    found_by=["one wave per offset", "one entry per position", "acknowledged is readable"],
+)
+async def boot_not_counted(storage: Storage, node: NodeId) -> Identity:
+    """A process that starts again has the number of the one before: its sequencers may order entries."""
+    if FILE_NAME not in await storage.names():
+        return Identity(storage, node, None)
+    file = await storage.open(FILE_NAME)
+    try:
+        return Identity(storage, node, decode_untrusted(await file.read(0, file.size)))
+    finally:
+        await file.close()
+
+
+@mutant(
+    Node._act_on,
+    scenario="cluster",
+    options=QUIET,
+    within=10,
+    found_by=["progress", "followers reach the tail", "acknowledged survives"],
+)
+async def live_loglets_forgotten(self: Node, register: Register) -> None:
+    """A node drops all loglets but the active one, as if sealed meant done with."""
+    await self.identity.join(register.cluster)
+    self._on_register(register)
+    for kind, role in self._loglet_roles.items():
+        if role.is_open:
+            await self._forget(role, self._providers[kind], register.chain.last.id.version)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))

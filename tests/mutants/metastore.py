@@ -107,6 +107,19 @@ def half_accepted_slot_skipped_by_a_read(self: Survey) -> Outcome:
     return Vacant() if chosen is None else Chosen(Decision(version=self.slot, proposal=chosen.proposal))
 
 
+@mutant(Tally.chosen, scenario="crossed", published="Paxos Made Simple, section 2.3", found_by=SAFE)
+def one_vote_taken_for_a_decision(self: Tally) -> Vote | None:
+    """A read takes what a single member has accepted for decided."""
+    return self.highest
+
+
+@mutant(Tally.highest, scenario="crossed", published="Paxos Made Simple, section 2.2", found_by=SAFE)
+def value_of_the_lowest_ballot_adopted(self: Tally) -> Vote | None:
+    """A proposer that finds several accepted values goes on with the oldest one."""
+    votes = [vote for vote in self._votes.values() if vote is not None]
+    return min(votes, key=lambda vote: vote.ballot, default=None)
+
+
 put = PaxosMetaStore.put
 
 

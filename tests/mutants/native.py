@@ -7,9 +7,7 @@ from typing import Final
 
 import attrs
 
-from loglets.native import sequencer as sequencer_module
 from loglets.native import tail_check as tail_check_module
-from loglets.native.config import NativeConfig
 from loglets.native.courier import Courier
 from loglets.native.durable import Change, DurableLogs, Sealed, decode_untrusted, encode
 from loglets.native.live_loglet import LiveLoglet
@@ -17,19 +15,13 @@ from loglets.native.log_server import LogServer, _stored
 from loglets.native.log_server_effects import Answer, Effect, Entry, Persist, Question
 from loglets.native.loglet import NativeLoglet
 from loglets.native.messages import State, Stored
-from loglets.native.quorum import committed_tail, tail_to_cover
-from loglets.native.sequencer import Effect as SequencerEffect
-from loglets.native.sequencer import Sequencer
-from loglets.native.sequencer_service import _check_incarnation
-from loglets.native.sessions import Placement, Sessions
+from loglets.native.quorum import tail_to_cover
 from loglets.native.tail_check import Effect as TailEffect
 from loglets.native.tail_check import TailCheck, _Phase
 from loglets.wal.record import Address, Record
 from tests.mutants.mutant import Mutant, mutant
-from virtuallog.batch import Batch
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import ReconfigurationNeededError
-from virtuallog.ports import NodeEnvironment, Request
+from virtuallog.ports import Request
 from virtuallog.types import NodeId, Open
 
 answered_when_durable = LogServer._seal
@@ -93,14 +85,6 @@ def seal_forgotten_at_a_restart(self: DurableLogs, address: Address, record: Rec
 
 
 @mutant(
-    committed_tail, used_in=sequencer_module, scenario="loaded", within=60, found_by=["acknowledged below the stop"]
-)
-def sequencer_counts_half_as_a_majority(tails: Sequence[int], servers: int) -> int:
-    """Acknowledges what n/2 servers have."""
-    return sorted(tails, reverse=True)[servers // 2 - 1]
-
-
-@mutant(
     NativeLoglet._ask_majority,
     scenario="sealed",
     published="Delos, OSDI'20, section 4.2.1",
@@ -148,17 +132,6 @@ def no_fresh_majority_before_open(self: TailCheck) -> list[TailEffect]:
 
 
 @mutant(
-    Sessions.find,
-    scenario="trimmed",
-    within=60,
-    found_by=["one batch per place", "entries in order and once", "acknowledged is readable"],
-)
-def batch_offered_again_is_placed_again(self: Sessions, batch: Batch, *, opens: bool) -> Placement | None:
-    """The sequencer does not remember what it has ordered."""
-    return None
-
-
-@mutant(
     LiveLoglet.may_follow,
     scenario="uneven",
     published="Delos, OSDI'20, section 4.2.1; Relos",
@@ -178,18 +151,6 @@ def answer_of_an_earlier_round_counts(
     return answered_in_time(self, self.round, server, state)
 
 
-@mutant(
-    _check_incarnation,
-    scenario="restart",
-    published="Delos, OSDI'20; delos-lab",
-    found_by=["acknowledged is readable", "one wave per offset"],
-)
-def sequencer_restarted_in_place(config: NativeConfig, environment: NodeEnvironment) -> None:
-    """A restarted process goes on ordering, from the beginning; only the node is compared."""
-    if config.sequencer != environment.node:
-        raise ReconfigurationNeededError("this is another node")
-
-
 @mutant(_stored, scenario="overtaken", within=60, found_by=["acknowledged below the stop"])
 def store_accepted_after_the_seal(loglet: LiveLoglet, question: Question) -> Stored:
     """A server that has the wave says so, although it got it by a repair after it was sealed."""
@@ -200,23 +161,6 @@ def store_accepted_after_the_seal(loglet: LiveLoglet, question: Question) -> Sto
         local_tail=state.local_tail,
         known_tail=state.known_tail,
     )
-
-
-stored_as_it_should = Sequencer.stored
-
-
-@mutant(Sequencer.stored, scenario="overtaken", within=60, found_by=["acknowledged below the stop"])
-def sealed_servers_tail_is_counted(self: Sequencer, server: NodeId, run: int, reply: Stored) -> list[SequencerEffect]:
-    """The sequencer counts what a server has, whether or not it was sealed before it got it."""
-    return stored_as_it_should(self, server, run, attrs.evolve(reply, accepted=reply.accepted or reply.sealed))
-
-
-@mutant(Sequencer.stored, scenario="overtaken", within=60, found_by=["acknowledged below the stop"])
-def known_tail_raised_by_hearsay(self: Sequencer, server: NodeId, run: int, reply: Stored) -> list[SequencerEffect]:
-    """The sequencer takes a known tail that a server reports, which may come from a repair, for its own."""
-    for progress in self._progress.values():
-        progress.acked = max(progress.acked, min(reply.known_tail, self.tail))
-    return stored_as_it_should(self, server, run, reply)
 
 
 @mutant(

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final
 
+from loglets.native.courier import Courier
 from loglets.native.loglet import _TRIMMING, NativeLoglet
-from loglets.native.messages import Trim
+from loglets.native.messages import Trim, WaitTail
+from loglets.native.tail_check_driver import WAIT_SECONDS
 from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.api import Placed
 from virtuallog.chain import Segment
 from virtuallog.errors import RetryableError, SealedError
 from virtuallog.reader import READ_BYTES, Reader
-from virtuallog.types import LogletOffset, LogPosition, Open
+from virtuallog.types import LogletOffset, LogPosition, Open, Tail
 
 QUIET: Final = Options(faults=())
 
@@ -61,6 +63,24 @@ async def reader_that_skips_an_entry_at_a_boundary(self: Reader) -> AsyncGenerat
         register = await self._space.view.current()
         if any(segment.stop == self.position for segment in register.chain.segments):
             self.position = LogPosition(self.position + 1)
+
+
+@mutant(
+    NativeLoglet.wait_tail,
+    scenario="minority",
+    published="Delos, OSDI'20, section 4.2.1",
+    found_by=["open tails below the stop", "loglet tails move forward"],
+)
+async def entries_of_one_server_read(self: NativeLoglet, past: LogletOffset) -> Tail:
+    """A reader that waits takes news from one server for the tail, and reads what may never be committed."""
+    courier = Courier(self._environment)
+    request = WaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
+    for server in self._readable[:2]:
+        courier.ask(server, request, None, WAIT_SECONDS, lambda: True)
+    answer = await courier.receive(WAIT_SECONDS)
+    if answer is None or answer.outcome.sealed:
+        return await self.check_tail()
+    return Open(LogletOffset(max(answer.outcome.local_tail, answer.outcome.known_tail)))
 
 
 @mutant(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from loglets.native.durable import DurableLogs
+from loglets.wal import format as fmt
+from loglets.wal import scan
 from loglets.wal.log import WriteAheadLog
+from loglets.wal.record import Address, Record, address_of, sequence_of
+from loglets.wal.scan import Scanned, Visit
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import StorageError
 
@@ -59,4 +64,41 @@ async def failed_sync_taken_for_a_sync(self: WriteAheadLog) -> None:
         done(addresses)
 
 
-MUTANTS: Final[tuple[Mutant, ...]] = (acknowledged_before_the_sync, failed_sync_taken_for_a_sync)
+@mutant(
+    scan._scan_records,
+    scenario="torn",
+    found_by=["restart forgets nothing", "progress"],
+)
+def torn_tail_accepted(image: bytes, sequence: int, stop: int, visit: Visit) -> Scanned:
+    """Recovery believes the headers of records, and does not look at what the power left of the rest."""
+    at, last_group, records = fmt.HEADER_BYTES, 0, 0
+    while (start := at + fmt.RECORD_HEADER_BYTES) <= stop:
+        marker, kind, length, _payload, synced, _header = fmt.RECORD.unpack_from(image, at)
+        if marker != fmt.MARKER or start + length > stop:
+            break
+        visit(address_of(sequence, at), Record(kind, image[start : start + length]))
+        records, last_group, at = records + 1, synced, start + length
+    return Scanned(records=records, end=at, last_group=last_group)
+
+
+@mutant(
+    DurableLogs.lowest_address_needed,
+    scenario="dropped",
+    found_by=["restart forgets nothing", "progress"],
+)
+def segments_dropped_that_hold_live_waves(self: DurableLogs) -> Address:
+    """After a trim the WAL may drop all but its newest segment."""
+    return self.newest_address
+
+
+@mutant(
+    WriteAheadLog.drop_before,
+    scenario="dropped",
+    found_by=["restart forgets nothing", "progress"],
+)
+def one_segment_too_many_dropped(self: WriteAheadLog, address: Address) -> None:
+    """The segment that the address lies in goes as well, unless it is being written."""
+    self._shelf.drop_below(min(sequence_of(address) + 1, self._shelf.next_sequence - 1))
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
