@@ -53,7 +53,8 @@ class Loglet(Protocol):
             SealedError: sealed; refresh the chain. Unknown outcome.
             ReconfigurationNeededError: will never take appends again, but is not sealed. Unknown outcome.
             UnavailableError: not done in time. Unknown outcome; offer the same batch again, to this loglet.
-            OutOfOrderError, OverloadedError: nothing was done.
+            OutOfOrderError, OverloadedError: this call did nothing. A second copy of it, which the network made, may have
+                been taken or may yet be: unknown outcome, unless the same batch is acknowledged later.
             TailMismatchError: `expected_tail` is not the tail. Nothing was done, nor will be if this same call arrives
                 once more.
             UnsupportedError: this loglet has no conditional appends.
