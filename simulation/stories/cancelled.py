@@ -12,10 +12,10 @@ from typing import Final
 
 import trio
 
-from loglets.native import NativeProvider
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.violation import Violation
+from simulation.stories.native import provider
 from simulation.stories.scenario import Scenario
 from simulation.workload.actor import Actor, Stage
 from simulation.workload.plan import WorkloadPlan
@@ -32,7 +32,7 @@ SOON_SECONDS: Final = 10.0
 
 async def _story(world: World) -> None:
     source = world.random("plan")
-    cluster = Cluster(world, ClusterPlan(nodes=1, members=1, kinds=(NativeProvider,)))
+    cluster = Cluster(world, ClusterPlan(nodes=1, members=1, kinds=(provider,)))
     cluster.start()
     await cluster.wait_ready()
     world.network.set_quality(LinkQuality(tail_probability=0.3, tail_seconds=0.02))

@@ -13,10 +13,10 @@ from typing import Final
 
 import trio
 
-from loglets.native import NativeProvider
 from simulation.checks.chain import CHAIN_CHECKS
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.stories.native import provider
 from simulation.stories.scenario import Scenario
 from simulation.workload.actor import Actor, Stage
 from simulation.workload.plan import WorkloadPlan
@@ -34,7 +34,7 @@ _FIRST, _SECOND, _THIRD = NodeId(2001), NodeId(2002), NodeId(2003)
 
 async def _story(world: World) -> None:
     source = world.random("plan")
-    cluster = Cluster(world, ClusterPlan(nodes=3, members=3, kinds=(NativeProvider,)), _SETTINGS)
+    cluster = Cluster(world, ClusterPlan(nodes=3, members=3, kinds=(provider,)), _SETTINGS)
     cluster.start()
     await cluster.wait_ready()
     await trio.sleep(1.0)
