@@ -9,11 +9,13 @@ from collections.abc import Sequence
 
 import attrs
 
+from virtuallog import reconfigure
 from virtuallog.api import Placed
 from virtuallog.chain import Chain, Segment
 from virtuallog.chain_writer import ChainWriter
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, SealedError, UnavailableError
+from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, RetryableError, SealedError, UnavailableError
+from virtuallog.register import Register
 from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
 from virtuallog.view import View
 
@@ -111,14 +113,31 @@ class AddressSpace:
             _TRIMMED.reached()
         return effective
 
-    async def carry_trim(self, old: Segment, new: Segment) -> None:
-        """Trim the copy that `reconfig_modify` has put in the place of a segment as far as the original is trimmed.
+    async def modify(self, modification: reconfigure.Modify) -> Register:
+        """See `VirtualLog.reconfig_modify`.
 
-        Trims that come later find the copy in the chain, as each looks at the chain once more when it is done.
+        Trims that come after the put find the copy in the chain, as each looks at the chain once more when it is done.
         """
-        trimmed = old.position(await self.view.loglet(old).prefix_trim(old.offset(old.start)))
-        if trimmed > old.start and new.stop is not None:
-            await self.view.loglet(new).prefix_trim(new.offset(min(trimmed, new.stop)))
+        segments = (await self.view.refresh()).chain.segments
+        old = next((segment for segment in segments if segment.id == modification.segment), None)
+        # Asked before as well: once nobody needs the original any more, its servers drop it.
+        trimmed = LogPosition(0) if old is None else await self._trim_point(old)
+        register = (await self.chain_writer.change(modification)).register
+        new = None if old is None else register.chain.segment_at(old.start)
+        if old is not None and new is not None and new.id != old.id:
+            await self._carry_trim(max(trimmed, await self._trim_point(old)), new)
+        return register
+
+    async def _trim_point(self, segment: Segment) -> LogPosition:
+        """How far a closed segment is trimmed; its start if nobody can tell: it may be lost, and the copy what is left."""
+        try:
+            return segment.position(await self.view.loglet(segment).prefix_trim(segment.offset(segment.start)))
+        except (RetryableError, SealedError):
+            return segment.start
+
+    async def _carry_trim(self, trimmed: LogPosition, copy: Segment) -> None:
+        if trimmed > copy.start and copy.stop is not None:
+            await self.view.loglet(copy).prefix_trim(copy.offset(min(trimmed, copy.stop)))
 
     async def find_trim_point(self) -> LogPosition:
         """See `VirtualLog.find_trim_point`."""

@@ -10,6 +10,7 @@ else has no effect to undo.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -168,8 +169,9 @@ class VirtualLog:
     ) -> Register:
         """Put another loglet, which holds exactly the same entries, under a closed segment.
 
-        What was trimmed while the copy was made is trimmed in the copy as well, before this returns; if this client dies
-        before that, or the former loglet does not answer any more, it is readable again until the next trim.
+        What was trimmed while the copy was made is trimmed in the copy as well, before this returns. If this client dies
+        before that, or the former loglet does not answer, the last trims are lost: what they dropped can be read until the
+        next one.
 
         Raises:
             UnknownKindError: no such kind.
@@ -177,17 +179,8 @@ class VirtualLog:
             UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over.
         """
         self.view.provider(kind)
-
-        async def modify() -> Register:
-            segments = (await self.view.refresh()).chain.segments
-            register = (await self.chain_writer.change(reconfigure.Modify(segment, kind, config, base))).register
-            for old in segments:
-                new = register.chain.segment_at(old.start)
-                if old.id == segment and new is not None:
-                    await self.space.carry_trim(old, new)
-            return register
-
-        return await in_service(self.view.environment.nursery, modify)
+        modification = reconfigure.Modify(segment, kind, config, base)
+        return await in_service(self.view.environment.nursery, partial(self.space.modify, modification))
 
     async def reconfig_members(self, members: Sequence[NodeId]) -> Register:
         """Let these nodes decide the register from now on; on return a majority of them knows, and the former members

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import attrs
 import pytest
@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from loglets.memory import MemoryLoglet, MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, no_nodes, world
 from virtuallog import chain
-from virtuallog.api import Cluster, Member
+from virtuallog.api import Cluster, LogletProvider, Member
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import (
     BeyondTailError,
@@ -26,6 +26,7 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Environment
 from virtuallog.register import Register
+from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import Gap, GapKind, LogPosition, NodeId, Open, PlacedBatch, Sealed
 from virtuallog.virtual_log import VirtualLog
 
@@ -339,6 +340,21 @@ class CopyProvider(MemoryProvider):
         return super().open(chain.SegmentId(1, int(config)), b"", environment)
 
 
+@attrs.define
+class FollowedMetaStore(MemoryMetaStore):
+    """Nodes act on a decision before whoever put it hears of it: they drop loglets older than `version`."""
+
+    provider: LogletProvider = attrs.field(kw_only=True)
+    version: int = attrs.field(kw_only=True)
+
+    async def put(
+        self, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None
+    ) -> int:
+        decided = await super().put(value, expected_version, attempt, members)
+        await self.provider.forget(self.version)
+        return decided
+
+
 async def closed_and_copied(w: World) -> chain.Segment:
     """Entries 0 to 3 in a closed segment, and a copy of them with config 7 that nobody knows of."""
     w.providers = {**w.providers, "copy": CopyProvider()}
@@ -361,6 +377,20 @@ async def test_what_was_trimmed_while_a_copy_was_made_stays_trimmed(autojump_clo
         await w.client().reconfig_modify(closed.id, "copy", b"7")
 
         assert await w.client().prefix_trim(LogPosition(0)) == 3
+        assert await contents(w.client()) == [(3, b"d")]
+
+
+async def test_an_original_that_is_dropped_at_once_does_not_fail_the_change(autojump_clock: MockClock) -> None:
+    """Nodes drop a loglet that no segment needs as soon as they hear of the new chain."""
+    async with world() as w:
+        closed = await closed_and_copied(w)
+        assert await w.client().prefix_trim(LogPosition(3)) == 3
+        w.metastore = FollowedMetaStore(
+            w.metastore.values, w.metastore.attempts, provider=w.providers["memory"], version=closed.id.version + 1
+        )
+
+        await w.client().reconfig_modify(closed.id, "copy", b"7")
+
         assert await contents(w.client()) == [(3, b"d")]
 
 
