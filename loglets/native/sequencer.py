@@ -25,6 +25,7 @@ from loglets.native.config import NativeConfig
 from loglets.native.messages import NO_EXPECTATION, Appended, State, Stored
 from loglets.native.pieces import Pieces
 from loglets.native.quorum import committed_tail
+from loglets.native.refusals import Refusals
 from loglets.native.sessions import Placement, Sessions
 from loglets.native.wave import Wave
 from virtuallog.batch import Batch
@@ -45,6 +46,9 @@ QUEUE_BYTES_MAX: Final = 32 << 20
 """Queued bytes beyond which batches are refused: some hundred milliseconds of work of a fast disk."""
 TICKETS_MAX: Final = 4
 """Callers that wait for one batch: the latest few of those who offered it. Earlier ones have given up."""
+MISMATCHES_MAX: Final = 4096
+"""Refusals that wait for a commit. That takes milliseconds, or for ever if a majority is away: then their callers give
+up one after the other, and new ones come."""
 
 Ticket: TypeAlias = Any
 """The driver's own: whom an answer is for."""
@@ -127,6 +131,7 @@ class Sequencer:
     _mismatches: deque[tuple[int, Ticket, TailMismatchError]] = attrs.field(factory=deque, init=False)
     """Refused conditional appends, told once everything that made them fail is committed."""
     _sessions: Sessions = attrs.field(factory=Sessions, init=False)
+    _refusals: Refusals = attrs.field(factory=Refusals, init=False)
     _progress: dict[NodeId, _Progress] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -205,15 +210,17 @@ class Sequencer:
     def _mismatch(self, batch: Batch, expected_tail: int, now_ms: int) -> int | None:
         """The tail that a conditional append meets instead of the one that it expects. Once refused it stays so: a
         second copy of the call may arrive when the tail is what it expects, and its caller has long gone on."""
-        found = self._sessions.refusal(batch, expected_tail)
+        found = self._refusals.find(batch, expected_tail)
         if found is None and expected_tail != self.tail:
             found = self.tail
-            self._sessions.refuse(batch, expected_tail, found, now_ms)
+            self._refusals.add(batch, expected_tail, found, now_ms)
         return found
 
     def _refuse(self, mismatch: TailMismatchError, ticket: Ticket) -> list[Effect]:
         if self.tail == self.committed:
             return [Resolve(ticket, mismatch)]
+        if len(self._mismatches) >= MISMATCHES_MAX:
+            raise OverloadedError(f"{MISMATCHES_MAX} refusals wait until what they lost to is committed")
         self._mismatches.append((self.tail, ticket, mismatch))
         return []
 

@@ -19,8 +19,6 @@ SESSIONS_MAX: Final = 16384
 SESSION_KEEP_MS: Final = 120_000
 """A session is not forgotten before it has been idle for so long. An appender offers its batch again for a minute, and
 the last time the offer itself may take some seconds: forgotten by then, a batch that `opens` would be placed twice."""
-REFUSALS_MAX: Final = 8
-"""Refused conditional appends remembered per session, the latest ones. An appender ends its session with the first."""
 BATCHES_MAX: Final = 64
 """Batches remembered per session, committed or not; an appender has far fewer in flight."""
 
@@ -51,8 +49,6 @@ class _Session:
     next_sequence: int
     used_ms: int
     placements: deque[Placement] = attrs.field(factory=deque)
-    refusals: deque[tuple[int, int, int]] = attrs.field(factory=lambda: deque(maxlen=REFUSALS_MAX))
-    """(sequence, expected tail, tail) of conditional appends."""
 
 
 @attrs.define(eq=False)
@@ -85,24 +81,6 @@ class Sessions:
             if placement.sequence == batch.first_sequence:
                 return placement
         raise ReconfigurationNeededError("the sequencer has forgotten where this batch is")
-
-    def refusal(self, batch: Batch, expected_tail: int) -> int | None:
-        """The tail at which the batch was refused as it expected another one; None if it was not."""
-        session = self._sessions.get(batch.session)
-        for sequence, expected, tail in () if session is None else session.refusals:
-            if (sequence, expected) == (batch.first_sequence, expected_tail):
-                return tail
-        return None
-
-    def refuse(self, batch: Batch, expected_tail: int, tail: int, now_ms: int) -> None:
-        """Remember a refusal. It was told as final, and the call may have a copy that is still on its way.
-
-        Raises:
-            OverloadedError: too many sessions. Nothing was done.
-        """
-        session = self._sessions.get(batch.session) or self._admit(batch, now_ms)
-        session.refusals.append((batch.first_sequence, expected_tail, tail))
-        self._used(batch, session, now_ms)
 
     def may_have_placed(self, batch: Batch) -> bool:
         """False if the batch surely has no place."""

@@ -7,7 +7,9 @@ from typing import Any
 import attrs
 import pytest
 
+from loglets.native import refusals, sessions
 from loglets.native import sequencer as module
+from loglets.native.loglet import APPEND_SECONDS
 from loglets.native.messages import NO_EXPECTATION, Appended
 from loglets.native.pieces import Pieces
 from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
@@ -22,6 +24,7 @@ from virtuallog.errors import (
     UnavailableError,
     encode,
 )
+from virtuallog.rpc.session import SILENCE_SECONDS
 from virtuallog.types import NodeId
 
 S1, S2, S3 = NodeId(1), NodeId(2), NodeId(3)
@@ -376,6 +379,87 @@ def test_a_copy_of_a_refused_conditional_append_is_refused_as_well() -> None:
     bench.offer("new bid", batch_of(1, 0, b"d" * 16), opens=True, expected=2)
     bench.turn()
     assert bench.core.tail == 3
+
+
+def flood(bench: Bench, count: int, expected: int, first: int = 0) -> None:
+    """Conditional appends of as many sessions, or copies of them; the outcome of the last copy counts."""
+    for n in range(first, first + count):
+        bench.outcomes.pop(n, None)
+        bench.offer(n, batch_of(1, 0, b"%016d" % n), opens=True, expected=expected)
+
+
+@pytest.mark.parametrize("expected", [0, 1000], ids=["too late", "too early"])
+def test_a_flood_of_refused_conditional_appends_leaves_room_for_a_new_session(
+    expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take nothing that a session needs. Those that come too early are told to wait once they are too many.
+
+    They were sessions once: with as many refusals as there may be sessions, all within two minutes, no appender could
+    begin.
+    """
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 4)
+    monkeypatch.setattr(refusals, "REFUSALS_MAX", 8)
+    bench = Bench()
+    bench.append(1)
+    for server in (S1, S2):
+        bench.ack(server, 1)
+
+    flood(bench, 20, expected)
+    bench.append(1, session=b"new.............")
+    for server in (S1, S2):
+        bench.ack(server, 2)
+
+    told = [type(bench.outcomes[n]) for n in range(20)]
+    assert told == [TailMismatchError] * (20 if expected == 0 else 8) + [OverloadedError] * (0 if expected == 0 else 12)
+    assert bench.outcomes[b"new.............", 0] == Appended(first=1, known_tail=2)
+
+
+def test_a_refusal_is_remembered_until_the_tail_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From then on its copies are refused without it, so a full table has room again."""
+    monkeypatch.setattr(refusals, "REFUSALS_MAX", 2)
+    bench = Bench()
+    flood(bench, 2, expected=1)
+    flood(bench, 1, expected=9, first=2)
+    assert isinstance(bench.outcomes[2], OverloadedError)
+
+    bench.append(2)
+    for server in (S1, S2):
+        bench.ack(server, 2)
+    flood(bench, 2, expected=9, first=3)
+    flood(bench, 2, expected=1)
+
+    assert encode(bench.outcomes[3]) == encode(bench.outcomes[4]) == encode(TailMismatchError(9, 2))
+    assert encode(bench.outcomes[0]) == encode(TailMismatchError(1, 2)), "a late copy"
+    assert bench.core.tail == 2
+
+
+def test_a_refusal_is_remembered_for_longer_than_a_copy_of_its_call_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then a full table tells newcomers to wait; they are not refused for good, as that could not be kept."""
+    assert 1000 * 2 * (APPEND_SECONDS + SILENCE_SECONDS) < refusals.REFUSAL_KEEP_MS
+    monkeypatch.setattr(refusals, "REFUSALS_MAX", 1)
+    bench = Bench()
+    flood(bench, 1, expected=1)
+    bench.now = refusals.REFUSAL_KEEP_MS - 1
+    flood(bench, 1, expected=1, first=1)
+    assert isinstance(bench.outcomes[1], OverloadedError)
+
+    bench.now += 1
+    flood(bench, 1, expected=1, first=1)
+
+    assert encode(bench.outcomes[1]) == encode(TailMismatchError(1, 0))
+
+
+def test_refusals_that_wait_for_a_commit_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a majority nothing is committed, and more and more callers would wait here."""
+    monkeypatch.setattr(module, "MISMATCHES_MAX", 3)
+    bench = Bench()
+    bench.append(1)
+
+    flood(bench, 4, expected=0)
+
+    assert {key: type(outcome) for key, outcome in bench.outcomes.items()} == {3: OverloadedError}
 
 
 def test_the_queue_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
