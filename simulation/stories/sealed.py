@@ -76,8 +76,9 @@ async def _broken_disk(world: World) -> None:
         machine.faults.sync_error = source.choice((0.3, 1.0))
         await trio.sleep(source.random() * 0.1)
         machine.faults.sync_error = 0.0
-        if machine.running:
-            machine.crash()
+        if not machine.running:  # its process has given up; the power goes as well
+            machine.start()
+        machine.crash()
         machine.start()
         await staged.act("sealer", [a, c], seal)
         staged.heal(staged.config.sequencer)

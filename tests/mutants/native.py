@@ -143,11 +143,17 @@ def wave_stored_behind_a_hole(self: LiveLoglet, wave: object) -> bool:
     return True
 
 
-@mutant(TailCheck.answer, scenario="uneven", within=200, found_by=["open tails below the stop", "no unexpected error"])
+@mutant(
+    TailCheck.answer,
+    scenario="loaded",
+    within=60,
+    found_by=["open tails below the stop", "acknowledged below the stop", "loglet tails move forward"],
+)
 def answer_of_an_earlier_round_counts(
     self: TailCheck, round_number: int, server: NodeId, state: State
 ) -> list[TailEffect]:
-    """What a server said before it was asked to seal stands for what it would say now."""
+    """What a server said before it was asked to seal stands for what it would say now that it is sealed."""
+    state = attrs.evolve(state, sealed=state.sealed or self.phase is _Phase.SEALING)
     return answered_in_time(self, self.round, server, state)
 
 

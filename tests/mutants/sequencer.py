@@ -11,9 +11,10 @@ from loglets.native import sequencer as sequencer_module
 from loglets.native.config import NativeConfig
 from loglets.native.messages import Stored
 from loglets.native.quorum import committed_tail
-from loglets.native.sequencer import Effect, Sequencer
+from loglets.native.sequencer import Effect, Sequencer, Ticket
 from loglets.native.sequencer_service import _check_incarnation
 from loglets.native.sessions import Placement, Sessions
+from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.batch import Batch
 from virtuallog.errors import ReconfigurationNeededError
@@ -94,6 +95,26 @@ def known_tail_raised_by_hearsay(self: Sequencer, server: NodeId, run: int, repl
 def sequencer_does_not_stop_at_a_seal(self: Sequencer, server: NodeId) -> list[Effect]:
     """It goes on offering its waves to servers that are sealed, and keeps its callers waiting."""
     return self._back_off(server, self._progress[server].run)
+
+
+offered_as_it_should = Sequencer.offer
+ENTRIES_ORDERED: Final = 25
+"""Enough for a log to begin well."""
+
+
+@mutant(
+    Sequencer.offer,
+    scenario="cluster",
+    options=Options(faults=()),
+    found_by=["progress"],
+)
+def sequencer_falls_silent(
+    self: Sequencer, batch: Batch, ticket: Ticket, now_ms: int, *, opens: bool, expected_tail: int
+) -> list[Effect]:
+    """It lives, and after some entries takes no more, and says so to nobody: no fault excuses that."""
+    if self.tail >= ENTRIES_ORDERED:
+        return []
+    return offered_as_it_should(self, batch, ticket, now_ms, opens=opens, expected_tail=expected_tail)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))

@@ -42,26 +42,26 @@ async def acknowledged_before_the_sync(self: WriteAheadLog) -> None:
         "acknowledged below the stop",
         "loglet tails move forward",
         "acknowledged is readable",
-        "no unexpected error",
     ],
 )
 async def failed_sync_taken_for_a_sync(self: WriteAheadLog) -> None:
-    """A group whose sync failed is counted as durable: the next sync will return without an error."""
+    """Whoever waits for a group whose sync failed is told that it is durable; the log ends only after that."""
     assert self._segment is not None
     segment, chunks, self._opening = self._segment, self._opening, []
-    offset, records = segment.synced, segment.records
+    offset = segment.synced
     group = self._take_group(chunks)
+    failure: StorageError | None = None
     try:
         await self._write_synced(offset, chunks)
-    except StorageError:
-        self._syncs += 1
+    except StorageError as error:
+        failure = error
     if not offset:
         self._shelf.make_spare()
     segment.group_synced()
-    self._groups += 1
-    self._records += segment.records - records
     for done, addresses in group:
         done(addresses)
+    if failure is not None:
+        raise failure
 
 
 @mutant(
