@@ -39,6 +39,8 @@ class Report:
     counts: Counter[str]
     """Faults that took effect, by kind."""
     simulated_seconds: float
+    demands: Mapping[str, float]
+    """What was demanded once the faults were over -> simulated seconds until it was there."""
 
     @property
     def replay(self) -> str:
@@ -102,6 +104,7 @@ async def _tell(scenario: scenarios.Scenario, seed: int, options: Options, logs:
         history=world.history,
         counts=world.counts + world.network.counts,
         simulated_seconds=world.now(),
+        demands=world.demands,
     )
 
 

@@ -6,15 +6,17 @@ import hashlib
 import json
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import attrs
 
 from simulation.faults import registry
-from simulation.history import Action, Get, History, Invoked, Put, Reconfigure, Returned
+from simulation.history import Action, Event, Get, History, Invoked, Put, Read, Reconfigure, Returned
 from simulation.narrative import as_json
 from simulation.runner import Report
+from simulation.stories.judge import JUDGE
 
 FAILURES_MAX: Final = 1000
 """Failing seeds that are remembered by name; a range with more of them is broken as a whole."""
@@ -32,28 +34,35 @@ class SeedSummary:
     """The process was lost, so nothing more is known of this seed."""
     counts: Counter[str] = attrs.field(factory=Counter)
     operations: int = 0
-    """What clients asked of the log; in a story without a log: of the loglet, or else of the register."""
+    """What clients asked of the log; in a story without a log: of the loglet, or else of the register. The judge's own
+    are left out: they come when the faults are over."""
+    deliveries: int = 0
+    """What readers that follow the log were handed, unasked."""
     reconfigurations: int = 0
-    """Changes of the chain that were made and returned to who asked for them."""
+    """Changes of the chain that were made and returned to who asked for them, the judge again left out."""
     faults: int = 0
     """Times that a class of faults struck; a lost message is none, a partition is one."""
     simulated_seconds: float = 0.0
+    demands: Mapping[str, float] = attrs.field(factory=dict)
+    """What was demanded once the faults were over -> simulated seconds until it was there."""
     trace: str = ""
     """Digest of all that happened, if it was asked for."""
 
 
 def summarize(report: Report, *, with_trace: bool = False) -> SeedSummary:
     """The summary of a run that has ended."""
-    operations, reconfigurations = _asked(report.history)
+    asked = count(report.history)
     return SeedSummary(
         scenario=report.scenario,
         seed=report.seed,
         failed=tuple(dict.fromkeys(violation.check for violation in report.violations)),
         counts=report.counts,
-        operations=operations,
-        reconfigurations=reconfigurations,
+        operations=asked.operations,
+        deliveries=asked.deliveries,
+        reconfigurations=asked.reconfigurations,
         faults=registry.acts(report.counts),
         simulated_seconds=report.simulated_seconds,
+        demands=report.demands,
         trace=digest(report) if with_trace else "",
     )
 
@@ -66,19 +75,40 @@ def digest(report: Report) -> str:
     return content.hexdigest()
 
 
-def _asked(history: History) -> tuple[int, int]:
-    """Operations at the highest level that this history has; reconfigurations that returned."""
+@attrs.frozen
+class Asked:
+    """See `SeedSummary`."""
+
+    operations: int
+    deliveries: int
+    reconfigurations: int
+
+
+def count(history: History) -> Asked:
+    """What clients asked, at the highest level that this history has."""
     levels = Counter[int]()
     changes: set[int] = set()
-    done = 0
-    for event in history.events:
-        if isinstance(event, Invoked):
+    deliveries = done = 0
+    for event, following in pairwise((*history.events, None)):
+        if isinstance(event, Invoked) and not event.client.startswith(JUDGE):
+            if _is_delivery(event, following):
+                deliveries += 1
+                continue
             levels[_level(event.action)] += 1
             if isinstance(event.action, Reconfigure):
                 changes.add(event.operation)
         elif isinstance(event, Returned) and event.operation in changes:
             done += 1
-    return levels[min(levels)] if levels else 0, done
+    return Asked(levels[min(levels)] if levels else 0, deliveries, done)
+
+
+def _is_delivery(event: Invoked, following: Event | None) -> bool:
+    """What a reader is handed stands in the history as a read that takes no time (`History.observed`)."""
+    return (
+        isinstance(event.action, Read)
+        and isinstance(following, Returned)
+        and (following.operation, following.time) == (event.operation, event.time)
+    )
 
 
 def _level(action: Action) -> int:
@@ -108,9 +138,12 @@ class Totals:
     seeds: int = 0
     failed: int = 0
     operations: Distribution = attrs.field(factory=Distribution)
+    deliveries: Distribution = attrs.field(factory=Distribution)
     reconfigurations: Distribution = attrs.field(factory=Distribution)
     faults: Distribution = attrs.field(factory=Distribution)
     simulated_seconds: Distribution = attrs.field(factory=Distribution)
+    demands: dict[str, Distribution] = attrs.field(factory=dict)
+    """Simulated seconds until each demand was met, of the seeds that made it."""
     counts: Counter[str] = attrs.field(factory=Counter)
     """What took effect, and how often."""
     seen_in: Counter[str] = attrs.field(factory=Counter)
@@ -120,9 +153,12 @@ class Totals:
         self.seeds += 1
         self.failed += bool(summary.failed)
         self.operations.values.append(summary.operations)
+        self.deliveries.values.append(summary.deliveries)
         self.reconfigurations.values.append(summary.reconfigurations)
         self.faults.values.append(summary.faults)
         self.simulated_seconds.values.append(summary.simulated_seconds)
+        for what, seconds in summary.demands.items():
+            self.demands.setdefault(what, Distribution()).values.append(seconds)
         self.counts.update(summary.counts)
         self.seen_in.update(name for name, count in summary.counts.items() if count)
 

@@ -19,6 +19,8 @@ from simulation.summary import Distribution, SeedSummary, Soak, Totals
 
 FAILURES_TOLD: Final = 20
 _SHARES: Final = {"p10": 0.1, "median": 0.5, "p90": 0.9}
+_LATE: Final = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+"""Of times until something came: the slow ones tell."""
 _DEATH, _SHAPE = "crash at ", "did: "
 """How the names of some counts begin."""
 _TRAFFIC: Final = ("requests", "replies")
@@ -62,6 +64,12 @@ def tables(soak: Soak) -> list[Table]:
     counted, twice = ("times", "in seeds"), range(1, 3)
     found = [
         Table("Per seed", ("scenario", "", *_SHARES), range(2, 5), measures),
+        Table(
+            "Progress after the faults, in simulated seconds",
+            ("demand", "seeds", *_LATE),
+            range(1, 5),
+            _progress(scenarios),
+        ),
         Table("Faults", ("class", *counted, "what came of it"), twice, list(_faults(times, seeds))),
         Table("Crash points that were hit", ("", *counted), twice, _rows(times, seeds, _DEATH)),
         Table("What clients did", ("", *counted), twice, _rows(times, seeds, _SHAPE)),
@@ -85,10 +93,20 @@ def _measures(totals: Totals) -> list[Sequence[str]]:
 def _measured(totals: Totals) -> dict[str, Distribution]:
     return {
         "client operations": totals.operations,
+        "deliveries to readers": totals.deliveries,
         "reconfigurations": totals.reconfigurations,
         "faults": totals.faults,
         "simulated seconds": totals.simulated_seconds,
     }
+
+
+def _progress(scenarios: Sequence[Totals]) -> list[Sequence[str]]:
+    """How long the judge waited for each of its demands."""
+    return [
+        (what, f"{len(seconds.values):,}", *(f"{value:,.2f}" for value in seconds.percentiles(*_LATE.values())))
+        for totals in scenarios
+        for what, seconds in sorted(totals.demands.items())
+    ]
 
 
 def _faults(times: Counter[str], seeds: Counter[str]) -> Iterator[Sequence[str]]:
@@ -172,4 +190,8 @@ def _scenario_as_json(totals: Totals) -> dict[str, Any]:
         name.replace(" ", "_"): dict(zip(_SHARES, each.percentiles(*_SHARES.values()), strict=False))
         for name, each in _measured(totals).items()
     }
-    return {"seeds": totals.seeds, "failed": totals.failed, **spreads}
+    demands = {
+        what: dict(zip(_LATE, seconds.percentiles(*_LATE.values()), strict=True))
+        for what, seconds in sorted(totals.demands.items())
+    }
+    return {"seeds": totals.seeds, "failed": totals.failed, **spreads, "progress": demands}

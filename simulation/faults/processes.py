@@ -36,7 +36,8 @@ async def _relaunch(stage: Stage) -> None:
 
 async def _blackout(stage: Stage) -> None:
     down = [machine for machine in stage.machines.values() if machine.running]
-    stage.struck()
+    if down:
+        stage.struck()
     for machine in down:
         machine.crash()
     for machine in down:

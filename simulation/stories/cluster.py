@@ -25,6 +25,7 @@ from simulation.checks.readers import followers_reach_the_tail
 from simulation.checks.violation import Violation
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.options import Options
+from simulation.stories.casualties import Casualties
 from simulation.stories.judge import demand_progress
 from simulation.stories.outside import Outside
 from simulation.stories.scenario import Scenario
@@ -83,8 +84,8 @@ async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int 
         archive = service.provider() if service.provider in cluster.kinds else None
         stage = Stage(cluster, plan, nursery, archive)
         await _load(stage, nemesis, service)
-        nemesis.stop(dead_max)
-        await demand_progress(stage)
+        dead = nemesis.stop(dead_max)
+        await demand_progress(stage, Casualties.after(stage, nemesis, dead))
         await trio.sleep(CATCH_UP_SECONDS)
         world.check(followers_reach_the_tail)
         nursery.cancel_scope.cancel()

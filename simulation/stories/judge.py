@@ -13,29 +13,33 @@ import attrs
 import trio
 
 from simulation.checks.violation import Violation
+from simulation.stories.casualties import Casualties
 from simulation.workload import operating
 from simulation.workload.actor import Actor, Follower, Stage, attempt
 from simulation.workload.parking import ParkedReader
 from virtuallog.errors import VirtualLogError
 from virtuallog.types import LogPosition, NodeId
 
+JUDGE: Final = "judge"
+"""Name of the clients that demand."""
 CALM_SECONDS: Final = 60.0
 """For each demand: several times the longest timeout, grace period and watchdog period one after the other."""
 OPERATOR_SECONDS: Final = 20.0
 """Nothing replaces a sequencer that died for good while nothing was in flight: that is an operator's part today
-(`virtuallog reconfigure`), so the judge plays it when no append has succeeded for so long."""
+(`virtuallog reconfigure`), so the judge plays it when no append has succeeded for so long, and the nemesis is to blame
+(`casualties.py`)."""
 RETRY_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 0.1
 
 
-async def demand_progress(stage: Stage) -> None:
+async def demand_progress(stage: Stage, casualties: Casualties) -> None:
     """All demands, by one client; then an append and a full read once more, by another."""
-    async with stage.cluster.client("judge") as client:
-        judge = Judge(Actor(stage, client, client.random, "j1"))
+    async with stage.cluster.client(JUDGE) as client:
+        judge = Judge(Actor(stage, client, client.random, "j1"), casualties)
         if not await judge.demand_all():
             return
-    async with stage.cluster.client("judge") as client:
-        await Judge(Actor(stage, client, client.random, "j2")).demand_log()
+    async with stage.cluster.client(JUDGE) as client:
+        await Judge(Actor(stage, client, client.random, "j2"), casualties).demand_log()
 
 
 @attrs.define(eq=False)
@@ -43,6 +47,7 @@ class Judge:
     """One client and what it demands. Methods return whether they got it; if not, that is a violation already."""
 
     actor: Actor
+    _casualties: Casualties
     _readers: list[ParkedReader] = attrs.field(factory=list, init=False)
 
     async def demand_all(self) -> bool:
@@ -66,12 +71,20 @@ class Judge:
             try:
                 await self._append_and_read()
             except VirtualLogError:
-                if self._now() - began > OPERATOR_SECONDS:
+                if self._now() - began > OPERATOR_SECONDS and self._may_replace():
                     self.actor.stage.cluster.world.fault("judge replaced a dead loglet")
                     await operating.extend(self.actor)
                 raise
 
         return await self._demand("append and full read", work)
+
+    def _may_replace(self) -> bool:
+        """A loglet that should work is not replaced: that it does not is what a judge is there to see."""
+        view = self.actor.client.log.view
+        active = None if view.cached is None else view.cached.chain.active
+        return active is not None and self._casualties.explain(
+            active, view.provider(active.kind).describe(active.config)
+        )
 
     async def _append_and_read(self) -> None:
         actor = self.actor
@@ -120,10 +133,11 @@ class Judge:
     async def _demand(
         self, what: str, work: Callable[[], Awaitable[object]], tell: Callable[[], str] = lambda: ""
     ) -> bool:
-        world = self.actor.stage.cluster.world
+        world, began = self.actor.stage.cluster.world, self._now()
         with trio.move_on_after(CALM_SECONDS) as limit:
             while not await attempt(work()):
                 await trio.sleep(RETRY_SECONDS)
+        world.demanded(what, self._now() - began)
         if limit.cancelled_caught:
             message = f"no {what} within {CALM_SECONDS:g} s after the faults stopped{tell()}"
             world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))

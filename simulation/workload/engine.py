@@ -20,6 +20,7 @@ from simulation.workload.actor import Actor, Acts, Stage, choose
 from simulation.world.cluster import Client
 from virtuallog.errors import VirtualLogError
 from virtuallog.testing.cancelling import cancel_at
+from virtuallog.testing.process import executing
 from virtuallog.types import NodeId
 
 FIRST_NODE: Final = 2000
@@ -105,8 +106,14 @@ async def _live(stage: Stage, part: Part, client: Client) -> None:
             await _attempt(actor, part.role)
             finished = True
         finally:
-            if not finished:
+            if not finished and _has_died():
                 actor.did("die in the middle")
+
+
+def _has_died() -> bool:
+    """Whether the client of this task is dead; it may also just be stopped, when the time of the workload is over."""
+    process = executing()
+    return process is not None and not process.alive
 
 
 async def _attempt(actor: Actor, role: str) -> None:

@@ -38,8 +38,8 @@ class WorkloadPlan:
         """Most plans reconfigure often, as that is what this log is about; one in seven hardly ever."""
         rare = source.random() < 0.15
         acts = {
-            "appender": source.randint(18, 34),
-            "reader": source.randint(8, 14),
+            "appender": source.randint(26, 44),
+            "reader": source.randint(16, 26),
             "tailer": source.randint(2, 4),
             "parker": source.randint(2, 4),
             "trimmer": source.randint(2, 5),

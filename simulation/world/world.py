@@ -67,6 +67,8 @@ class World:
     """Called each time; may let the process die there."""
     on_durable: Callable[[NodeId, str, str], None] | None = None
     """Told of what becomes durable: (node, disk, what). For the timeline of a failing seed."""
+    demands: dict[str, float] = attrs.field(factory=dict)
+    """What was demanded once the faults were over -> simulated seconds until it was there; the longest, if more than once."""
     violations: list[Violation] = attrs.field(factory=list)
     """What the story has found wrong."""
     _clock_random: random.Random = attrs.field(factory=random.Random)
@@ -97,6 +99,10 @@ class World:
         """A fault took effect: count it and note it in the history."""
         self.counts[kind] += 1
         self.history.fault(f"{kind} {detail}".rstrip())
+
+    def demanded(self, what: str, seconds: float) -> None:
+        """A demand was met, or given up, after so many simulated seconds."""
+        self.demands[what] = max(seconds, self.demands.get(what, 0.0))
 
     def reached(self, point: CrashPoint) -> None:
         """Somebody has got to a crash point. The dead do not get any further."""
@@ -135,7 +141,8 @@ class World:
     async def client(self, node: NodeId, lifetime_seconds: float | None = None) -> AsyncIterator[Environment]:
         """The ports of a client process, which lives as long as the context, or dies after `lifetime_seconds`.
 
-        Its death is abrupt (see `process.py`); the context then ends without an error.
+        Its death is abrupt (see `process.py`); the context then ends without an error. That somebody else has died is no
+        excuse: what a port of another life raises is passed on.
         """
         process = self.clients[node] = Process(node)
         clock = self.clock(process)
@@ -164,8 +171,10 @@ class World:
                             )
                 finally:
                     die()
-        except* CrashedError:
-            pass
+        except* CrashedError as crashed:
+            others = crashed.subgroup(lambda error: isinstance(error, CrashedError) and error.process is not process)
+            if others is not None:
+                raise others from None
 
 
 @asynccontextmanager

@@ -15,11 +15,14 @@ import pytest
 
 from simulation import fleet
 from simulation.fleet import Job, run_jobs
+from simulation.history import History, Invoked, Read
 from simulation.options import Options
 from simulation.runner import replay_command, run_seed
 from simulation.soak import Range
-from simulation.summary import SeedSummary, Soak, summarize
+from simulation.stories.judge import CALM_SECONDS
+from simulation.summary import SeedSummary, Soak, count, summarize
 from simulation.summary_text import as_json, as_markdown, tables, verdict
+from virtuallog.testing.actions import LogAction
 
 SCENARIO = "weak-seal"
 
@@ -173,7 +176,8 @@ def soak() -> Soak:
     soak = Soak(("cluster",))
     for number in range(1, 11):
         counts = Counter({"crash": number, "did: trim twice": 2, "crash at wal: synced": number == 4, "restart": 1})
-        soak.add(seed(number, operations=100 + number, faults=number, counts=counts))
+        demands = {"append": number / 10, "trim": 0.5}
+        soak.add(seed(number, operations=100 + number, faults=number, counts=counts, demands=demands))
     soak.failures.clear()
     soak.add(seed(11, failed=("reads without holes",)))
     soak.real_seconds = 22.0
@@ -186,6 +190,10 @@ def test_a_summary_counts_what_happened_and_in_how_many_seeds(soak: Soak) -> Non
 
     assert ("cluster, 11 seeds", "client operations", "101", "105", "109") in found["Per seed"]
     assert ("crash", "55", "10", "") in found["Faults"]
+    assert found["Progress after the faults, in simulated seconds"] == [
+        ("append", "10", "0.60", "1.00", "1.00"),
+        ("trim", "10", "0.50", "0.50", "0.50"),
+    ]
     assert found["Crash points that were hit"] == [("wal: synced", "1", "1")]
     assert found["What clients did"] == [("trim twice", "20", "10")]
     assert found["What else happened"] == [("restart", "10", "10")]
@@ -213,7 +221,33 @@ def test_a_summary_is_written_for_people_and_for_programs(soak: Soak) -> None:
     assert told["seeds"] == 11
     assert told["failures"] == [{"scenario": "cluster", "seed": 11, "failed": ("reads without holes",)}]
     assert told["scenarios"]["cluster"]["client_operations"] == {"p10": 101, "median": 105, "p90": 109}
+    assert told["scenarios"]["cluster"]["progress"]["append"] == {"p50": 0.6, "p99": 1.0, "max": 1.0}
     assert told["took_effect"]["crash"] == {"times": 55, "seeds": 10}
+
+
+def test_what_clients_asked_is_counted_apart_from_what_they_were_handed() -> None:
+    """A reader that follows the log asks once; the judge asks when all is over, and is not counted."""
+    report = run_seed(1)
+    summary = summarize(report)
+    invoked = [event for event in report.history.events if isinstance(event, Invoked)]
+    of_clients = [event for event in invoked if not event.client.startswith("judge")]
+    log = [event for event in of_clients if isinstance(event.action, LogAction)]
+
+    assert summary.deliveries > 0
+    assert summary.operations + summary.deliveries == len(log)
+    assert summary.demands.keys() >= {"append and full read", "extend", "trim"}
+    assert all(seconds < CALM_SECONDS for seconds in summary.demands.values())
+
+
+def test_reads_that_take_time_are_asked_for() -> None:
+    """One that was asked for, two that a reader was handed."""
+    times = iter((0.0, 0.5, 1.0, 1.0, 1.0, 1.0))
+    history = History(lambda: next(times))
+    for _ in range(3):
+        history.observed("reader 1", Read(0, 1), [])
+
+    counted = count(history)
+    assert (counted.operations, counted.deliveries) == (1, 2)
 
 
 def test_many_seeds_take_little_room() -> None:

@@ -22,6 +22,10 @@ from virtuallog.types import NodeId
 class CrashedError(Exception):
     """A port was used after its process had crashed. Nobody but the simulator should catch it."""
 
+    def __init__(self, process: Process) -> None:
+        super().__init__(f"node {process.node}, boot {process.boot} has crashed")
+        self.process = process
+
 
 _EXECUTING: Final[ContextVar[Process | None]] = ContextVar("executing", default=None)
 
@@ -56,7 +60,7 @@ class Process:
             CrashedError: this life is over.
         """
         if not self.alive:
-            raise CrashedError(f"node {self.node}, boot {self.boot} has crashed")
+            raise CrashedError(self)
 
     def run(self, callback: Callable[[], None]) -> None:
         """Let the world reach into this process: now if it runs, on resume if it is paused, never if it is dead.
