@@ -76,9 +76,7 @@ async def _broken_disk(world: World) -> None:
         machine.faults.sync_error = source.choice((0.3, 1.0))
         await trio.sleep(source.random() * 0.1)
         machine.faults.sync_error = 0.0
-        if not machine.running:  # its process has given up; the power goes as well
-            machine.start()
-        machine.crash()
+        machine.crash()  # also if its process has given up by then: what it wrote and could not sync must go
         machine.start()
         await staged.act("sealer", [a, c], seal)
         staged.heal(staged.config.sequencer)
