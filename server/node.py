@@ -125,6 +125,11 @@ class Node:
         """The node's own client; None before its data directory is formatted."""
         return self._log
 
+    @property
+    def refusals(self) -> Mapping[str, VirtualLogError]:
+        """The roles that are closed for good, with what has closed them."""
+        return {role.name: role.cause for role in self._roles if role.cause is not None}
+
     def status(self) -> NodeStatus:
         register = self._log.view.cached if self._log else None
         identity = self.identity

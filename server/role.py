@@ -4,8 +4,8 @@ A role is closed at first, open once its state has been read, and closed for goo
 trusted: a poisoned disk, corruption. Its handlers exist all the time and say which it is. A role that fails takes
 neither the node nor other roles down: the node goes on to answer, and other nodes learn why from its status.
 
-Only errors that virtuallog raises on purpose close a role. Anything else is a bug, and ends the node: a process that
-does something nobody thought of had better stop.
+Only errors that virtuallog raises on purpose close a role. Anything else, a failed assertion above all, is a bug, and
+ends the node with a traceback: a process that does something nobody thought of had better stop.
 """
 
 from __future__ import annotations
@@ -32,19 +32,27 @@ class Role:
         self.name = name
         self.interfaces = interfaces
         self.failure: VirtualLogError | None = None
+        """What whoever calls is told."""
+        self.cause: VirtualLogError | None = None
+        """What has closed the role."""
         self.handlers: Handlers = {
             method.request: self._handler(method.request) for interface in interfaces for method in interface.methods
         }
         self._serve = serve
         self._open: Handlers | None = None
         self._scope: trio.CancelScope | None = None
+        self._bug: BaseException | None = None
 
     @property
     def is_open(self) -> bool:
         return self._open is not None
 
     async def run(self, environment: NodeEnvironment) -> None:
-        """Open the role and keep its tasks running; returns only when the role has failed."""
+        """Open the role and keep its tasks running; returns only when the role has failed.
+
+        Raises:
+            Exception: a bug, whether a task of the role raised it or `fail` was told of it.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope
@@ -52,10 +60,18 @@ class Role:
                 await trio.sleep_forever()
         except* VirtualLogError as group:
             self.fail(_first(group))
+        if self._bug is not None:
+            raise self._bug
 
     def fail(self, error: BaseException) -> None:
-        """Close the role for good and cancel its tasks. Calls in progress stay unanswered: their outcome is unknown."""
-        if self.failure is None:
+        """Close the role for good and cancel its tasks. Calls in progress stay unanswered: their outcome is unknown.
+
+        What is no VirtualLogError is raised by `run`, and not here: whoever calls may be a connection, or a disk.
+        """
+        if not isinstance(error, VirtualLogError):
+            self._bug = self._bug or error
+        elif self.failure is None:
+            self.cause = error
             self.failure = error if isinstance(error, CorruptionError | StorageError) else StorageError(str(error))
             log.error("role refused", role=self.name, reason=str(error))
         self._open = None

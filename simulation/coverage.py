@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from simulation.checks import metastore, native
 from simulation.faults import streams
 from simulation.faults.crash_points import COUNTED
 from simulation.faults.registry import CLASSES, LOSING
@@ -44,6 +45,8 @@ class Demand:
     """Of the crash points that processes must have died at; None: all."""
     shapes: tuple[str, ...] = ()
     """What its workload must have brought about."""
+    looks: tuple[str, ...] = ()
+    """What the looks inside must have been able to compare: a check that has nothing to look at finds nothing."""
     over_streams: bool = False
     """Whether some of its seeds must have run the whole RPC stack."""
 
@@ -55,13 +58,14 @@ class Demand:
             if self.crash_areas is None or point.area in self.crash_areas:
                 yield COUNTED + point.name
         yield from (PREFIX + shape for shape in self.shapes)
+        yield from self.looks
         yield from _OVER_STREAMS if self.over_streams else ()
 
 
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
 DEMANDS: Final[Mapping[str, Demand]] = {
-    "cluster": Demand(crash_areas=None, shapes=SHAPES, over_streams=True),
+    "cluster": Demand(crash_areas=None, shapes=SHAPES, looks=(*native.LOOKED, *metastore.LOOKED), over_streams=True),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
     "native": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.
@@ -70,6 +74,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         without_counters=(*_FILES, *_BETWEEN_NODES),
         crash_areas=("metastore",),
         shapes=REGISTERING,
+        looks=metastore.LOOKED,
         over_streams=True,
     ),
 }

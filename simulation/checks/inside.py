@@ -1,4 +1,4 @@
-"""Looks inside a cluster when its run is over: at what no client can see, and what is on the disks.
+"""Looks inside a cluster, when its faults stop and when its run is over: at what no client can see, and on the disks.
 
 Nothing in the world changes: disks are copied before they are read, as they would be after a loss of power.
 """
@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from typing import Final
-
-import attrs
 
 from loglets.native import NativeProvider
 from loglets.native.config import NativeConfig, decode_untrusted
@@ -17,13 +14,11 @@ from loglets.native.durable import DurableLogs
 from loglets.native.log_server import LogServer
 from loglets.native.log_server_service import STORAGE
 from loglets.wal.recovery import recover
-from metastore import records
-from metastore.acceptor import Acceptor
-from metastore.service import STORE
 from simulation.checks.facts import newest_chain
-from simulation.checks.metastore import Acceptors, acceptors_agree
 from simulation.checks.native import Held, restart_forgets_nothing, servers_agree
+from simulation.checks.stopping import ROT
 from simulation.checks.violation import Violation
+from simulation.checks.watch import AcceptorWatch
 from simulation.history import History
 from simulation.world.cluster import Cluster
 from simulation.world.machine import Machine
@@ -32,21 +27,25 @@ from virtuallog.errors import CorruptionError
 from virtuallog.testing.storage import Disk
 from virtuallog.types import NodeId
 
-_ROTTEN: Final = ("bit flipped", "store bit flipped")
-"""Counted in a world in which a disk that cannot be read is nobody's fault: of files, and of key-value stores."""
 
+async def look_inside(cluster: Cluster, watch: AcceptorWatch | None = None) -> None:
+    """Check all that can be checked of the nodes of a cluster; the WAL of one of them, as reading it takes milliseconds.
 
-async def look_inside(cluster: Cluster) -> list[Violation]:
-    """All that can be checked of the nodes of a cluster; the WAL of one of them, as reading it takes some milliseconds."""
+    Args:
+        cluster: what is wrong with it goes into `World.violations`.
+        watch: what has been seen of its acceptors before.
+    """
     world = cluster.world
     servers = log_servers(cluster)
-    found = [*servers_agree(servers, native_configs(world.history))]
-    found += wiped_stays_out(cluster.machines, servers)
-    found += [*acceptors_agree(await stored_acceptors(cluster.machines), world.history)]
+    world.violations.extend(servers_agree(servers, native_configs(world.history), world.counts))
+    world.violations.extend(wiped_stays_out(cluster.machines, servers))
+    (watch or AcceptorWatch(world, cluster.machines)).look()
+    for node in cluster.nodes:
+        cluster.note_refusals(node)
     if servers:
-        node = world.random("inside").choice(sorted(servers))
-        found += [violation async for violation in held_is_recovered(cluster.machines[node], servers[node])]
-    return found
+        node = world.random(f"inside at {world.now()}").choice(sorted(servers))
+        async for violation in held_is_recovered(cluster.machines[node], servers[node]):
+            world.violations.append(violation)
 
 
 def log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
@@ -72,21 +71,6 @@ def wiped_stays_out(machines: Mapping[NodeId, Machine], serving: Collection[Node
             yield Violation("wiped stays out", f"node {node} serves again, with disks that know nothing")
 
 
-async def stored_acceptors(machines: Mapping[NodeId, Machine]) -> Acceptors:
-    """What lies on the MetaStore disk of each machine."""
-    acceptors: dict[NodeId, Acceptor | None] = {}
-    for node, machine in machines.items():
-        disk = machine.key_values(STORE)
-        acceptors[node] = None
-        if disk is not None and disk.pairs:
-            try:
-                acceptors[node] = await records.restore(_Pairs(dict(disk.pairs)))
-            except CorruptionError:
-                if not machine.world.counts[_ROTTEN[1]]:
-                    raise
-    return acceptors
-
-
 def power_loss_is_no_damage(machines: Mapping[NodeId, Machine]) -> Iterator[Violation]:
     """Who lost its power, and nothing else, serves again: what a torn write left is cut off, and refused to nobody.
 
@@ -109,24 +93,8 @@ async def held_is_recovered(machine: Machine, server: LogServer) -> AsyncIterato
     try:
         await recover(copy.mount(), len(disk.peek(min(disk.files))), recovered.replay)
     except CorruptionError as error:
-        if not machine.world.counts[_ROTTEN[0]]:
+        if not machine.counts[ROT[0]]:
             yield Violation("restart forgets nothing", f"node {machine.node}: {error}")
         return
-    for violation in restart_forgets_nothing(machine.node, held, recovered):
+    for violation in restart_forgets_nothing(machine.node, held, recovered, machine.world.counts):
         yield violation
-
-
-@attrs.frozen
-class _Pairs:
-    """A `KeyValues` to read from."""
-
-    _pairs: Mapping[bytes, bytes]
-
-    async def get(self, key: bytes) -> bytes | None:
-        return self._pairs.get(key)
-
-    async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        return sorted(pair for pair in self._pairs.items() if pair[0].startswith(prefix))
-
-    async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        raise AssertionError("nobody writes here")

@@ -138,7 +138,7 @@ CLASSES: Final = (
     FaultClass(
         name="bit rot",
         about="durable bits change, in one copy of the data; the next read or start must refuse it",
-        proof=("bit flipped", "store bit flipped"),
+        proof=("bit flipped", "store bit flipped", "rot refused"),
         act=_bit_rot,
         rarity=3.0,
         loses=True,

@@ -23,6 +23,7 @@ from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.readers import followers_reach_the_tail
 from simulation.checks.violation import Violation
+from simulation.checks.watch import AcceptorWatch
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.options import Options
 from simulation.stories.casualties import Casualties
@@ -80,17 +81,20 @@ async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int 
     if not await _is_ready(cluster):
         return
     nemesis.prepare()
+    watch = AcceptorWatch(world, cluster.machines)
+    watch.start()
     async with trio.open_nursery() as nursery:
         archive = service.provider() if service.provider in cluster.kinds else None
         stage = Stage(cluster, plan, nursery, archive)
         await _load(stage, nemesis, service)
+        await look_inside(cluster, watch)  # now, as the judge trims everything away
         dead = nemesis.stop(dead_max)
         await demand_progress(stage, Casualties.after(stage, nemesis, dead))
         await trio.sleep(CATCH_UP_SECONDS)
         world.check(followers_reach_the_tail)
         nursery.cancel_scope.cancel()
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
-    world.violations.extend(await look_inside(cluster))
+    await look_inside(cluster, watch)
 
 
 async def _load(stage: Stage, nemesis: Nemesis, service: Outside) -> None:

@@ -9,9 +9,8 @@ import trio
 
 from metastore import PaxosProvider
 from simulation.checks.chain import REGISTER_CHECKS
-from simulation.checks.inside import stored_acceptors
-from simulation.checks.metastore import acceptors_agree
 from simulation.checks.violation import Violation
+from simulation.checks.watch import AcceptorWatch
 from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
 from simulation.stories.scenario import Scenario
 from simulation.workload.registering import NODES, Register, RegisterPlan
@@ -36,16 +35,19 @@ async def _story(world: World) -> None:
     for machine in machines.values():
         machine.start()
     nemesis.prepare()
+    watch = AcceptorWatch(world, machines)
+    watch.start()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(nemesis.run)
         register = Register(world, plan, machines, nursery)
         with trio.move_on_after(WORKLOAD_SECONDS if world.options.seconds is None else world.options.seconds):
             await register.run()
         nursery.cancel_scope.cancel()
+    watch.look()
     nemesis.stop(dead_max=0)  # a register may be down to one member
     await _demand_progress(register)
     world.check(*REGISTER_CHECKS)
-    world.violations.extend(acceptors_agree(await stored_acceptors(machines), world.history))
+    watch.look()
 
 
 def _acceptor(world: World, plan: RegisterPlan) -> Program:

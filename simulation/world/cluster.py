@@ -68,7 +68,7 @@ class Cluster:
     """Those of the plan that can be used: over byte streams not the ones without a wire form."""
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
     products: dict[NodeId, Node] = attrs.field(factory=dict, init=False)
-    """The present, or last, life of each node: what checkers look into."""
+    """The present life of each node, or the last one of a node that is down: what checkers look into."""
     served: dict[NodeId, Mapping[str, LogletProvider]] = attrs.field(factory=dict, init=False)
     """The loglet providers of that life."""
     _clients: int = attrs.field(default=0, init=False)
@@ -90,8 +90,20 @@ class Cluster:
 
     def start(self) -> None:
         for node in self.nodes:
-            self.machines[node] = Machine(self.world, node, self._program)
-            self.machines[node].start()
+            self.machines[node] = machine = Machine(self.world, node, self._program)
+            machine.on_start, machine.on_end = partial(self._forget_life, node), partial(self.note_refusals, node)
+            machine.start()
+
+    def note_refusals(self, node: NodeId) -> None:
+        """Let the machine judge the parts of its node that have stopped for good in the present life."""
+        product, machine = self.products.get(node), self.machines[node]
+        for role, cause in product.refusals.items() if product is not None and machine.running else ():
+            machine.stopped(role, cause)
+
+    def _forget_life(self, node: NodeId) -> None:
+        """Nobody may take the state of a former life for that of the present one."""
+        self.served.pop(node, None)
+        self.products.pop(node, None)
 
     @asynccontextmanager
     async def client(

@@ -8,7 +8,8 @@ pause    the process neither hears nor says anything, until `resume`
 wipe     the disks are replaced by empty ones; only while the process is down
 rot      a durable bit of some disk changes
 
-Faults of the disks that take effect are counted in `World.counts`.
+Faults of the disks that take effect are counted in `World.counts`. A program, or a part of it, may stop because of
+them, and for no other reason.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Protocol, TypeAlias
 import attrs
 import trio
 
+from simulation.checks.stopping import refuses_rot, stopped_for_a_reason
+from simulation.world.tally import Tally
 from simulation.world.world import World
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Clock, Handlers, KeyValues, Services, Storage
@@ -72,12 +75,23 @@ class Machine:
     """Its disks have been replaced at some time: it must never serve again as the same node."""
     failure: str = attrs.field(default="", init=False)
     """Why the program ended by itself, if it did."""
+    on_start: Callable[[], None] = attrs.field(default=lambda: None, init=False)
+    """Called when a life begins, before anything of it runs."""
+    on_end: Callable[[], None] = attrs.field(default=lambda: None, init=False)
+    """Called when a life ends, before anything of it dies."""
+    counts: Tally = attrs.field(init=False)
+    """Faults of its disks that took effect."""
+    _told: set[tuple[int, str]] = attrs.field(factory=set, init=False)
+    """Parts that have stopped, by the life."""
     _boots: int = attrs.field(default=0, init=False)
     """Never set back, not even when disks are replaced: it also names sources of randomness, and lives in the history."""
     _scope: trio.CancelScope | None = attrs.field(default=None, init=False)
     _disks: dict[str, Disk] = attrs.field(factory=dict, init=False)
     _key_values: dict[str, SimulatedKeyValuesDisk] = attrs.field(factory=dict, init=False)
     _clock: SimulatedClock | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.counts = Tally(self.world.counts)
 
     @property
     def running(self) -> bool:
@@ -87,6 +101,7 @@ class Machine:
         """Begin the next life."""
         assert not self.running
         self._boots += 1
+        self.on_start()
         self.process = process = Process(self.node, self._boots, lambda power: self.crash(power=power))
         self._scope = trio.CancelScope()
         self._clock = self.world.clock(process)
@@ -97,6 +112,8 @@ class Machine:
         """End this life: with the power (unsynced bytes are lost or torn), or only the process."""
         process, scope = self.process, self._scope
         assert process is not None and scope is not None
+        if process.alive:
+            self.on_end()
         process.crash()
         self.world.transport.end(process, power=power)
         for name in sorted(self._disks):
@@ -136,8 +153,18 @@ class Machine:
                 return f"{name} {place!r}"
         return ""
 
+    def stopped(self, part: str, error: BaseException) -> None:
+        """A part of its program has stopped for good in this life: judge the reason, once."""
+        if (self._boots, part) in self._told:
+            return
+        self._told.add((self._boots, part))
+        who = f"{part} of {self.node}.{self._boots}"
+        if refuses_rot(error, self.counts):
+            self.world.fault("rot refused", f"by {who}: {error}")
+        self.world.violations.extend(stopped_for_a_reason(self.world.history, who, error, self.counts))
+
     def disk(self, name: str) -> Disk | None:
-        """For who looks inside when a run is over; None if no process ever opened it."""
+        """For who looks inside; None if no process ever opened it."""
         return self._disks.get(name)
 
     def key_values(self, name: str) -> SimulatedKeyValuesDisk | None:
@@ -173,8 +200,10 @@ class Machine:
 
     def _stopped_on_purpose(self, error: BaseException) -> None:
         """A program may give up, saying why: the process is gone, the machine stays."""
-        self.failure = _reason(error)
+        reason = _reason(error)
+        self.failure = str(reason)
         self.world.fault("program stopped", f"{self.node}: {self.failure}")
+        self.stopped("program", reason)
         self.crash(power=False)
 
     async def _open_storage(self, name: str) -> Storage:
@@ -182,7 +211,7 @@ class Machine:
         self.process.check()
         if name not in self._disks:
             source = self.world.random(f"disk {self.node} {name}")
-            self._disks[name] = Disk(source, self.faults, _MachineClock(self), self.world.counts)
+            self._disks[name] = Disk(source, self.faults, _MachineClock(self), self.counts)
             self._disks[name].watch = self.world.disk_watch(self.node, name)
         return self._disks[name].mount()
 
@@ -190,7 +219,7 @@ class Machine:
         assert self.process is not None and self._clock is not None
         if name not in self._key_values:
             source = self.world.random(f"key values {self.node} {name}")
-            self._key_values[name] = SimulatedKeyValuesDisk(source, faults=self.faults, fired=self.world.counts)
+            self._key_values[name] = SimulatedKeyValuesDisk(source, faults=self.faults, fired=self.counts)
             self._key_values[name].watch = self.world.disk_watch(self.node, name)
         return self._key_values[name].open(self.process, self._clock)
 
@@ -227,8 +256,8 @@ def _explained(error: BaseException, *classes: type[BaseException]) -> bool:
     return isinstance(error, classes)
 
 
-def _reason(error: BaseException) -> str:
-    """What the error says, or the first of a group of errors."""
+def _reason(error: BaseException) -> BaseException:
+    """The error, or the first of a group of errors."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error)
+    return error

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from simulation.runner import run_seed
-from tests.mutants import identity, metastore, native, readers, sequencer, virtual_log, wal, weak_seal
+from tests.mutants import identity, metastore, native, readers, sequencer, stopping, virtual_log, wal, weak_seal
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -19,6 +19,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *virtual_log.MUTANTS,
     *readers.MUTANTS,
     *identity.MUTANTS,
+    *stopping.MUTANTS,
 )
 
 

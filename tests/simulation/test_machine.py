@@ -122,6 +122,29 @@ def test_a_program_may_stop_on_purpose() -> None:
         assert not machine.running
         assert "bits have rotted" in machine.failure
         assert world.counts["program stopped"] == 1
+        assert [violation.check for violation in world.violations] == ["no unexpected error"]  # nothing has rotted here
+
+    in_world(program, story)
+
+
+def test_a_program_that_stops_because_of_its_disk_has_a_reason() -> None:
+    """The faults of a machine are counted for itself, and for the world."""
+
+    async def program(ports: MachinePorts) -> None:
+        store = await ports.key_values("role")
+        await store.write({b"key": b"value"})
+        await store.get(b"key")
+        await trio.sleep(2)
+        raise CorruptionError("bits have rotted")
+
+    async def story(world: World, machine: Machine) -> None:
+        await trio.sleep(1)
+        assert machine.rot(world.random("rot"))
+        await trio.sleep(2)
+        assert not machine.running
+        assert machine.counts == {"store bit flipped": 1}
+        assert world.counts["store bit flipped"] == world.counts["rot refused"] == 1
+        assert not world.violations
 
     in_world(program, story)
 

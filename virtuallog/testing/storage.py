@@ -90,7 +90,7 @@ class Disk:
         """Lose power: unsynced bytes are lost or torn, changes under way happen or not, the incarnation dies."""
         self._end_incarnation()
         for content in self.files.values():
-            self.fired.update(content.lose_power(self.random))
+            self.fired += Counter(content.lose_power(self.random))
         changes, self.changes = self.changes, []
         for change in changes:
             kept = self.random.random() < 0.5

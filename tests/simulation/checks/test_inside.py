@@ -11,7 +11,8 @@ from metastore import records
 from metastore.acceptor import PersistDecision
 from metastore.messages import genesis
 from metastore.service import STORE
-from simulation.checks.inside import power_loss_is_no_damage, stored_acceptors, wiped_stays_out
+from simulation.checks.inside import power_loss_is_no_damage, wiped_stays_out
+from simulation.checks.watch import stored_acceptors
 from simulation.runner import run_seed
 from simulation.world import scheduler
 from simulation.world.machine import Machine, MachinePorts, Program
@@ -69,7 +70,7 @@ def test_what_acceptors_have_stored_is_read_from_their_disks() -> None:
     async def story(world: World, machine: Machine) -> None:
         machine.crash()
         bare = Machine(world, NodeId(2), nothing)
-        acceptors = await stored_acceptors({NODE: machine, NodeId(2): bare})
+        acceptors = stored_acceptors({NODE: machine, NodeId(2): bare})
 
         stored = acceptors[NODE]
         assert stored is not None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from metastore.acceptor import Acceptor
 from metastore.messages import BALLOT_ZERO, Ballot, Decision, Proposal, Vote, genesis
-from simulation.checks.metastore import acceptors_agree
+from simulation.checks.metastore import CHOSEN, DECIDED, UNDECIDED, Seen, acceptors_agree
 from simulation.history import Put
 from tests.simulation.checks.story import Story
 from virtuallog.types import NodeId
@@ -92,3 +94,57 @@ def test_a_decision_that_a_majority_has_or_may_have(story: Story, third: Accepto
     story.happened(Put(1, b"7", 7), 1)
 
     assert broken(story, knows(7), founded(), third) == set()
+
+
+# -- several looks ------------------------------------------------------------------------------------------------
+
+
+def looks(story: Story, *acceptors: tuple[Acceptor | None, ...]) -> tuple[set[str], Counter[str]]:
+    """What is found by one look after the other, and what could be compared."""
+    seen = Seen(Counter())
+    found = [
+        violation.check
+        for look in acceptors
+        for violation in seen.look(dict(zip(NODES, look, strict=True)), story.history)
+    ]
+    return set(found), seen.looked
+
+
+def test_what_was_chosen_is_remembered(story: Story) -> None:
+    """A majority had accepted 7 in one ballot; later all have decided 8, and no disk says any more that this is wrong."""
+    found, looked = looks(story, (founded(7), founded(7), founded()), (knows(8), knows(8), knows(8)))
+
+    assert found == {"chosen is decided"}
+    assert looked[UNDECIDED] == 2
+    assert looked[CHOSEN] == 1
+
+
+def test_what_was_chosen_and_then_decided(story: Story) -> None:
+    """As it should be, and two looks have seen it."""
+    found, looked = looks(story, (founded(7), founded(7), founded()), (knows(7), knows(7), knows(7)))
+
+    assert found == set()
+    assert looked[CHOSEN] == 1
+    assert looked[DECIDED] == 4  # of version 0, which the first has stored: the two others; of version 1 as many
+
+
+def test_two_choices_for_one_version(story: Story) -> None:
+    """A majority voted for 7, later one for 8, in a higher ballot: the first one may have been told to somebody."""
+    found, _ = looks(story, (founded(7), founded(7), founded()), (founded(), founded(8, 2), founded(8, 2)))
+
+    assert found == {"chosen is decided"}
+
+
+def test_a_decision_that_has_changed_meanwhile(story: Story) -> None:
+    """All disks agree at each moment, but not with themselves."""
+    found, _ = looks(story, (knows(7), knows(7), knows(7)), (knows(8), knows(8), knows(8)))
+
+    assert found == {"acceptors agree"}
+
+
+def test_an_empty_look_compares_nothing(story: Story) -> None:
+    """And says so: what a set of seeds must have compared is demanded of it."""
+    found, looked = looks(story, (None, None, None))
+
+    assert not found
+    assert not any(looked.values())

@@ -1,0 +1,57 @@
+"""Why a node, or a role of one, stopped for good: there are few good reasons.  Pure.
+
+A disk that failed, filled up, rotted or was replaced is one. All else looks like one at best: a node that stops is no
+danger to anybody, so no other check would notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from simulation.checks.violation import Violation
+from simulation.history import History
+from virtuallog.errors import CorruptionError, DiskFullError, MalformedError, StorageError, WrongRecipientError
+
+ROT: Final = ("bit flipped", "store bit flipped")
+"""Counted where a disk that cannot be read is nobody's fault: of files, and of key-value stores."""
+_FAILED: Final = (
+    "write error", "create error", "sync error", "read error", "disk full",
+    "store write error", "store sync error", "store read error", "store full",
+)  # fmt: skip
+_UNREADABLE: Final = (CorruptionError, MalformedError)
+"""Of rot. A flipped bit of a magic number makes it the file of somebody else."""
+
+
+def stopped_for_a_reason(
+    history: History, who: str, error: BaseException, happened: Collection[str]
+) -> Iterator[Violation]:
+    """A good one.
+
+    Args:
+        history: so far.
+        who: has stopped.
+        error: that it stopped with.
+        happened: what was ever counted of the disks of its machine.
+    """
+    if not _is_good(error, set(happened)):
+        told = f"after {', '.join(sorted(happened))}" if happened else "with disks that have never failed"
+        message = f"{who} has stopped for good, {told}: {type(error).__name__}: {error}"
+        yield Violation("no unexpected error", message, (len(history.events) - 1,))
+
+
+def refuses_rot(error: BaseException, happened: Collection[str]) -> bool:
+    """Whether a flipped bit was noticed, as far as one can tell."""
+    return isinstance(error, _UNREADABLE) and not set(happened).isdisjoint(ROT)
+
+
+def _is_good(error: BaseException, happened: set[str]) -> bool:
+    match error:
+        case CorruptionError() | MalformedError():
+            return not happened.isdisjoint(ROT)
+        case StorageError() | DiskFullError():
+            return not happened.isdisjoint(_FAILED)
+        case WrongRecipientError():
+            return "wiped" in happened
+        case _:
+            return False

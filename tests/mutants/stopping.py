@@ -1,0 +1,53 @@
+"""Bugs that make a part of a node stop: it harms nobody any more, so only whoever asks why it stopped will notice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import trio
+
+from loglets.native.log_server import LogServer
+from loglets.native.log_server_effects import Effect, Ticket
+from loglets.native.messages import GetState, Repair, Seal, Store, Trim, WaitTail
+from loglets.native.sequencer_service import RunningSequencer
+from tests.mutants.mutant import Mutant, mutant
+from virtuallog.errors import UnavailableError
+
+STEPS: Final = 150
+"""Of one life of a LogServer: by then it has long been of use."""
+ENTRIES: Final = 20
+"""Of one sequencer."""
+
+_steps: Final[WeakKeyDictionary[LogServer, Counter[str]]] = WeakKeyDictionary()
+step_as_it_should = LogServer.step
+
+
+@mutant(LogServer.step, scenario="cluster", found_by=["no unexpected error"])
+def assertion_of_a_log_server_fails(
+    self: LogServer, request: Store | Seal | GetState | WaitTail | Repair | Trim, ticket: Ticket
+) -> list[Effect]:
+    """The invariant of a core is broken, late in its life: a bug, which must not look like a disk that has failed."""
+    counts = _steps.setdefault(self, Counter())
+    counts["steps"] += 1
+    assert counts["steps"] < STEPS, "planted"
+    return step_as_it_should(self, request, ticket)
+
+
+@mutant(RunningSequencer.run, scenario="cluster", found_by=["no unexpected error"])
+async def sequencer_ends_its_role(self: RunningSequencer) -> None:
+    """An error of ours that says nothing about disks gets out of a task, and the role is closed for good."""
+    try:
+        while self._core.stopped is None and self._core.tail < ENTRIES:
+            await self._offered.wait()
+            self._offered = trio.Event()
+            self._guard(lambda: self._core.turn(self._now_ms()))
+    except trio.Cancelled:
+        self._abandoned = True
+        raise
+    if self._core.stopped is None:
+        raise UnavailableError("planted")
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (assertion_of_a_log_server_fails, sequencer_ends_its_role)
