@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
 
+from loglets.native import NativeProvider
 from metastore import records
 from metastore.acceptor import PersistDecision
 from metastore.messages import genesis
 from metastore.service import STORE
-from simulation.checks.inside import power_loss_is_no_damage, wiped_stays_out
+from simulation.checks.inside import log_servers, power_loss_is_no_damage, wiped_stays_out
 from simulation.checks.watch import stored_acceptors
 from simulation.runner import run_seed
 from simulation.world import scheduler
+from simulation.world.cluster import Cluster, ClusterPlan
 from simulation.world.machine import Machine, MachinePorts, Program
 from simulation.world.world import World, open_world
-from virtuallog.errors import CorruptionError
+from virtuallog.errors import CorruptionError, UnavailableError
 from virtuallog.types import NodeId
 
 NODE = NodeId(1)
@@ -109,3 +112,44 @@ def test_a_node_that_a_loss_of_power_keeps_from_serving() -> None:
 
     in_world(give_up_in_the_second_life, story)
     assert found == [[], ["restart forgets nothing"]]
+
+
+def test_a_look_takes_no_former_life_for_the_present_one() -> None:
+    """A node that is down is looked at as it was; one that starts has nothing to show before it has read its disks."""
+    found: list[set[NodeId]] = []
+
+    async def main() -> None:
+        async with open_world(1) as world:
+            cluster = Cluster(world, ClusterPlan(nodes=3, members=3, kinds=(NativeProvider,)))
+            cluster.start()
+            await cluster.wait_ready()
+            await trio.sleep(2)
+            for step in (cluster.machines[NODE].crash, cluster.machines[NODE].start):
+                step()
+                found.append({*log_servers(cluster)})
+            await trio.sleep(2)
+            found.append({*log_servers(cluster)})
+
+    scheduler.run(1, main)
+    assert found == [{1, 2, 3}, {2, 3}, {1, 2, 3}]
+
+
+def test_a_role_that_stops_without_a_reason_is_told_once() -> None:
+    """By the look, or when the life of its node ends, whichever comes first."""
+    found: list[list[str]] = []
+
+    async def main() -> None:
+        async with open_world(1) as world:
+            cluster = Cluster(world, ClusterPlan(nodes=3, members=3, kinds=(NativeProvider,)))
+            cluster.start()
+            await cluster.wait_ready()
+            await trio.sleep(2)
+            role = cluster.products[NODE]._loglet_roles["native"]
+            role.fail(UnavailableError("no answer"))
+            for step in (partial(cluster.note_refusals, NODE), cluster.machines[NODE].crash):
+                step()
+                found.append([violation.message for violation in world.violations])
+
+    scheduler.run(1, main)
+    told = "native of 1.1 has stopped for good, with disks that have never failed: UnavailableError: no answer"
+    assert found == [[told], [told]]
