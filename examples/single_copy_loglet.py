@@ -30,6 +30,7 @@ from virtuallog.errors import (
     UnavailableError,
     UnsupportedError,
     VirtualLogError,
+    WrongRecipientError,
 )
 from virtuallog.ports import Clock, Done, Environment, Handlers, KeyValues, NodeEnvironment, ReplyT, Request
 from virtuallog.rpc.interface import Interface, Method
@@ -267,7 +268,7 @@ class SingleCopyLoglet:
     async def _ask(self, request: Request[ReplyT]) -> ReplyT:
         try:
             return await self.environment.services.call(self.server, request, CALL_SECONDS)
-        except StorageError as error:
+        except (StorageError, WrongRecipientError) as error:  # its disk fails; it starts and does not know who it is
             raise UnavailableError(f"node {self.server}: {error}") from error
 
 

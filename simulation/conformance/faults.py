@@ -15,18 +15,22 @@ import attrs
 import trio
 
 from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.conformance import disks
 from simulation.conformance import options as kit
+from simulation.conformance.news import strike_at_news
 from simulation.conformance.options import DEAD
 from simulation.conformance.providers import find
 from simulation.faults import streams
 from simulation.faults.crash_points import COUNTED, CRASH_POINT
 from simulation.faults.nemesis import FaultPlan, Nemesis
 from simulation.faults.registry import CLASSES
+from simulation.faults.stage import Stage
 from simulation.stories.loglet import SEGMENT, Cast, Race
 from simulation.stories.scenario import Scenario
 from simulation.stories.served import ServedLoglets
-from simulation.world.machine import Machine
 from simulation.world.world import World
+from virtuallog.testing.recorded import RecordedLoglet
+from virtuallog.types import NodeId
 
 RACE_SECONDS: Final = 30.0
 """Clients that are still busy then, because of what the nemesis does, are stopped."""
@@ -40,6 +44,10 @@ NONE: Final = "none"
 ELSEWHERE: Final = ("wipe", *(fault.name for fault in streams.CLASSES))
 """Left to the chain: a node recognises that it was wiped by what surrounds its loglets; streams lie beneath them."""
 
+DYING: Final = ("crash", "kill", "relaunch", "blackout")
+"""In half of the seeds the disks are slow, and it strikes when there are news: of a write that may be under way."""
+INFORMER: Final = NodeId(1900)
+
 
 async def _story(world: World, fault: str) -> None:
     options = kit.of(world.options)
@@ -52,9 +60,7 @@ async def _story(world: World, fault: str) -> None:
     nemesis.prepare()
     race = Race(world, partial(served.open, SEGMENT))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(nemesis.run)
-        if fault == DEAD:
-            nursery.start_soon(_die, world, source.choice(list(served.machines.values())), source.random())
+        nursery.start_soon(_strike, served, nemesis, fault)
         with trio.move_on_after(RACE_SECONDS):
             await race.run(_cast(source))
         nursery.cancel_scope.cancel()
@@ -86,9 +92,29 @@ def _cast(source: random.Random) -> Cast:
     )
 
 
-async def _die(world: World, machine: Machine, after_seconds: float) -> None:
-    await trio.sleep(after_seconds)
-    world.fault(DEAD, str(machine.node))
+async def _strike(served: ServedLoglets, nemesis: Nemesis, fault: str) -> None:
+    """At random; or, where writes take long, when somebody has heard of one."""
+    world = served.world
+    if fault == DEAD:
+        await _die(served, world.random(f"fault {DEAD}"))
+    elif fault in DYING and disks.draw(served.machines.values(), world.random("disks")):
+        await _strike_at_news(served, nemesis, fault)
+    else:
+        await nemesis.run()
+
+
+async def _strike_at_news(served: ServedLoglets, nemesis: Nemesis, fault: str) -> None:
+    world = served.world
+    stage = Stage(fault, world, served.machines, world.random(f"fault {fault}"), nemesis.wounds, PACE)
+    async with world.client(INFORMER) as environment:
+        loglet = served.open(SEGMENT, environment)
+        await strike_at_news(RecordedLoglet(loglet, world.history, SEGMENT, f"informer {INFORMER}"), stage)
+
+
+async def _die(served: ServedLoglets, source: random.Random) -> None:
+    machine = source.choice(list(served.machines.values()))
+    await trio.sleep(source.random())
+    served.world.fault(DEAD, str(machine.node))
     machine.crash()
 
 

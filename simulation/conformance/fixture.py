@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator
+from random import Random
 from typing import Final
 
 import attrs
 import trio
 
+from simulation.conformance import disks
 from simulation.stories.served import ServedLoglets
 from simulation.world.world import World
 from virtuallog.chain import SegmentId
@@ -30,22 +31,27 @@ OBSERVER: Final = NodeId(999)
 @attrs.define(eq=False)
 class SimulatedFixture:
     """Implements `RestartingFixture`: each client is a process of its own, and what it asks and hears goes into the
-    history of the world."""
+    history of the world. About every other loglet has slow disks."""
 
     served: ServedLoglets
     nursery: trio.Nursery
     """Client processes live here."""
     contiguous: bool
-    random: random.Random
+    random: Random
     clock: Clock = attrs.field(factory=lambda: SimulatedClock(Process(OBSERVER)))
+    _disks: Random = attrs.field(init=False)
     _segments: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
     _clients: Iterator[int] = attrs.field(factory=lambda: itertools.count(FIRST_CLIENT), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._disks = self.world.random("disks")
 
     @property
     def world(self) -> World:
         return self.served.world
 
     async def fresh(self) -> Opener:
+        disks.draw(self.served.machines.values(), self._disks)
         segment = SegmentId(next(self._segments), self.random.getrandbits(63))
         self.served.create(segment)
         clients = itertools.cycle([await self._client() for _ in range(CLIENTS)])

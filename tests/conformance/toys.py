@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import trio
 
-from examples.single_copy_loglet import SingleCopyProvider, SingleCopyServer, State
+from examples.single_copy_loglet import REQUESTS_MAX, Look, Read, SingleCopyProvider, SingleCopyServer, State
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
+from virtuallog.ports import Done
 from virtuallog.testing.model import LogModel
 
 
@@ -43,6 +45,36 @@ class RepeatingServer(SingleCopyServer):
         return await super()._append(segment, model, batch, opens=opens)
 
 
+class HastyServer(SingleCopyServer):
+    """Answers tails and reads at once, from memory, while a batch is still being written."""
+
+    async def run(self, requests: trio.MemoryReceiveChannel[tuple[Any, Done]]) -> None:
+        send, waiting = trio.open_memory_channel[tuple[Any, Done]](REQUESTS_MAX)
+        self.environment.nursery.start_soon(super().run, waiting)
+        async for request, done in requests:
+            model = self._models.get(request.segment)
+            if isinstance(request, Look) and model is not None:
+                done(State(model.tail, model.trim_point, model.sealed))
+            elif isinstance(request, Read) and model is not None and request.stop <= model.tail:
+                done(await self._serve(request, model))
+            else:
+                await send.send((request, done))
+
+
+class SmallTableServer(SingleCopyServer):
+    """Remembers so many sessions, and takes an older one for a new one."""
+
+    sessions_max = 16
+
+    async def _append(self, segment: SegmentId, model: LogModel, batch: Batch, *, opens: bool) -> State:
+        state = await super()._append(segment, model, batch, opens=opens)
+        if len(model.next_sequence) > self.sessions_max:
+            oldest = next(iter(model.next_sequence))
+            del model.next_sequence[oldest]
+            model.offered = {old: places for old, places in model.offered.items() if old.session != oldest}
+        return state
+
+
 class ShyServer(SingleCopyServer):
     """Once it has restarted it does not find the loglets that it has sealed."""
 
@@ -69,6 +101,16 @@ class Repeating(SingleCopyProvider):
 
 
 @attrs.define(eq=False)
+class Hasty(SingleCopyProvider):
+    server_class: type[SingleCopyServer] = HastyServer
+
+
+@attrs.define(eq=False)
+class SmallTable(SingleCopyProvider):
+    server_class: type[SingleCopyServer] = SmallTableServer
+
+
+@attrs.define(eq=False)
 class Shy(SingleCopyProvider):
     server_class: type[SingleCopyServer] = ShyServer
 
@@ -77,5 +119,13 @@ BROKEN: Mapping[type[SingleCopyProvider], tuple[str, ...]] = {
     Early: ("clause/acknowledged_survives_a_restart", "loglet/blackout"),
     Untrimmed: ("clause/a_trim_survives_a_restart", "loglet/relaunch"),
     Repeating: ("clause/the_same_batch_again_gets_its_old_places", "loglet/duplication"),
+    Hasty: (
+        "clause/a_tail_is_durable_when_it_is_told",
+        "loglet/crash",
+        "loglet/kill",
+        "loglet/relaunch",
+        "loglet/blackout",
+    ),
+    SmallTable: ("clause/a_session_is_not_forgotten_silently",),
     Shy: ("clause/a_seal_survives_a_restart", "loglet/relaunch"),
 }

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+
 import trio
 
-from virtuallog.batch import BATCH_COUNT_MAX, ENTRY_BYTES_MAX, Batch
-from virtuallog.errors import OutOfOrderError, TailMismatchError, UnsupportedError
+from virtuallog.batch import BATCH_COUNT_MAX, ENTRY_BYTES_MAX, Batch, SessionId
+from virtuallog.errors import OutOfOrderError, TailMismatchError, UnsupportedError, VirtualLogError
 from virtuallog.testing.clauses.support import Client, LogletFixture, open_clients
 from virtuallog.testing.expect import entries, expect, expect_error
 from virtuallog.types import PlacedBatch
 
 IN_FLIGHT = 8
+SESSIONS = 400
+"""More than any small table of them has room for."""
+PATIENCE_SECONDS = 20.0
+"""A loglet may have no answer to a batch that is offered again, only errors; nobody waits longer for it."""
 
 
 async def places_are_unique_and_ascend(fixture: LogletFixture) -> None:
@@ -90,6 +97,31 @@ async def the_same_batch_again_gets_its_old_places(fixture: LogletFixture) -> No
     expect(given == again, f"offered again, the places were {again} and not {given}")
     found = list(entries(await reader.read_all(0, (await reader.tail()).tail)).values())
     expect(found == [b"a", b"b", b"c"], f"the log holds {found}")
+
+
+async def a_session_is_not_forgotten_silently(fixture: LogletFixture) -> None:
+    """However many sessions have begun since, a batch that is offered again gets the places it has, or an error; never
+    new ones."""
+    writer, *others, reader = await open_clients(fixture, 6)
+    first = writer.batch(b"first")
+    places = await writer.offer(first)
+    async with trio.open_nursery() as nursery:
+        for other in others:
+            nursery.start_soon(_begin_sessions, other, fixture.random, SESSIONS // len(others))
+    again: range | None = None
+    with fixture.clock.timeout(PATIENCE_SECONDS), suppress(VirtualLogError):
+        again = await writer.retried(lambda: writer.loglet.append(first, opens=True))
+    expect(again in {None, places}, f"offered again after {SESSIONS} others, a batch at {places} was given {again}")
+    found = entries(await reader.read_all(0, (await reader.tail()).tail))
+    where = [place for place, payload in found.items() if payload == b"first"]
+    expect(where == list(places), f"offered again after {SESSIONS} others, a batch at {places} lies at {where}")
+
+
+async def _begin_sessions(client: Client, source: random.Random, count: int) -> None:
+    """One after the other, with one batch each."""
+    for _ in range(count):
+        session = SessionId(source.randbytes(16))
+        await Client(client.loglet, client.clock, session).append(b"other")
 
 
 async def a_gap_in_a_session_is_refused(fixture: LogletFixture) -> None:
@@ -205,6 +237,7 @@ CLAUSES = (
     batches_of_a_session_keep_their_order,
     times_never_go_back,
     the_same_batch_again_gets_its_old_places,
+    a_session_is_not_forgotten_silently,
     a_gap_in_a_session_is_refused,
     a_session_may_begin_anywhere,
     an_unknown_session_must_open,

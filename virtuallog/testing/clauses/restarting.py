@@ -19,6 +19,9 @@ from virtuallog.types import Open, Sealed
 
 DELAYS: Final = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.008)
 """Seconds between the start of an append and the loss of power: of the order of a call."""
+NEWS: Final = 8
+"""Appends at whose first news the power is lost; in every other case the news are read first."""
+POLL_SECONDS: Final = 0.001
 PATIENCE_SECONDS: Final = 20.0
 """A loglet may refuse appends for ever once its servers have restarted; nobody waits longer for it."""
 
@@ -97,6 +100,36 @@ async def an_open_tail_survives_a_restart(fixture: RestartingFixture) -> None:
         expect(after == before, f"{before} was read below {seen}; after a restart it is {after}")
 
 
+async def a_tail_is_durable_when_it_is_told(fixture: RestartingFixture) -> None:
+    """What an open tail covers is durable, acknowledged or not: if all servers lose their power at the first news of an
+    append that is under way, the loglet is as long afterwards, and holds what was read."""
+    for number in range(NEWS):
+        writer, reader, late = await open_clients(fixture, 3)
+        await writer.append(b"first")
+        known = (await reader.tail()).tail
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_acknowledged, writer, b"news")
+            seen = await _news(reader, known)
+            before = entries(await reader.read_all(0, seen)) if number % 2 else {}
+            await fixture.restart()
+            nursery.cancel_scope.cancel()
+        await late.seal()
+        tail = await late.tail()
+        expect(tail.tail >= seen, f"an open tail of {seen} was seen; after a restart {tail}")
+        after = entries(await late.read_all(0, seen))
+        lost = {place: payload for place, payload in before.items() if after.get(place) != payload}
+        expect(not lost, f"{before} was read below the tail {seen}; after a restart it is {after}")
+
+
+async def _news(client: Client, known: int) -> int:
+    """The first tail past `known`, asked for again and again; `known` if there is none for a while."""
+    with client.clock.timeout(PATIENCE_SECONDS):
+        while (tail := await client.tail()).tail <= known:
+            await client.clock.sleep(POLL_SECONDS)
+        return tail.tail
+    return known
+
+
 async def a_maybe_is_settled_after_a_restart(fixture: RestartingFixture) -> None:
     """An append that a power loss of all servers interrupts is in the log or is not; offered again it is there at most
     once, and surely if it is acknowledged then."""
@@ -144,5 +177,6 @@ CLAUSES: tuple[RestartClause, ...] = (
     a_seal_survives_a_restart,
     a_trim_survives_a_restart,
     an_open_tail_survives_a_restart,
+    a_tail_is_durable_when_it_is_told,
     a_maybe_is_settled_after_a_restart,
 )
