@@ -91,12 +91,13 @@ class AddressSpace:
                 if (await self.view.refresh()).version == register.version:
                     raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
                 continue
-            if _replaced(register.chain, (await self.view.refresh()).chain, target):
+            after = (await self.view.refresh()).chain
+            if _replaced(register.chain, after, max(target, effective + 1)):
                 continue  # the trim went to a loglet that others have copied, perhaps before it
             if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
                 _EMPTY.reached()
                 await self.chain_writer.truncate(target)
-            return effective
+            return max(effective, after.start)
 
     async def _trim_segments(self, chain: Chain, target: LogPosition) -> LogPosition:
         """Trim each segment up to `target`; returns the trim point, which is beyond `target` if others have trimmed further:
@@ -140,15 +141,11 @@ class AddressSpace:
             await self.view.loglet(copy).prefix_trim(copy.offset(min(trimmed, copy.stop)))
 
     async def find_trim_point(self) -> LogPosition:
-        """See `VirtualLog.find_trim_point`."""
-        tail = (await self.check_tail()).tail
-        start = (await self.view.current()).chain.start
-        while start < tail:
-            first = (await self.read(start, LogPosition(tail), 1))[0]
-            if not (isinstance(first, Gap) and first.kind is GapKind.TRIMMED):
-                break
-            start = LogPosition(first.stop)
-        return start
+        """See `VirtualLog.find_trim_point`.
+
+        A trim that asks for nothing: whoever reads may be answered by a server that has not heard of a trim yet.
+        """
+        return await self.prefix_trim(LogPosition(0))
 
 
 def _replaced(before: Chain, after: Chain, stop: int) -> bool:

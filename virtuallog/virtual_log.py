@@ -144,7 +144,11 @@ class VirtualLog:
         return await self.space.prefix_trim(position)
 
     async def find_trim_point(self) -> LogPosition:
-        """First position that has not been trimmed, as far as the servers asked know."""
+        """First position that has not been trimmed: at least what any trim has returned before the call.
+
+        Raises:
+            UnavailableError: not enough servers answered.
+        """
         return await self.space.find_trim_point()
 
     # -- changes of the chain -----------------------------------------------------------------------------------
@@ -161,7 +165,11 @@ class VirtualLog:
         return await self.chain_writer.extend(kind, settings or {})
 
     async def reconfig_truncate(self) -> Register:
-        """Drop the segments that are trimmed as a whole from the chain."""
+        """Drop the segments from the chain that are trimmed as a whole, as `find_trim_point` tells.
+
+        Raises:
+            UnavailableError: unknown outcome; may be called again.
+        """
         return await self.chain_writer.truncate(await self.find_trim_point())
 
     async def reconfig_modify(

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from simulation.checks.changes import CHANGE_CHECKS
+from simulation.checks.errors import LOG_ERROR_CHECKS
 from simulation.checks.order import ORDER_CHECKS
 from simulation.checks.readers import READER_CHECKS
 from simulation.checks.sessions import SESSION_CHECKS
 from simulation.checks.trims import TRIM_CHECKS
 from simulation.checks.violation import Check
 
-LOG_CHECKS: Final[tuple[Check, ...]] = (*ORDER_CHECKS, *READER_CHECKS, *TRIM_CHECKS, *SESSION_CHECKS)
+LOG_CHECKS: Final[tuple[Check, ...]] = (
+    *ORDER_CHECKS,
+    *READER_CHECKS,
+    *TRIM_CHECKS,
+    *SESSION_CHECKS,
+    *CHANGE_CHECKS,
+    *LOG_ERROR_CHECKS,
+)

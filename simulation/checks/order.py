@@ -16,7 +16,7 @@ import attrs
 
 from simulation.checks.facts import NEVER, Decided, chains, content, end_of, stop_of
 from simulation.checks.violation import Check, Violation, once, proof
-from simulation.history import Append, CheckTail, History, Operation, Read, Trim
+from simulation.history import Append, CheckTail, FindTrimPoint, History, Operation, Read, Trim
 from virtuallog.errors import BeyondTailError, TailMismatchError
 from virtuallog.testing.witness import ANY_TIME, Step, in_order, out_of_time
 from virtuallog.types import Sealed
@@ -113,7 +113,7 @@ def _proofs(history: History) -> Iterator[tuple[int, float, Operation]]:
     for read in history.operations(Read):
         if read.returned and read.result:
             yield stop_of(read.result[-1]), read.done, read
-    for trim in history.operations(Trim):
+    for trim in history.operations(Trim, FindTrimPoint):
         if trim.returned:
             yield trim.result, trim.done, trim
     for known in chains(history).values():

@@ -148,8 +148,7 @@ def _ends(history: History) -> Iterator[tuple[int, Operation]]:
 
 
 def _asked(history: History) -> Asked:
-    trims = history.operations(Trim)
-    return Asked(trims, [trim.action.position for trim in trims])
+    return Asked((trim, trim.action.position) for trim in history.operations(Trim))
 
 
 def _within(places: list[int], gap: Gap) -> list[int]:

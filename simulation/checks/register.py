@@ -1,10 +1,12 @@
-"""What the history of the register must be like: invariant I2. The same checks judge every MetaStore's own tests."""
+"""What the history of the register must be like: invariant I2, and its errors. The checks of I2 judge
+every MetaStore's own tests as well."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from simulation.checks.errors import REGISTER_ERROR_CHECKS
 from simulation.checks.violation import Check
 from virtuallog.testing.register_checks import REGISTER_CHECKS as _CHECKS
 
-REGISTER_CHECKS: Final[tuple[Check, ...]] = _CHECKS
+REGISTER_CHECKS: Final[tuple[Check, ...]] = (*_CHECKS, *REGISTER_ERROR_CHECKS)

@@ -101,8 +101,7 @@ class Judge:
         members: Sequence[NodeId] = nodes[: operating.MEMBERS]
         if (await self.actor.client.log.view.refresh()).members == tuple(members):
             members = nodes
-        work = self.actor.client.log.reconfig_members(members)
-        await self.actor.change(f"members {list(members)}", work)
+        await operating.put_members(self.actor, members)
 
     async def _trim(self) -> None:
         await self.actor.trim(self.actor.stage.tail - 1)

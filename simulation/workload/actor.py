@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import attrs
 import trio
 
-from simulation.history import Append, CheckTail, Follow, Read, Reconfigure, Recorder, Trim
+from simulation.history import Append, ChangeAsked, CheckTail, FindTrimPoint, Follow, Read, Reconfigure, Recorder, Trim
 from simulation.workload.plan import WorkloadPlan
 from simulation.workload.shapes import count
 from simulation.world.cluster import Client, Cluster
@@ -166,16 +166,22 @@ class Actor:
             returned(effective)
         return effective
 
-    async def change(self, what: str, work: Awaitable[Register]) -> Register:
-        """A change of the chain."""
-        with self.record(Reconfigure(what)) as returned:
+    async def find_trim_point(self) -> int:
+        with self.record(FindTrimPoint()) as returned:
+            found = await self.client.log.find_trim_point()
+            returned(found)
+        return found
+
+    async def change(self, asked: ChangeAsked, work: Awaitable[Register]) -> Register:
+        """A change of the register."""
+        with self.record(Reconfigure(asked)) as returned:
             register = await work
             self.stage.saw_chain(register.chain)
             returned(register.version)
         return register
 
     def record(
-        self, action: Append | CheckTail | Read | Follow | Trim | Reconfigure
+        self, action: Append | CheckTail | Read | Follow | Trim | FindTrimPoint | Reconfigure
     ) -> AbstractContextManager[Recorder]:
         return self.stage.cluster.world.history.record(self.client.name, action)
 

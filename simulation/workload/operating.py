@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import trio
 
-from simulation.history import Trim
+from simulation.history import CloseAsked, ExtendAsked, MembersAsked, ModifyAsked, Trim, TruncateAsked
 from simulation.workload.actor import Actor, Acts, attempt
 from virtuallog.chain import Chain, Segment
+from virtuallog.errors import UnavailableError
 from virtuallog.register import Register
 from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
 from virtuallog.types import LogletOffset, LogPosition, NodeId
@@ -25,9 +26,10 @@ async def extend(actor: Actor, kind: str | None = None, settings: Mapping[str, s
     log = actor.client.log
     before = (await log.view.refresh()).chain
     kind, settings = kind or before.last.kind, settings or {}
-    spelled = "".join(f" {name}={value}" for name, value in settings.items())
-    after = await actor.change(f"extend {kind}{spelled}", log.reconfig_extend(kind, settings))
-    _tell(actor, before, after.chain)
+    asked = ExtendAsked(kind, " ".join(f"{name}={value}" for name, value in settings.items()))
+    after = await actor.change(asked, log.reconfig_extend(kind, settings))
+    if after.chain.last.id != before.last.id:
+        _tell(actor, before, after.chain)
     return after
 
 
@@ -104,8 +106,9 @@ async def seal_and_leave(actor: Actor) -> None:
 async def close_and_reopen(actor: Actor) -> None:
     """Unless the operator dies in between; then another one does, or the judge."""
     if actor.stage.plan.close:
-        await actor.change("close", actor.client.log.seal())
-        actor.did("close the log")
+        closed = await actor.change(CloseAsked(), actor.client.log.seal())
+        if closed.chain.active is None:
+            actor.did("close the log")
         await trio.sleep(actor.random.expovariate(4.0))
     await extend(actor)
 
@@ -116,9 +119,12 @@ async def truncate(actor: Actor) -> None:
     segment = (await log.view.refresh()).chain.segments[0]
     if segment.stop is not None:
         with actor.record(Trim(segment.stop)) as returned:
-            trimmed = await log.view.loglet(segment).prefix_trim(segment.offset(segment.stop))
-            returned(min(segment.position(trimmed), segment.stop))
-    after = await actor.change("truncate", log.reconfig_truncate())
+            await log.view.loglet(segment).prefix_trim(segment.offset(segment.stop))
+            trimmed = await log.find_trim_point()
+            if trimmed < segment.stop:
+                raise UnavailableError("a copy has taken its place meanwhile, and may not know of this trim")
+            returned(trimmed)
+    after = await actor.change(TruncateAsked(), log.reconfig_truncate())
     if after.chain.find(segment.id) is None:
         actor.did("truncate the chain")
 
@@ -152,8 +158,9 @@ async def copy_segment(actor: Actor, segment: Segment) -> bool:
             at = LogPosition(item.stop)
     config = await archive.store_copy(log.view.environment, f"copy {actor.name}", placed)
     work = log.reconfig_modify(segment.id, WEAK_SEAL, config, LogletOffset(base))
-    await actor.change(f"modify {segment.id} base={base}", work)
-    actor.did("modify a segment")
+    after = await actor.change(ModifyAsked(segment.id, WEAK_SEAL, base), work)
+    if after.chain.find(segment.id) is None:
+        actor.did("modify a segment")
     return True
 
 
@@ -162,9 +169,14 @@ async def change_members(actor: Actor) -> None:
     count = actor.random.choice((MEMBERS, nodes))
     members = sorted(NodeId(node) for node in actor.random.sample(range(1, nodes + 1), count))
     before = (await actor.client.log.view.refresh()).members
-    await actor.change(f"members {members}", actor.client.log.reconfig_members(members))
-    if tuple(members) != before:
+    after = (await put_members(actor, members)).members
+    if after == tuple(members) != before:
         actor.did("change the members")
+
+
+async def put_members(actor: Actor, members: Sequence[NodeId]) -> Register:
+    """Let these nodes decide from now on."""
+    return await actor.change(MembersAsked(tuple(members)), actor.client.log.reconfig_members(members))
 
 
 ACTS: Final[Acts] = (

@@ -46,7 +46,7 @@ async def over_segments(actor: Actor) -> None:
 
 
 async def trim_point(actor: Actor) -> None:
-    await actor.client.log.find_trim_point()
+    await actor.find_trim_point()
     actor.did("find the trim point")
 
 

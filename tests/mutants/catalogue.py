@@ -7,7 +7,18 @@ from typing import Final
 import attrs
 
 from simulation.runner import run_seed
-from tests.mutants import identity, metastore, native, readers, sequencer, stopping, virtual_log, wal, weak_seal
+from tests.mutants import (
+    changes,
+    identity,
+    metastore,
+    native,
+    readers,
+    sequencer,
+    stopping,
+    virtual_log,
+    wal,
+    weak_seal,
+)
 from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -17,6 +28,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *wal.MUTANTS,
     *metastore.MUTANTS,
     *virtual_log.MUTANTS,
+    *changes.MUTANTS,
     *readers.MUTANTS,
     *identity.MUTANTS,
     *stopping.MUTANTS,

@@ -10,6 +10,7 @@ import trio
 
 from loglets.native import NativeProvider
 from loglets.wal import WalSettings
+from simulation.history import ExtendAsked
 from simulation.stories.outside import Outside
 from simulation.workload.actor import Act, Actor, Stage
 from simulation.workload.plan import WorkloadPlan
@@ -70,7 +71,7 @@ def shapes_of(act: Act, seed: int) -> Counter[str]:
     async def story(actor: Actor) -> None:
         for _ in range(3):
             await actor.append(3)
-            await actor.change("extend", actor.client.log.reconfig_extend("native"))
+            await actor.change(ExtendAsked("native"), actor.client.log.reconfig_extend("native"))
         await actor.append(5)
         await act(actor)
 

@@ -27,7 +27,7 @@ from virtuallog.errors import (
 from virtuallog.ports import Environment
 from virtuallog.register import Register
 from virtuallog.testing.memory_metastore import MemoryMetaStore
-from virtuallog.types import Gap, GapKind, LogPosition, NodeId, Open, PlacedBatch, Sealed
+from virtuallog.types import Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed
 from virtuallog.virtual_log import VirtualLog
 
 
@@ -245,6 +245,39 @@ async def test_a_trim_by_an_old_chain_goes_on_where_others_have_trimmed(autojump
         assert await late.find_trim_point() == 5
 
 
+@attrs.define
+class LazyLoglet(MemoryLoglet):
+    """Drops what is trimmed in the background: readers see all of it for a while."""
+
+    trimmed: list[int] = attrs.field(kw_only=True)
+
+    async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
+        self.trimmed.append(min(offset, (await self.check_tail()).tail))
+        return LogletOffset(max(self.trimmed))
+
+
+@attrs.define
+class LazyProvider(MemoryProvider):
+    trimmed: list[int] = attrs.field(factory=list)
+
+    def open(self, segment: chain.SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
+        opened = super().open(segment, config, environment)
+        return LazyLoglet(opened._shared, opened._clock, trimmed=self.trimmed)
+
+
+async def test_the_trim_point_is_found_where_readers_still_see_what_is_trimmed(autojump_clock: MockClock) -> None:
+    """It was looked for by reading, so one server that had not heard of the trim was enough to hide it, and an operator's
+    truncate left a segment in the chain that was trimmed as a whole."""
+    async with trio.open_nursery() as nursery:
+        w = World(nursery, providers={"memory": LazyProvider()})
+        log, late = w.client(), w.client()
+        await log.append_many([b"a", b"b", b"c"])
+        assert await log.prefix_trim(LogPosition(2)) == 2
+
+        assert await late.find_trim_point() == 2
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("position", [0, 1, 2, 3])
 async def test_a_trim_with_nothing_to_do_says_where_the_log_begins(position: int, autojump_clock: MockClock) -> None:
     """Others have trimmed further, in this segment or beyond it; found by `virtuallog simulate --seed 4`."""
@@ -404,6 +437,21 @@ async def test_a_trim_by_a_client_that_knows_the_original_reaches_the_copy(autoj
 
         assert await late.prefix_trim(LogPosition(3)) == 3
         assert await contents(w.client()) == [(3, b"d")]
+
+
+@pytest.mark.parametrize("trim", [2, 4])
+async def test_a_client_that_knows_the_original_is_told_of_trims_of_the_copy(
+    trim: int, autojump_clock: MockClock
+) -> None:
+    """A trim that has nothing to do there asks all the same; the original does not know, or is gone from the chain."""
+    async with world() as w:
+        closed = await closed_and_copied(w)
+        late = w.client()
+        await late.check_tail()
+        await w.client().reconfig_modify(closed.id, "copy", b"7")
+        assert await w.client().prefix_trim(LogPosition(trim)) == trim
+
+        assert await late.find_trim_point() == trim
 
 
 async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(autojump_clock: MockClock) -> None:

@@ -23,6 +23,7 @@ from virtuallog.errors import (
     UnknownKindError,
     VirtualLogError,
 )
+from virtuallog.types import NodeId
 
 # -- of a log -----------------------------------------------------------------------------------------------------
 
@@ -65,10 +66,53 @@ class Trim:
 
 
 @attrs.frozen
-class Reconfigure:
-    """A change of the chain, in words. Result: the version of the register after it."""
+class FindTrimPoint:
+    """Result: the first position that has not been trimmed."""
 
-    what: str
+
+@attrs.frozen
+class ExtendAsked:
+    """Continue on a new loglet of this kind."""
+
+    kind: str
+    settings: str = ""
+    """As an operator spells them."""
+
+
+@attrs.frozen
+class ModifyAsked:
+    """Put another loglet under a closed segment, which begins at its offset `base`."""
+
+    segment: SegmentId
+    kind: str
+    base: int
+
+
+@attrs.frozen
+class TruncateAsked:
+    """Drop what is trimmed as a whole."""
+
+
+@attrs.frozen
+class CloseAsked:
+    """Close the log on purpose."""
+
+
+@attrs.frozen
+class MembersAsked:
+    """Let these nodes decide the register."""
+
+    members: tuple[NodeId, ...]
+
+
+ChangeAsked: TypeAlias = ExtendAsked | ModifyAsked | TruncateAsked | CloseAsked | MembersAsked
+
+
+@attrs.frozen
+class Reconfigure:
+    """A change of the register. Result: the version that the caller was handed, in which it is made."""
+
+    change: ChangeAsked
 
 
 # -- of one loglet ------------------------------------------------------------------------------------------------
@@ -137,7 +181,7 @@ class Put:
     attempt: int = attrs.field(default=0, repr=hex)
 
 
-LogAction: TypeAlias = Append | CheckTail | Read | Follow | Trim | Reconfigure
+LogAction: TypeAlias = Append | CheckTail | Read | Follow | Trim | FindTrimPoint | Reconfigure
 LogletAction: TypeAlias = LogletAppend | LogletTail | LogletSeal | LogletRead | LogletTrim
 Action: TypeAlias = LogAction | LogletAction | Get | Put
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from typing import TypeAlias
 
 import attrs
@@ -153,7 +152,7 @@ class _Loglet:
         if not gaps:
             return
         places = sorted(self.entries.at)
-        asked = Asked(self.of[LogletTrim], [trim.action.offset for trim in self.of[LogletTrim]])
+        asked = Asked((trim, trim.action.offset) for trim in self.of[LogletTrim])
         for read, gap in gaps:
             if gap.kind is GapKind.LOST:
                 yield self.broken("loglet reads without holes", f"{gap} was reported", read)
@@ -227,13 +226,18 @@ class _Loglet:
 
 
 class Asked:
-    """The farthest that anybody had asked to trim, at any time."""
+    """The farthest that anybody may have trimmed, at any time: what was asked for, and no more than came of it."""
 
-    def __init__(self, trims: Sequence[Operation], wanted: Iterable[int]) -> None:
-        """Trims in the order in which they began; those that surely did nothing count as well, as they may be asked
-        for again by somebody else on the caller's behalf."""
-        self._since = [trim.invoked for trim in trims]
-        self._farthest = list(accumulate(wanted, max))
+    def __init__(self, trims: Iterable[tuple[Operation, int]]) -> None:
+        """Trims in the order in which they began, with what was asked for. One that has returned has done what it told,
+        and no more: it ends at the tail. Those that surely did nothing count as well, as they may be asked for again
+        by somebody else on the caller's behalf."""
+        self._since: list[int] = []
+        self._farthest: list[int] = []
+        for trim, wanted in trims:
+            self._since.append(trim.invoked)
+            done = min(wanted, trim.result) if trim.returned else wanted
+            self._farthest.append(max(done, self._farthest[-1] if self._farthest else 0))
 
     def until(self, operation: Operation) -> int:
         """By trims that had begun when `operation` ended."""

@@ -15,7 +15,7 @@ from simulation.history import History, LogletAppend, LogletSeal, LogletTail, Pu
 from virtuallog import chain
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import Chain, SegmentId
-from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.errors import VirtualLogError
 from virtuallog.register import ClusterId, Register
 from virtuallog.types import Data, Gap, GapKind, LogPosition, Sealed
 
@@ -25,6 +25,10 @@ A, B = SessionId(b"a" * 16), SessionId(b"b" * 16)
 FIRST = chain.genesis("memory", b"", 1)
 SECOND = chain.extend(FIRST, 5, "memory", b"", 2)
 """The first segment ends at 5."""
+
+
+class _GoneError(Exception):
+    """Of a client that nobody will hear of again."""
 
 
 class Story:
@@ -45,7 +49,7 @@ class Story:
     def during(self, action: Any, client: str = "b") -> Iterator[Recorder]:
         """A call that takes as long as the context; without a result its outcome is unknown."""
         results: list[Any] = []
-        with suppress(UnavailableError), self.history.record(client, action) as returned:
+        with suppress(_GoneError), self.history.record(client, action) as returned:
 
             def answer(result: Any) -> None:
                 results.append(result)
@@ -53,7 +57,7 @@ class Story:
 
             yield answer
             if not results:
-                raise UnavailableError("no answer")
+                raise _GoneError
 
     def became(self, the_chain: Chain, client: str = "operator") -> None:
         """A chain was decided, in the way in which that is done: whoever puts it has read the stop before."""

@@ -157,7 +157,8 @@ def test_a_loglet_reader_that_differs(story: Story) -> None:
 @pytest.mark.parametrize("error", [TailMismatchError(0, 1), SealedError(refused=True)])
 def test_a_loglet_that_shows_what_it_refused(story: Story, error: VirtualLogError) -> None:
     """The client was told that nothing was done."""
-    story.failed(offer(A, 0), error)
+    offered = attrs.evolve(offer(A, 0), expected_tail=0)
+    story.failed(offered, error)
     story.happened(LogletRead(LOGLET, 0, 1), [PlacedBatch(range(1), batch(A, 0), 0)])
 
     assert story.broken() == {"loglet invents nothing"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.history import Append, CheckTail, Get, LogletTail, Read, Trim
+from simulation.history import Append, CheckTail, CloseAsked, Get, LogletTail, Read, Reconfigure, Trim
 from tests.simulation.checks.story import FIRST, SECOND, Story, data, put, register, trimmed
 from virtuallog import chain
 from virtuallog.errors import BeyondTailError, SealedError, TailMismatchError, UnavailableError, VirtualLogError
@@ -77,7 +77,8 @@ def test_an_entry_that_nobody_offered(story: Story) -> None:
 @pytest.mark.parametrize("error", [SealedError(), TailMismatchError(0, 1)])
 def test_an_entry_whose_append_failed_for_sure(story: Story, error: VirtualLogError) -> None:
     """These errors say that the entry is not in the log."""
-    story.failed(Append((b"x",)), error)
+    story.failed(Reconfigure(CloseAsked()), UnavailableError("no answer"))
+    story.failed(Append((b"x",), 0), error)
     story.happened(Read(0, 1), [data(0, b"x")])
 
     assert story.broken() == {"nothing invented"}

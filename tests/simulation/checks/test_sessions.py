@@ -84,7 +84,7 @@ def test_what_cannot_fit_is_offered_to_a_loglet(story: Story) -> None:
     error = TooLargeError(what="bytes in an entry", size=9, limit=8)
     story.failed(offer(A, 0), error)
 
-    assert story.broken() == {"too large is refused at the door"}
+    assert story.broken() == {"too large is refused at the door", "errors as documented"}
 
 
 def test_what_was_refused_as_too_large_is_offered_all_the_same(story: Story) -> None:

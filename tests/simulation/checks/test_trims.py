@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from simulation.history import CheckTail, Reconfigure, Trim
-from tests.simulation.checks.story import Story
+import pytest
+
+from simulation.history import Append, CheckTail, FindTrimPoint, LogletTrim, ModifyAsked, Read, Reconfigure, Trim
+from tests.simulation.checks.story import FIRST, SECOND, Story, put, trimmed
+from virtuallog import chain
 from virtuallog.errors import UnavailableError
 from virtuallog.types import Open
 
@@ -59,14 +62,118 @@ def test_overlapping_trims_may_differ(story: Story) -> None:
     assert story.broken() == set()
 
 
-def test_a_copy_may_be_behind_while_it_takes_the_place_of_a_segment(story: Story) -> None:
-    """And no longer: once the change has returned, what was trimmed before it stays trimmed."""
+def test_a_trim_point_is_found(story: Story) -> None:
+    """At least what anybody had been told before, and no more than somebody had asked for."""
     story.happened(CheckTail(), Open(9))
-    with story.during(Reconfigure("modify 1.7 base=0")) as returned:
-        story.happened(Trim(5), 5)
-        story.happened(Trim(0), 3)
-        assert story.broken() == set()
-        returned(2)
-    story.happened(Trim(0), 3)
+    story.happened(Trim(5), 5)
+    story.happened(FindTrimPoint(), 5)
+    with story.during(Trim(7)):
+        story.happened(FindTrimPoint(), 7)
 
-    assert story.broken() == {"trim points move forward"}
+    assert story.broken() == set()
+
+
+@pytest.mark.parametrize(("found", "broken"), [(0, "trim points move forward"), (6, "trims are modest")])
+def test_a_trim_point_that_is_wrong(story: Story, found: int, broken: str) -> None:
+    """Nobody has looked for it; or nobody has asked for so much."""
+    story.happened(CheckTail(), Open(9))
+    story.happened(Trim(5), 5)
+    story.happened(FindTrimPoint(), found)
+
+    assert story.broken() == {broken}
+
+
+def test_a_trim_point_past_the_tail(story: Story) -> None:
+    """It proves a tail, as what a trim has returned does."""
+    with story.during(Trim(9)):
+        story.happened(FindTrimPoint(), 5)
+    story.happened(CheckTail(), Open(4))
+
+    assert story.broken() == {"tails move forward"}
+
+
+def test_a_trim_past_the_tail_is_no_excuse_for_what_comes_later(story: Story) -> None:
+    """It has returned 5: what is appended there later is not trimmed."""
+    story.happened(CheckTail(), Open(5))
+    story.happened(Trim(9), 5)
+    story.happened(Append((b"x",)), range(5, 6))
+    story.happened(FindTrimPoint(), 6)
+    story.happened(Read(5, 6), [trimmed(5, 6)])
+
+    assert story.broken() == {"trims are modest", "gaps are honest", "acknowledged survives"}
+
+
+def test_a_trim_past_the_tail_that_has_not_returned_may_reach_farther(story: Story) -> None:
+    """Nobody knows at which tail it will end."""
+    story.happened(CheckTail(), Open(5))
+    with story.during(Trim(9)):
+        story.happened(Append((b"x",)), range(5, 6))
+        story.happened(Read(5, 6), [trimmed(5, 6)])
+
+    assert story.broken() == set()
+
+
+# -- copies -------------------------------------------------------------------------------------------------------
+
+OLD = SECOND.segments[0]
+COPIED = chain.modify(SECOND, OLD.id, "copy", b"", 3)
+COPY = Reconfigure(ModifyAsked(OLD.id, "copy", 0))
+
+
+@pytest.fixture
+def begun(story: Story) -> Story:
+    """Positions 0 to 4 are in a closed segment."""
+    story.happened(put(FIRST), 1)
+    story.became(SECOND)
+    story.happened(CheckTail(), Open(9))
+    return story
+
+
+def test_a_copy_may_be_behind_while_it_takes_the_place_of_a_segment(begun: Story) -> None:
+    """And no longer: once the change has returned, what was trimmed before it stays trimmed."""
+    with begun.during(COPY) as returned:
+        begun.happened(Trim(4), 4)
+        begun.happened(put(COPIED), 3)
+        begun.happened(FindTrimPoint(), 0)
+        assert begun.broken() == set()
+        returned(3)
+    begun.happened(FindTrimPoint(), 0)
+
+    assert begun.broken() == {"trim points move forward"}
+
+
+def test_a_copy_whose_client_dies_may_be_behind_until_the_next_trim(begun: Story) -> None:
+    """Nobody has carried the trims over."""
+    begun.happened(Trim(4), 4)
+    with begun.during(COPY):
+        begun.happened(put(COPIED), 3)
+    begun.happened(FindTrimPoint(), 0)
+    begun.happened(Trim(2), 2)
+    assert begun.broken() == set()
+
+    begun.happened(FindTrimPoint(), 1)
+    assert begun.broken() == {"trim points move forward"}
+
+
+def test_a_copy_whose_original_does_not_answer_may_be_behind(begun: Story) -> None:
+    """The change is made all the same: the copy is what is left."""
+    begun.happened(Trim(4), 4)
+    with begun.during(COPY) as returned:
+        begun.failed(LogletTrim(OLD.id, 0), UnavailableError("no answer"))
+        begun.happened(put(COPIED), 3)
+        returned(3)
+    begun.happened(FindTrimPoint(), 0)
+
+    assert begun.broken() == set()
+
+
+@pytest.mark.parametrize(("told", "found"), [(9, 5), (4, 0)])
+def test_a_copy_is_no_excuse_elsewhere(begun: Story, told: int, found: int) -> None:
+    """Not for what lies behind it, nor if it has never got into the chain."""
+    begun.happened(Trim(told), told)
+    with begun.during(COPY):
+        if told > 5:
+            begun.happened(put(COPIED), 3)
+    begun.happened(FindTrimPoint(), found)
+
+    assert begun.broken() == {"trim points move forward"}

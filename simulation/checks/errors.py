@@ -1,0 +1,140 @@
+"""Which errors a client may hear: those that `virtuallog.api` and `virtuallog.virtual_log` promise, and no others.  Pure.
+
+An undocumented error is a broken promise even if nothing else is wrong: no caller knows what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from simulation.checks.violation import Check, Violation, once, proof
+from simulation.history import (
+    Append,
+    CheckTail,
+    CloseAsked,
+    ExtendAsked,
+    Fault,
+    FindTrimPoint,
+    Follow,
+    Get,
+    History,
+    LogletAppend,
+    LogletRead,
+    LogletSeal,
+    LogletTail,
+    LogletTrim,
+    MembersAsked,
+    ModifyAsked,
+    Operation,
+    Put,
+    Read,
+    Reconfigure,
+    Trim,
+    TruncateAsked,
+)
+from virtuallog import errors
+from virtuallog.errors import UnavailableError, VirtualLogError
+
+_BIT_ROT: Final = "bit rot"
+"""How the fault that damages durable bytes is told."""
+
+_CONDITIONAL: Final = (errors.TailMismatchError, errors.UnsupportedError)
+"""Of appends on condition of a tail only."""
+_DROPPED: Final = (UnavailableError, errors.SealedError)
+"""Every method of a loglet may say that it has been dropped."""
+
+DOCUMENTED: Final[Mapping[type, tuple[type[VirtualLogError], ...]]] = {
+    Append: (UnavailableError, errors.SealedError, errors.TooLargeError, *_CONDITIONAL),
+    CheckTail: (UnavailableError,),
+    Read: (UnavailableError, errors.BeyondTailError, errors.CorruptionError),
+    Follow: (errors.CorruptionError,),  # servers that do not answer make it wait
+    Trim: (UnavailableError,),
+    FindTrimPoint: (UnavailableError,),
+    ExtendAsked: (UnavailableError, errors.UnknownKindError, errors.InvalidSettingError),
+    ModifyAsked: (UnavailableError, errors.UnknownKindError, errors.InvalidSettingError),
+    TruncateAsked: (UnavailableError,),
+    CloseAsked: (UnavailableError,),
+    MembersAsked: (UnavailableError, errors.InvalidSettingError),
+    LogletAppend: (
+        *_DROPPED,
+        errors.ReconfigurationNeededError,
+        errors.OutOfOrderError,
+        errors.OverloadedError,
+        *_CONDITIONAL,
+    ),
+    LogletTail: (*_DROPPED, errors.ReconfigurationNeededError),
+    LogletSeal: _DROPPED,
+    LogletRead: (*_DROPPED, errors.CorruptionError),
+    LogletTrim: _DROPPED,
+    Get: (UnavailableError,),
+    Put: (UnavailableError, errors.ChainConflictError, errors.TooLargeError),
+}
+"""By action, or by what change was asked for."""
+
+_LOG: Final = (Append, CheckTail, Read, Follow, Trim, FindTrimPoint, Reconfigure)
+_LOGLET: Final = (LogletAppend, LogletTail, LogletSeal, LogletRead, LogletTrim)
+
+
+def log_errors_as_documented(history: History) -> Iterator[Violation]:
+    """Of the log."""
+    yield from _undocumented(history, _LOG)
+
+
+def loglet_errors_as_documented(history: History) -> Iterator[Violation]:
+    """Of loglets."""
+    yield from _undocumented(history, _LOGLET)
+
+
+def register_errors_as_documented(history: History) -> Iterator[Violation]:
+    """Of the MetaStore."""
+    yield from _undocumented(history, (Get, Put))
+
+
+LOG_ERROR_CHECKS: Final[tuple[Check, ...]] = (log_errors_as_documented,)
+LOGLET_ERROR_CHECKS: Final[tuple[Check, ...]] = (loglet_errors_as_documented,)
+REGISTER_ERROR_CHECKS: Final[tuple[Check, ...]] = (register_errors_as_documented,)
+
+
+def _undocumented(history: History, kinds: tuple[type, ...]) -> Iterator[Violation]:
+    for kind in kinds:
+        for operation in history.operations(kind):
+            error = operation.error
+            if isinstance(error, VirtualLogError) and not _may_hear(history, operation, error):
+                message = f"{operation.action} failed with {type(error).__name__}: {error}"
+                yield Violation("errors as documented", message, proof(operation))
+
+
+def _may_hear(history: History, operation: Operation, error: VirtualLogError) -> bool:
+    action = operation.action
+    if type(error) not in DOCUMENTED[type(action.change if isinstance(action, Reconfigure) else action)]:
+        return False
+    if isinstance(error, errors.CorruptionError):
+        return _before(_first_rot(history), operation)
+    if isinstance(action, Append | LogletAppend) and isinstance(error, _CONDITIONAL):
+        return action.expected_tail is not None
+    if isinstance(action, Append) and isinstance(error, errors.SealedError):
+        return _before(_first_close(history), operation)
+    return True
+
+
+def _before(event: int | None, operation: Operation) -> bool:
+    return event is not None and operation.ended is not None and event < operation.ended
+
+
+@once
+def _first_rot(history: History) -> int | None:
+    """When durable bytes were damaged first."""
+    rotten = (
+        index
+        for index, event in enumerate(history.events)
+        if isinstance(event, Fault) and event.what.startswith(_BIT_ROT)
+    )
+    return next(rotten, None)
+
+
+@once
+def _first_close(history: History) -> int | None:
+    """When somebody first wanted to close the log on purpose."""
+    changes = history.operations(Reconfigure)
+    return next((change.invoked for change in changes if isinstance(change.action.change, CloseAsked)), None)

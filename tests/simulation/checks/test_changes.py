@@ -1,0 +1,149 @@
+"""Changes of the register: what the check must object to, and what it must let pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.history import (
+    ChangeAsked,
+    CheckTail,
+    CloseAsked,
+    ExtendAsked,
+    LogletSeal,
+    LogletTail,
+    MembersAsked,
+    ModifyAsked,
+    Put,
+    Reconfigure,
+    Trim,
+    TruncateAsked,
+)
+from tests.simulation.checks.story import FIRST, SECOND, Story, put, register
+from virtuallog import chain
+from virtuallog.errors import UnavailableError
+from virtuallog.register import decode_untrusted
+from virtuallog.types import LogletOffset, NodeId, Open, Sealed
+
+OLD = SECOND.segments[0]
+THIRD = chain.extend(SECOND, 9, "native", b"", 3)
+COPIED = chain.modify(SECOND, OLD.id, "copy", b"", 3, LogletOffset(7))
+SHORT = chain.truncate(SECOND, 5)
+CLOSED = chain.close(SECOND, 9)
+
+BROKEN = {"changes take effect"}
+
+
+def members(*nodes: int) -> bytes:
+    """The register of `SECOND` that these nodes decide, one version later."""
+    changed = decode_untrusted(register(SECOND)).with_members(tuple(NodeId(node) for node in nodes))
+    assert changed is not None
+    return changed.encode()
+
+
+def changed(story: Story, asked: ChangeAsked, value: bytes) -> None:
+    """Somebody asks for a change of `SECOND`, and is told that version 3 is it."""
+    with story.during(Reconfigure(asked), "operator") as returned:
+        end = decode_untrusted(value).chain.segments[-1]
+        if end.id != SECOND.last.id or end.stop is not None:
+            story.happened(LogletSeal(SECOND.last.id), None, "operator")
+            story.happened(LogletTail(SECOND.last.id), Sealed(LogletOffset(4)), "operator")
+        story.happened(Put(3, value, 3), 3, "operator")
+        returned(3)
+
+
+@pytest.fixture
+def begun(story: Story) -> Story:
+    """The chain is `SECOND`."""
+    story.happened(put(FIRST), 1)
+    story.became(SECOND)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("asked", "value"),
+    [
+        (ExtendAsked("native"), register(THIRD)),
+        (ModifyAsked(OLD.id, "copy", 7), register(COPIED)),
+        (CloseAsked(), register(CLOSED)),
+        (MembersAsked((NodeId(2), NodeId(1))), members(1, 2)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_change_that_is_made(begun: Story, asked: ChangeAsked, value: bytes) -> None:
+    """The version shows it."""
+    changed(begun, asked, value)
+
+    assert begun.broken() == set()
+
+
+@pytest.mark.parametrize(
+    ("asked", "value"),
+    [
+        (ExtendAsked("memory"), register(THIRD)),
+        (ExtendAsked("memory"), members(1)),
+        (ExtendAsked("native"), register(CLOSED)),
+        (ModifyAsked(OLD.id, "copy", 0), register(COPIED)),
+        (ModifyAsked(OLD.id, "native", 7), register(COPIED)),
+        (ModifyAsked(OLD.id, "memory", 0), register(CLOSED)),
+        (CloseAsked(), register(THIRD)),
+        (MembersAsked((NodeId(1), NodeId(3))), members(1, 2)),
+    ],
+    ids=str,
+)
+def test_a_change_that_is_not_made(begun: Story, asked: ChangeAsked, value: bytes) -> None:
+    """Another kind, another offset, another segment, open, other members."""
+    changed(begun, asked, value)
+
+    assert begun.broken() == BROKEN
+
+
+@pytest.mark.parametrize(("asked"), [ExtendAsked("memory"), ModifyAsked(FIRST.last.id, "memory", 0)], ids=str)
+def test_a_change_that_others_had_made_before(begun: Story, asked: ChangeAsked) -> None:
+    """The segment was there when this one began."""
+    begun.happened(Reconfigure(asked), 2)
+
+    assert begun.broken() == BROKEN
+
+
+def test_a_close_and_members_that_others_have_made(begun: Story) -> None:
+    """These may find it done."""
+    begun.became(CLOSED)
+    begun.happened(Reconfigure(CloseAsked()), 3)
+    begun.happened(Reconfigure(MembersAsked(())), 3)
+
+    assert begun.broken() == set()
+
+
+def test_a_version_that_nobody_knows(begun: Story) -> None:
+    """It has not been decided, as far as anybody could tell when the change returned."""
+    begun.happened(Reconfigure(CloseAsked()), 3)
+    begun.became(CLOSED)
+
+    assert begun.broken() == BROKEN
+
+
+def test_a_change_of_unknown_outcome(begun: Story) -> None:
+    """Nothing is said of it."""
+    begun.failed(Reconfigure(ExtendAsked("native")), UnavailableError("no answer"))
+
+    assert begun.broken() == set()
+
+
+@pytest.mark.parametrize(("trimmed", "expected"), [(4, set()), (5, BROKEN)])
+def test_a_truncate_that_leaves_what_is_trimmed(begun: Story, trimmed: int, expected: set[str]) -> None:
+    """The first segment ends at 5."""
+    begun.happened(CheckTail(), Open(9))
+    begun.happened(Trim(trimmed), trimmed)
+    begun.happened(Reconfigure(TruncateAsked()), 2)
+
+    assert begun.broken() == expected
+
+
+def test_a_truncate_that_drops_what_is_trimmed(begun: Story) -> None:
+    """The chain starts where the trim ended."""
+    begun.happened(CheckTail(), Open(9))
+    begun.happened(Trim(5), 5)
+    assert SHORT is not None
+    changed(begun, TruncateAsked(), register(SHORT))
+
+    assert begun.broken() == set()
