@@ -79,7 +79,7 @@ def test_a_hook_hears_of_a_point_only_while_it_is_installed(point: CrashPoint) -
     assert heard == [point]
 
     def die(_: CrashPoint) -> None:
-        raise CrashedError
+        raise CrashedError(Process(NodeId(1)))
 
     with hooked(die), pytest.raises(CrashedError):
         point.reached()
