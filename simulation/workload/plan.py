@@ -38,18 +38,18 @@ class WorkloadPlan:
         """Most plans reconfigure often, as that is what this log is about; one in seven hardly ever."""
         rare = source.random() < 0.15
         acts = {
-            "appender": source.randint(26, 44),
-            "reader": source.randint(16, 26),
+            "appender": source.randint(22, 36),
+            "reader": source.randint(14, 22),
             "tailer": source.randint(2, 4),
             "parker": source.randint(2, 4),
             "trimmer": source.randint(2, 5),
-            "operator": 1 if rare else source.randint(4, 7),
+            "operator": 1 if rare else source.randint(5, 7),
         }
-        seconds = source.choice((2.0, 5.0, 8.0))
+        seconds = source.choice((2.0, 4.0, 7.0))
         return cls(
             clients={
-                "appender": source.randint(2, 4),
-                "reader": source.randint(1, 3),
+                "appender": source.randint(3, 4),
+                "reader": source.randint(2, 4),
                 "tailer": source.randint(0, 2),
                 "parker": source.choice((0, 1, 1)),
                 "trimmer": source.choice((0, 1, 1)),
@@ -57,7 +57,7 @@ class WorkloadPlan:
             },
             acts=acts,
             pauses={role: seconds / count for role, count in acts.items()},
-            patience_seconds=source.choice((3.0, 8.0)),
+            patience_seconds=source.choice((2.5, 7.0)),
             cancel=source.choice((0.0, 0.05, 0.2)),
             lifetime_seconds=source.choice((None, 3.0, 10.0)),
             close=source.random() < 0.3,
