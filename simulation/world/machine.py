@@ -191,8 +191,8 @@ class Machine:
                     process=process,
                     services=services,
                     clock=clock,
-                    storage=self._open_storage,
-                    key_values=self._open_key_values,
+                    storage=partial(self._open_storage, process),
+                    key_values=partial(self._open_key_values, process, clock),
                     listen=partial(transport.listen, process),
                     learn=partial(transport.learn, self.node),
                 )
@@ -206,22 +206,21 @@ class Machine:
         self.stopped("program", reason)
         self.crash(power=False)
 
-    async def _open_storage(self, name: str) -> Storage:
-        assert self.process is not None
-        self.process.check()
+    async def _open_storage(self, process: Process, name: str) -> Storage:
+        process.check()  # a life that is over takes no disk from the next one
         if name not in self._disks:
             source = self.world.random(f"disk {self.node} {name}")
             self._disks[name] = Disk(source, self.faults, _MachineClock(self), self.counts)
             self._disks[name].watch = self.world.disk_watch(self.node, name)
         return self._disks[name].mount()
 
-    async def _open_key_values(self, name: str) -> KeyValues:
-        assert self.process is not None and self._clock is not None
+    async def _open_key_values(self, process: Process, clock: SimulatedClock, name: str) -> KeyValues:
+        process.check()
         if name not in self._key_values:
             source = self.world.random(f"key values {self.node} {name}")
             self._key_values[name] = SimulatedKeyValuesDisk(source, faults=self.faults, fired=self.counts)
             self._key_values[name].watch = self.world.disk_watch(self.node, name)
-        return self._key_values[name].open(self.process, self._clock)
+        return self._key_values[name].open(process, clock)
 
     @property
     def clock(self) -> SimulatedClock:

@@ -47,6 +47,24 @@ def test_what_was_synced_survives_a_crash_and_what_was_not_may_not() -> None:
     assert found == [(1, None), (2, b"1"), (3, b"2")]
 
 
+def test_a_life_that_was_over_at_once_takes_no_disk_from_the_next() -> None:
+    """Its first step comes only when the next life has begun."""
+    mounted: list[int] = []
+
+    async def program(ports: MachinePorts) -> None:
+        await ports.storage("role")
+        mounted.append(ports.process.boot)
+        await trio.sleep_forever()
+
+    async def story(world: World, machine: Machine) -> None:
+        machine.crash()
+        machine.start()
+        await trio.sleep(1)
+
+    in_world(program, story)
+    assert mounted == [2]
+
+
 def test_no_shield_survives_a_crash() -> None:
     """Ports die first: a shielded section goes on, but the world does not see it."""
     reached: list[str] = []
