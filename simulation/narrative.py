@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import attrs
 
-from simulation.checks.violation import Violation
-from simulation.history import Event, Failed, Fault, History, Invoked, Returned, Unknown
 from simulation.recording import Durable, Message
 from simulation.runner import Report
 from simulation.wording import brief
+from virtuallog.testing.history import Event, Failed, Fault, History, Invoked, Returned, Unknown
+from virtuallog.testing.violation import Violation
 
 EVENTS_MAX: Final = 42
 """Of a short story. With the lines that say how many are left out it stays within about sixty."""

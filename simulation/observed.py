@@ -7,11 +7,11 @@ from typing import Any
 
 import attrs
 
-from simulation.history import History
 from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.rpc.interface import Interface
+from virtuallog.testing.history import History
 from virtuallog.testing.recorded import RecordedLoglet, RecordedMetaStore
 from virtuallog.types import NodeId
 

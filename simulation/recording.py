@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from simulation.history import Fault
 from simulation.world.world import World
+from virtuallog.testing.history import Fault
 from virtuallog.types import NodeId
 
 _FATES = {"requests": "request", "replies": "reply"}

@@ -13,14 +13,14 @@ import attrs
 import structlog
 import trio
 
-from simulation.checks.violation import Violation
-from simulation.history import History
 from simulation.options import Options
 from simulation.patches import planted
 from simulation.recording import record
 from simulation.stories import scenario as scenarios
 from simulation.world import scheduler
 from simulation.world.world import World, open_world
+from virtuallog.testing.history import History
+from virtuallog.testing.violation import Violation
 
 _FRAMES_TOLD: Final = 4
 """Innermost frames of an unexpected error: enough to find the place."""

@@ -13,10 +13,11 @@ from typing import Final
 import attrs
 
 from simulation.faults import registry
-from simulation.history import Action, Event, Get, History, Invoked, Put, Read, Reconfigure, Returned
 from simulation.narrative import as_json
 from simulation.runner import Report
 from simulation.stories.judge import JUDGE
+from virtuallog.testing.actions import Action, Get, Put, Read, Reconfigure
+from virtuallog.testing.history import Event, History, Invoked, Returned
 
 FAILURES_MAX: Final = 1000
 """Failing seeds that are remembered by name; a range with more of them is broken as a whole."""

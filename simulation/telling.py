@@ -10,7 +10,6 @@ import attrs
 import click
 
 from simulation import catalogue
-from simulation.checks.violation import Violation
 from simulation.fleet import Stopwatch
 from simulation.narrative import LEGEND, as_json, full_story, short_story
 from simulation.options import Options, spelled
@@ -18,6 +17,7 @@ from simulation.runner import Report, run_seed
 from simulation.shrink import Extent, OutOfTimeError, shrink
 from simulation.stories import scenario as scenarios
 from simulation.summary import Soak, summarize
+from virtuallog.testing.violation import Violation
 
 SHRINK_SECONDS: Final = 30.0
 """Of real time: long enough for a hundred runs, short enough to wait for."""

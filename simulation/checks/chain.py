@@ -10,10 +10,11 @@ from typing import Final
 
 from simulation.checks.facts import chains, decided, learned, newest_chain
 from simulation.checks.register import REGISTER_CHECKS
-from simulation.checks.violation import Check, Violation, once, proof
-from simulation.history import History, LogletRead, LogletTail, Operation
 from virtuallog import chain
 from virtuallog.chain import Segment, SegmentId
+from virtuallog.testing.actions import LogletRead, LogletTail
+from virtuallog.testing.history import History, Operation
+from virtuallog.testing.violation import Check, Violation, once, proof
 from virtuallog.types import Open, Sealed
 
 __all__ = ["CHAIN_CHECKS", "REGISTER_CHECKS", "newest_chain"]

@@ -10,18 +10,10 @@ from typing import Final, assert_never
 
 from simulation.checks.facts import Decided, chains
 from simulation.checks.trims import copies, highest_told_before
-from simulation.checks.violation import Check, Violation, proof
-from simulation.history import (
-    CloseAsked,
-    ExtendAsked,
-    History,
-    MembersAsked,
-    ModifyAsked,
-    Operation,
-    Reconfigure,
-    TruncateAsked,
-)
 from virtuallog.chain import Segment, SegmentId
+from virtuallog.testing.actions import CloseAsked, ExtendAsked, MembersAsked, ModifyAsked, Reconfigure, TruncateAsked
+from virtuallog.testing.history import History, Operation
+from virtuallog.testing.violation import Check, Violation, proof
 
 
 def changes_take_effect(history: History) -> Iterator[Violation]:

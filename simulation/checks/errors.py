@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from simulation.checks.violation import Check, Violation, once, proof
-from simulation.history import (
+from virtuallog import errors
+from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.testing.actions import (
     Append,
     CheckTail,
     CloseAsked,
     ExtendAsked,
-    Fault,
     FindTrimPoint,
     Follow,
     Get,
-    History,
     LogletAppend,
     LogletRead,
     LogletSeal,
@@ -26,15 +25,14 @@ from simulation.history import (
     LogletTrim,
     MembersAsked,
     ModifyAsked,
-    Operation,
     Put,
     Read,
     Reconfigure,
     Trim,
     TruncateAsked,
 )
-from virtuallog import errors
-from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.testing.history import Fault, History, Operation
+from virtuallog.testing.violation import Check, Violation, once, proof
 
 _BIT_ROT: Final = "bit rot"
 """How the fault that damages durable bytes is told."""

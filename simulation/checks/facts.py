@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from simulation.checks.violation import Violation, once, proof
-from simulation.history import Append, Get, History, Operation, Put, Read
 from virtuallog import register
 from virtuallog.chain import Chain
 from virtuallog.errors import MalformedError
 from virtuallog.register import Register
+from virtuallog.testing.actions import Append, Get, Put, Read
+from virtuallog.testing.history import History, Operation
+from virtuallog.testing.violation import Violation, once, proof
 from virtuallog.testing.witness import Entries, Entry
 from virtuallog.types import Data, Gap, Record
 

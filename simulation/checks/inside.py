@@ -17,14 +17,14 @@ from loglets.wal.recovery import recover
 from simulation.checks.facts import newest_chain
 from simulation.checks.native import Held, restart_forgets_nothing, servers_agree
 from simulation.checks.stopping import ROT
-from simulation.checks.violation import Violation
 from simulation.checks.watch import AcceptorWatch
-from simulation.history import History
 from simulation.world.cluster import Cluster
 from simulation.world.machine import Machine
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError
+from virtuallog.testing.history import History
 from virtuallog.testing.storage import Disk
+from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
 

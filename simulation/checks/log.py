@@ -14,7 +14,7 @@ from simulation.checks.order import ORDER_CHECKS
 from simulation.checks.readers import READER_CHECKS
 from simulation.checks.sessions import SESSION_CHECKS
 from simulation.checks.trims import TRIM_CHECKS
-from simulation.checks.violation import Check
+from virtuallog.testing.violation import Check
 
 LOG_CHECKS: Final[tuple[Check, ...]] = (
     *ORDER_CHECKS,

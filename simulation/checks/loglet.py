@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from simulation.checks.errors import LOGLET_ERROR_CHECKS
-from simulation.checks.violation import Check
 from virtuallog.testing.linearizability import loglets_are_linearizable
+from virtuallog.testing.violation import Check
 
 LOGLET_CHECKS: Final[tuple[Check, ...]] = (loglets_are_linearizable, *LOGLET_ERROR_CHECKS)

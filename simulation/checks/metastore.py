@@ -18,8 +18,8 @@ import attrs
 from metastore.acceptor import Acceptor
 from metastore.messages import Ballot, Decision, Proposal
 from simulation.checks.facts import decided
-from simulation.checks.violation import Violation, proof
-from simulation.history import History
+from virtuallog.testing.history import History
+from virtuallog.testing.violation import Violation, proof
 from virtuallog.types import NodeId
 
 Acceptors: TypeAlias = Mapping[NodeId, Acceptor | None]

@@ -16,9 +16,10 @@ from loglets.native.durable import DurableLogs
 from loglets.native.log_server import LogServer
 from loglets.native.messages import State
 from loglets.native.quorum import committed_tail
-from simulation.checks.violation import Violation, proof
-from simulation.history import History, LogletTail
 from virtuallog.chain import SegmentId
+from virtuallog.testing.actions import LogletTail
+from virtuallog.testing.history import History
+from virtuallog.testing.violation import Violation, proof
 from virtuallog.types import NodeId
 
 _UNKNOWN = 1 << 62

@@ -15,9 +15,10 @@ from typing import Final
 import attrs
 
 from simulation.checks.facts import NEVER, Decided, chains, content, end_of, stop_of
-from simulation.checks.violation import Check, Violation, once, proof
-from simulation.history import Append, CheckTail, FindTrimPoint, History, Operation, Read, Trim
 from virtuallog.errors import BeyondTailError, TailMismatchError
+from virtuallog.testing.actions import Append, CheckTail, FindTrimPoint, Read, Trim
+from virtuallog.testing.history import History, Operation
+from virtuallog.testing.violation import Check, Violation, once, proof
 from virtuallog.testing.witness import ANY_TIME, Step, in_order, out_of_time
 from virtuallog.types import Sealed
 

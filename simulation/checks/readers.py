@@ -19,9 +19,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from simulation.checks.facts import chains, content, end_of, stop_of
-from simulation.checks.violation import Check, Violation, proof
-from simulation.history import Append, CheckTail, Follow, History, Operation, Read, Trim
+from virtuallog.testing.actions import Append, CheckTail, Follow, Read, Trim
+from virtuallog.testing.history import History, Operation
 from virtuallog.testing.linearizability import Asked
+from virtuallog.testing.violation import Check, Violation, proof
 from virtuallog.types import Gap, GapKind
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from simulation.checks.errors import REGISTER_ERROR_CHECKS
-from simulation.checks.violation import Check
 from virtuallog.testing.register_checks import REGISTER_CHECKS as _CHECKS
+from virtuallog.testing.violation import Check
 
 REGISTER_CHECKS: Final[tuple[Check, ...]] = (*_CHECKS, *REGISTER_ERROR_CHECKS)

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from simulation.checks.facts import chains, content
-from simulation.checks.violation import Check, Violation, proof
-from simulation.history import Append, History, LogletAppend, LogletRead, Operation
 from virtuallog.chain import SegmentId
 from virtuallog.errors import TooLargeError
+from virtuallog.testing.actions import Append, LogletAppend, LogletRead
+from virtuallog.testing.history import History, Operation
+from virtuallog.testing.violation import Check, Violation, proof
 from virtuallog.types import PlacedBatch
 
 _Found: TypeAlias = dict[int, tuple[bytes, int, Operation]]

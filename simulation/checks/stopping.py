@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from simulation.checks.violation import Violation
-from simulation.history import History
 from virtuallog.errors import CorruptionError, DiskFullError, MalformedError, StorageError, WrongRecipientError
+from virtuallog.testing.history import History
+from virtuallog.testing.violation import Violation
 
 ROT: Final = ("bit flipped", "store bit flipped")
 """Counted where a disk that cannot be read is nobody's fault: of files, and of key-value stores."""

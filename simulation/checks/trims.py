@@ -13,10 +13,11 @@ import attrs
 
 from simulation.checks.facts import Decided, chains
 from simulation.checks.order import floor
-from simulation.checks.violation import Check, Violation, once, proof
-from simulation.history import FindTrimPoint, History, LogletTrim, ModifyAsked, Operation, Reconfigure, Trim
 from virtuallog.chain import Segment
+from virtuallog.testing.actions import FindTrimPoint, LogletTrim, ModifyAsked, Reconfigure, Trim
+from virtuallog.testing.history import History, Operation
 from virtuallog.testing.linearizability import Asked
+from virtuallog.testing.violation import Check, Violation, once, proof
 from virtuallog.testing.witness import Step, in_order, out_of_time
 
 

@@ -17,12 +17,12 @@ from metastore.acceptor import Acceptor
 from metastore.service import STORE
 from simulation.checks.metastore import Acceptors, Seen
 from simulation.checks.stopping import ROT
-from simulation.checks.violation import Violation
 from simulation.world.machine import Machine
 from simulation.world.world import World
 from virtuallog.crash_points import CRASH_POINTS, CrashPoint
 from virtuallog.errors import CorruptionError
 from virtuallog.testing.process import Process
+from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
 CHOSEN: Final = CRASH_POINTS["metastore: a majority has accepted, nobody knows that it is decided"]

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import trio
 
-from simulation.checks.violation import Violation
 from simulation.conformance import options as kit
 from simulation.conformance.fixture import SimulatedFixture
 from simulation.conformance.providers import find
@@ -22,6 +21,7 @@ from simulation.stories.served import ServedLoglets
 from simulation.world.world import World
 from virtuallog.testing.loglet_suite import CLAUSE_SECONDS, CLAUSES, RESTART_CLAUSES, run_clause
 from virtuallog.testing.network import LinkQuality
+from virtuallog.testing.violation import Violation
 
 ALL: Final[Mapping[str, Any]] = {clause.__name__: clause for clause in (*CLAUSES, *RESTART_CLAUSES)}
 _EVENTS_TOLD: Final = 10

@@ -14,7 +14,6 @@ import trio
 
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
-from simulation.checks.violation import Violation
 from simulation.stories.native import provider
 from simulation.stories.scenario import Scenario
 from simulation.workload.actor import Actor, Stage
@@ -24,6 +23,7 @@ from simulation.world.world import World
 from virtuallog.appender import Appender
 from virtuallog.errors import VirtualLogError
 from virtuallog.testing.network import LinkQuality
+from virtuallog.testing.violation import Violation
 
 _SESSIONS: Final = 4
 SOON_SECONDS: Final = 10.0

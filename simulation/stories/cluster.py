@@ -22,7 +22,6 @@ from simulation.checks.inside import look_inside
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.readers import followers_reach_the_tail
-from simulation.checks.violation import Violation
 from simulation.checks.watch import AcceptorWatch
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.options import Options
@@ -36,6 +35,7 @@ from simulation.workload.plan import WorkloadPlan
 from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
 from simulation.world.world import World
 from virtuallog.appender import AppenderSettings
+from virtuallog.testing.violation import Violation
 from virtuallog.virtual_log import VirtualLogSettings
 
 START_SECONDS: Final = 30.0

@@ -15,7 +15,6 @@ import trio
 
 from metastore import PaxosProvider
 from simulation.checks.register import REGISTER_CHECKS
-from simulation.checks.violation import Violation
 from simulation.stories.scenario import Scenario
 from simulation.world.machine import Machine
 from simulation.world.role import role
@@ -24,6 +23,7 @@ from virtuallog.errors import ChainConflictError, RetryableError
 from virtuallog.ports import Handlers, NodeEnvironment
 from virtuallog.testing.network import LinkQuality
 from virtuallog.testing.recorded import RecordedMetaStore
+from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
 _MEMBERS: Final = tuple(NodeId(number) for number in range(1, 4))

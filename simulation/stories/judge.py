@@ -12,12 +12,12 @@ from typing import Final
 import attrs
 import trio
 
-from simulation.checks.violation import Violation
 from simulation.stories.casualties import Casualties
 from simulation.workload import operating
 from simulation.workload.actor import Actor, Follower, Stage, attempt
 from simulation.workload.parking import ParkedReader
 from virtuallog.errors import VirtualLogError
+from virtuallog.testing.violation import Violation
 from virtuallog.types import LogPosition, NodeId
 
 JUDGE: Final = "judge"

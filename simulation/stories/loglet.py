@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from simulation.checks.violation import Violation
 from simulation.stories.racers import ROLES, Cast, Role, read_range
 from simulation.world.world import World
 from virtuallog.api import Loglet
@@ -16,6 +15,7 @@ from virtuallog.chain import SegmentId
 from virtuallog.errors import RetryableError
 from virtuallog.ports import Environment
 from virtuallog.testing.recorded import RecordedLoglet
+from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
 __all__ = ["SEGMENT", "Cast", "OpenLoglet", "Race", "run"]

@@ -15,7 +15,6 @@ import trio
 
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.native import servers_agree
-from simulation.checks.violation import Violation
 from simulation.stories.loglet import SEGMENT
 from simulation.stories.racers import read_range
 from simulation.stories.scenario import Scenario
@@ -24,6 +23,7 @@ from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.batch import Batch
 from virtuallog.errors import RetryableError, SealedError
+from virtuallog.testing.violation import Violation
 from virtuallog.types import LogletOffset
 
 SOON_SECONDS: Final = 4.0

@@ -14,11 +14,12 @@ from typing import Final
 import attrs
 import trio
 
-from simulation.history import History, LogletAppend, LogletTrim
 from simulation.world.world import World
 from virtuallog.api import Placed
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment
+from virtuallog.testing.actions import LogletAppend, LogletTrim
+from virtuallog.testing.history import History
 from virtuallog.testing.links import Link
 from virtuallog.testing.process import Process
 from virtuallog.testing.weak_seal import EntriesServer, SealServer, WeakSealLoglet

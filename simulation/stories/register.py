@@ -9,7 +9,6 @@ import trio
 
 from metastore import PaxosProvider
 from simulation.checks.chain import REGISTER_CHECKS
-from simulation.checks.violation import Violation
 from simulation.checks.watch import AcceptorWatch
 from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
 from simulation.stories.scenario import Scenario
@@ -18,6 +17,7 @@ from simulation.world.machine import Machine, Program
 from simulation.world.role import role
 from simulation.world.world import World
 from virtuallog.errors import ChainConflictError, RetryableError
+from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
 CALM_SECONDS: Final = 60.0

@@ -13,7 +13,6 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import attrs
 import trio
 
-from simulation.history import Append, ChangeAsked, CheckTail, FindTrimPoint, Follow, Read, Reconfigure, Recorder, Trim
 from simulation.workload.plan import WorkloadPlan
 from simulation.workload.shapes import count
 from simulation.world.cluster import Client, Cluster
@@ -23,6 +22,8 @@ from virtuallog.chain import Chain
 from virtuallog.errors import VirtualLogError
 from virtuallog.reader import records
 from virtuallog.register import Register
+from virtuallog.testing.actions import Append, ChangeAsked, CheckTail, FindTrimPoint, Follow, Read, Reconfigure, Trim
+from virtuallog.testing.history import Recorder
 from virtuallog.testing.weak_seal_provider import WeakSealProvider
 from virtuallog.types import Gap, LogPosition, Record
 

@@ -69,4 +69,12 @@ def _size(actor: Actor) -> int:
     return actor.random.choice((0, 0, 10, 1000))
 
 
-ACTS: Final[Acts] = ((6, one), (2, batch), (2, together), (1.5, session), (1, conditional), (0.5, race), (0.2, too_large))
+ACTS: Final[Acts] = (
+    (6, one),
+    (2, batch),
+    (2, together),
+    (1.5, session),
+    (1, conditional),
+    (0.5, race),
+    (0.2, too_large),
+)

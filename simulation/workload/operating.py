@@ -8,11 +8,11 @@ from typing import Final
 
 import trio
 
-from simulation.history import CloseAsked, ExtendAsked, MembersAsked, ModifyAsked, Trim, TruncateAsked
 from simulation.workload.actor import Actor, Acts, attempt
 from virtuallog.chain import Chain, Segment
 from virtuallog.errors import UnavailableError
 from virtuallog.register import Register
+from virtuallog.testing.actions import CloseAsked, ExtendAsked, MembersAsked, ModifyAsked, Trim, TruncateAsked
 from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
 from virtuallog.types import LogletOffset, LogPosition, NodeId
 

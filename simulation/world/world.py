@@ -14,8 +14,6 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from simulation.checks.violation import Check, Violation
-from simulation.history import History
 from simulation.options import Options
 from simulation.world import transport
 from simulation.world.transport import Calls, Transport
@@ -23,9 +21,11 @@ from virtuallog.crash_points import CrashPoint, hooked
 from virtuallog.ports import Environment
 from virtuallog.rpc.interface import Interface
 from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.history import History
 from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import CrashedError, Process, executing
 from virtuallog.testing.timeline import Timeline
+from virtuallog.testing.violation import Check, Violation
 from virtuallog.types import NodeId
 
 EPOCH_SECONDS = 1_700_000_000.0

@@ -10,7 +10,6 @@ import trio
 
 from loglets.native import NativeProvider
 from loglets.wal import WalSettings
-from simulation.history import ExtendAsked
 from simulation.stories.outside import Outside
 from simulation.workload.actor import Act, Actor, Stage
 from simulation.workload.plan import WorkloadPlan
@@ -18,6 +17,7 @@ from simulation.workload.shapes import PREFIX
 from simulation.world import scheduler
 from simulation.world.cluster import Cluster, ClusterPlan
 from simulation.world.world import World, open_world
+from virtuallog.testing.actions import ExtendAsked
 
 WAL = WalSettings(
     segment_bytes=128 << 10, record_bytes_max=32 << 10, group_bytes_max=48 << 10, queue_bytes_max=1 << 20,

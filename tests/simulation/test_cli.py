@@ -17,16 +17,17 @@ import click.testing
 import pytest
 
 from simulation import coverage, fleet, soak, telling
-from simulation.checks.violation import Violation
 from simulation.cli import simulate
 from simulation.faults.registry import CLASSES
-from simulation.history import CheckTail, History
 from simulation.narrative import full_story, short_story
 from simulation.options import Options, spelled
 from simulation.patches import planted
 from simulation.shrink import Extent, Fails
 from simulation.stories.scenario import all_scenarios
 from simulation.summary import SeedSummary
+from virtuallog.testing.actions import CheckTail
+from virtuallog.testing.history import History
+from virtuallog.testing.violation import Violation
 from virtuallog.testing.weak_seal import WeakSealLoglet
 from virtuallog.types import Open, Sealed, Tail
 

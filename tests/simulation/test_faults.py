@@ -16,7 +16,6 @@ from simulation.faults.fault_class import FaultClass
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.faults.network import _across_ring
 from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.history import Fault
 from simulation.options import Options
 from simulation.world import scheduler
 from simulation.world.cluster import Cluster, ClusterPlan
@@ -24,6 +23,7 @@ from simulation.world.machine import Machine, MachinePorts
 from simulation.world.world import World, open_world
 from virtuallog.errors import StorageError, VirtualLogError
 from virtuallog.ports import Done, Environment, File, KeyValues, Request, Services, Storage
+from virtuallog.testing.history import Fault
 from virtuallog.types import NodeId
 
 NODES = tuple(NodeId(number) for number in range(1, 4))

@@ -15,14 +15,14 @@ import pytest
 
 from simulation import fleet
 from simulation.fleet import Job, run_jobs
-from simulation.history import History, Invoked, Read
 from simulation.options import Options
 from simulation.runner import replay_command, run_seed
 from simulation.soak import Range
 from simulation.stories.judge import CALM_SECONDS
 from simulation.summary import SeedSummary, Soak, count, summarize
 from simulation.summary_text import as_json, as_markdown, tables, verdict
-from virtuallog.testing.actions import LogAction
+from virtuallog.testing.actions import LogAction, Read
+from virtuallog.testing.history import History, Invoked
 
 SCENARIO = "weak-seal"
 

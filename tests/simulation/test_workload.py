@@ -11,7 +11,6 @@ import attrs
 import pytest
 import trio
 
-from simulation.history import Append, Get
 from simulation.options import Options
 from simulation.runner import Report, run_seed
 from simulation.workload import appending, engine, operating, parking, reading, tailing, trimming
@@ -32,6 +31,7 @@ from tests.simulation.stage import PLAN, on_stage, shapes_of
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import UnavailableError
 from virtuallog.register import decode_untrusted
+from virtuallog.testing.actions import Append, Get
 from virtuallog.testing.weak_seal import EntriesServer, Fetch, Import, InLog, TrimBelow
 from virtuallog.types import Gap, GapKind, PlacedBatch
 

@@ -11,12 +11,13 @@ import pytest
 from simulation.checks.chain import CHAIN_CHECKS
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
-from simulation.history import History, LogletAppend, LogletSeal, LogletTail, Put, Read, Recorder
 from virtuallog import chain
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import Chain, SegmentId
 from virtuallog.errors import VirtualLogError
 from virtuallog.register import ClusterId, Register
+from virtuallog.testing.actions import LogletAppend, LogletSeal, LogletTail, Put, Read
+from virtuallog.testing.history import History, Recorder
 from virtuallog.types import Data, Gap, GapKind, LogPosition, Sealed
 
 LOGLET = SegmentId(1, 7)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 
 from simulation.checks.chain import SEGMENT_BYTES
-from simulation.history import Get, LogletRead, LogletSeal, LogletTail, Put
 from tests.simulation.checks.story import FIRST, SECOND, Story, put, register
 from virtuallog import chain
 from virtuallog.chain import Chain
 from virtuallog.errors import ChainConflictError
+from virtuallog.testing.actions import Get, LogletRead, LogletSeal, LogletTail, Put
 from virtuallog.types import LogPosition, Open, Sealed
 
 OLD, NEW = SECOND.segments

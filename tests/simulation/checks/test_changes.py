@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.history import (
+from tests.simulation.checks.story import FIRST, SECOND, Story, put, register
+from virtuallog import chain
+from virtuallog.errors import UnavailableError
+from virtuallog.register import decode_untrusted
+from virtuallog.testing.actions import (
     ChangeAsked,
     CheckTail,
     CloseAsked,
@@ -18,10 +22,6 @@ from simulation.history import (
     Trim,
     TruncateAsked,
 )
-from tests.simulation.checks.story import FIRST, SECOND, Story, put, register
-from virtuallog import chain
-from virtuallog.errors import UnavailableError
-from virtuallog.register import decode_untrusted
 from virtuallog.types import LogletOffset, NodeId, Open, Sealed
 
 OLD = SECOND.segments[0]

@@ -8,21 +8,6 @@ import pytest
 
 from simulation.checks.errors import DOCUMENTED, register_errors_as_documented
 from simulation.checks.register import REGISTER_CHECKS
-from simulation.history import (
-    Append,
-    CheckTail,
-    CloseAsked,
-    ExtendAsked,
-    FindTrimPoint,
-    Follow,
-    Get,
-    LogletRead,
-    LogletTail,
-    Put,
-    Read,
-    Reconfigure,
-    Trim,
-)
 from tests.simulation.checks.story import LOGLET, A, Story, offer
 from virtuallog.errors import (
     ChainConflictError,
@@ -37,7 +22,22 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.testing.actions import Action
+from virtuallog.testing.actions import (
+    Action,
+    Append,
+    CheckTail,
+    CloseAsked,
+    ExtendAsked,
+    FindTrimPoint,
+    Follow,
+    Get,
+    LogletRead,
+    LogletTail,
+    Put,
+    Read,
+    Reconfigure,
+    Trim,
+)
 
 BROKEN = {"errors as documented"}
 SILENT = UnavailableError("no answer")

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import pytest
 
-from simulation.history import LogletRead, LogletSeal, LogletTail, LogletTrim
 from tests.simulation.checks.story import LOGLET, A, B, Story, batch, filler, offer, trimmed
 from virtuallog.chain import SegmentId
 from virtuallog.errors import OverloadedError, SealedError, TailMismatchError, UnavailableError, VirtualLogError
+from virtuallog.testing.actions import LogletRead, LogletSeal, LogletTail, LogletTrim
 from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed
 
 OTHER = SegmentId(2, 8)

@@ -9,8 +9,8 @@ import pytest
 from metastore.acceptor import Acceptor
 from metastore.messages import BALLOT_ZERO, Ballot, Decision, Proposal, Vote, genesis
 from simulation.checks.metastore import CHOSEN, DECIDED, UNDECIDED, Seen, acceptors_agree
-from simulation.history import Put
 from tests.simulation.checks.story import Story
+from virtuallog.testing.actions import Put
 from virtuallog.types import NodeId
 
 NODES = ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)

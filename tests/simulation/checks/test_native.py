@@ -12,9 +12,9 @@ from loglets.native.durable import DurableLogs, Floor, Known, Sealed, Trimmed, W
 from loglets.native.log_server import LogServer
 from loglets.wal.record import Address
 from simulation.checks.native import Held, committed_below_the_stop, restart_forgets_nothing, servers_agree
-from simulation.history import LogletSeal, LogletTail
 from tests.simulation.checks.story import LOGLET, A, B, Story, batch
 from virtuallog.batch import SessionId
+from virtuallog.testing.actions import LogletSeal, LogletTail
 from virtuallog.types import NodeId
 from virtuallog.types import Sealed as End
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.history import Append, CheckTail, CloseAsked, Get, LogletTail, Read, Reconfigure, Trim
 from tests.simulation.checks.story import FIRST, SECOND, Story, data, put, register, trimmed
 from virtuallog import chain
 from virtuallog.errors import BeyondTailError, SealedError, TailMismatchError, UnavailableError, VirtualLogError
+from virtuallog.testing.actions import Append, CheckTail, CloseAsked, Get, LogletTail, Read, Reconfigure, Trim
 from virtuallog.types import Open, Sealed
 
 CLOSED = chain.close(SECOND, 7)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from simulation.checks.readers import followers_reach_the_tail
-from simulation.history import Append, CheckTail, Follow, Read, Trim
 from tests.simulation.checks.story import FIRST, SECOND, Story, data, filler, put, read, trimmed
 from virtuallog.errors import UnavailableError
+from virtuallog.testing.actions import Append, CheckTail, Follow, Read, Trim
 from virtuallog.types import Gap, GapKind, Open
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simulation.history import Append, LogletAppend, LogletRead, Read
 from tests.simulation.checks.story import FIRST, SECOND, A, B, Story, batch, data, offer, put
 from virtuallog import chain
 from virtuallog.batch import Batch
 from virtuallog.errors import TooLargeError
+from virtuallog.testing.actions import Append, LogletAppend, LogletRead, Read
 from virtuallog.types import PlacedBatch
 
 OLD, NEW = SECOND.segments

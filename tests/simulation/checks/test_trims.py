@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.history import Append, CheckTail, FindTrimPoint, LogletTrim, ModifyAsked, Read, Reconfigure, Trim
 from tests.simulation.checks.story import FIRST, SECOND, Story, put, trimmed
 from virtuallog import chain
 from virtuallog.errors import UnavailableError
+from virtuallog.testing.actions import (
+    Append,
+    CheckTail,
+    FindTrimPoint,
+    LogletTrim,
+    ModifyAsked,
+    Read,
+    Reconfigure,
+    Trim,
+)
 from virtuallog.types import Open
 
 

@@ -6,9 +6,10 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from simulation.history import History, LogletAppend, LogletRead, LogletSeal, LogletTail, Operation
 from tests.simulation.checks.story import LOGLET, batch
 from virtuallog.batch import SessionId
+from virtuallog.testing.actions import LogletAppend, LogletRead, LogletSeal, LogletTail
+from virtuallog.testing.history import History, Operation
 from virtuallog.testing.linearizability import loglets_are_linearizable
 from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed
 
