@@ -20,7 +20,7 @@ import attrs
 
 from virtuallog.api import Placed
 from virtuallog.batch import Batch
-from virtuallog.errors import SealedError, UnsupportedError, VirtualLogError
+from virtuallog.errors import SealedError, TailMismatchError, UnsupportedError, VirtualLogError
 from virtuallog.ports import Done, Environment, Handlers, Request
 from virtuallog.testing.model import LogModel
 from virtuallog.types import GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed, Tail
@@ -174,7 +174,12 @@ class WeakSealLoglet:
     """Which of the logs there."""
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
-        written = await self._call(self._entries, Write(batch, opens, expected_tail))
+        try:
+            written = await self._call(self._entries, Write(batch, opens, expected_tail))
+        except TailMismatchError:
+            if await self._is_sealed():  # what it met may lie beyond the sealed tail, where it is in no log
+                raise SealedError from None
+            raise
         # Only now: a seal that this check does not see completes after the write, so its tail covers the entry.
         if await self._is_sealed():
             raise SealedError
