@@ -92,12 +92,12 @@ class AddressSpace:
                     raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
                 continue
             after = (await self.view.refresh()).chain
-            if _replaced(register.chain, after, max(target, effective + 1)):
-                continue  # the trim went to a loglet that others have copied, perhaps before it
+            if after.start > effective or _replaced(register.chain, after, max(target, effective + 1)):
+                continue  # others have trimmed further than we know, or copied what we have trimmed, perhaps before that
             if any(segment.stop is not None and segment.stop <= target for segment in register.chain.segments[:-1]):
                 _EMPTY.reached()
                 await self.chain_writer.truncate(target)
-            return max(effective, after.start)
+            return effective
 
     async def _trim_segments(self, chain: Chain, target: LogPosition) -> LogPosition:
         """Trim each segment up to `target`; returns the trim point, which is beyond `target` if others have trimmed further:

@@ -123,9 +123,14 @@ class NativeLoglet:
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         if self._known_tail < offset:
             await self.check_tail()  # a client that has just begun knows nothing: its zero must not clamp the trim
-        request = Trim(segment=self.segment, offset=min(offset, self._known_tail), known_tail=self._known_tail)
-        states = await self._ask_majority(request, "trim", _TRIMMING)
-        return LogletOffset(max(state.trim for state in states))
+        trim_point = min(offset, self._known_tail)
+        while True:
+            request = Trim(segment=self.segment, offset=trim_point, known_tail=self._known_tail)
+            points = [state.trim for state in await self._ask_majority(request, "trim", _TRIMMING)]
+            trim_point = max(points)
+            if min(points) == trim_point:
+                return LogletOffset(trim_point)
+            # Somebody's trim has reached a minority: without a majority behind it, the next one to ask may be told less.
 
     def _learn(self, known_tail: int) -> None:
         self._known_tail = max(self._known_tail, known_tail)

@@ -48,6 +48,8 @@ def has_begun_untrusted(image: bytes, sequence: int, where: str) -> bool:
         CorruptionError: its beginning is damaged, and had been durable.
         MalformedError: another version.
     """
+    if is_zero(image, fmt.HEADER_BYTES, len(image)):
+        return False  # zeros, or what a write that failed has left of a header: no group is as short
     if is_zero(image, 0, min(len(image), fmt.HEADER_BYTES)):
         _require_torn(image, sequence, 0, where)
         return False

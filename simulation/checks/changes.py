@@ -42,7 +42,7 @@ def _missing(history: History, change: Operation, made: Decided) -> str:
             return "" if is_made else f"the last segment is {last}"
         case ModifyAsked(segment, kind, base):
             place = _place(history, segment)
-            copy = None if place is None else made.chain.segment_at(place)
+            copy = next((one for one in made.chain.segments if one.start == place), None)
             is_made = copy is not None and copy.base == base and _is_made(copy, kind, change, made)
             return "" if is_made else f"there is {copy} in its place"
         case TruncateAsked():

@@ -362,6 +362,25 @@ async def test_item_40_a_fresh_client_trims_what_it_has_never_seen(autojump_cloc
         assert await cluster.client().read(ZERO, LogletOffset(4), 9) == [Gap(0, 4, GapKind.TRIMMED)]
 
 
+async def test_a_trim_point_that_was_told_is_never_told_lower(autojump_clock: trio.testing.MockClock) -> None:
+    """Somebody's trim reached one server of three. Whoever hears of it there brings it to a majority before telling."""
+    async with running_cluster() as cluster:
+        cluster.create(sequencer=3)
+        one = writer(cluster.client())
+        for n in range(4):
+            await one.append(b"%d" % n)
+        cluster.crash(1)
+        cluster.crash(2)
+        with pytest.raises(UnavailableError):
+            await one.loglet.prefix_trim(LogletOffset(2))
+
+        await cluster.start(2)
+        assert await cluster.client().prefix_trim(ZERO) == 2
+        await cluster.start(1)
+        cluster.crash(3)
+        assert await cluster.client().prefix_trim(ZERO) == 2
+
+
 async def test_a_trim_inside_a_wave_keeps_the_rest_of_it(autojump_clock: trio.testing.MockClock) -> None:
     """Waves are stored whole; the trim point may lie anywhere."""
     async with running_cluster() as cluster:

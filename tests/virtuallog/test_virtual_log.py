@@ -413,6 +413,22 @@ async def test_what_was_trimmed_while_a_copy_was_made_stays_trimmed(autojump_clo
         assert await contents(w.client()) == [(3, b"d")]
 
 
+async def test_a_client_that_knows_only_what_was_replaced_and_dropped_finds_the_trim_point(
+    autojump_clock: MockClock,
+) -> None:
+    """It asks an original that no trim has reached, learns that the log begins further on, and asks there."""
+    async with world() as w:
+        closed = await closed_and_copied(w)
+        late, log = w.client(), w.client()
+        await late.check_tail()
+        await log.append_many([b"e", b"f"])
+        await log.reconfig_modify(closed.id, "copy", b"7")
+        assert await log.prefix_trim(LogPosition(5)) == 5
+        assert w.register.chain.start == 4
+
+        assert await late.find_trim_point() == 5
+
+
 async def test_an_original_that_is_dropped_at_once_does_not_fail_the_change(autojump_clock: MockClock) -> None:
     """Nodes drop a loglet that no segment needs as soon as they hear of the new chain."""
     async with world() as w:

@@ -215,6 +215,15 @@ async def test_a_torn_beginning_of_a_segment_is_as_if_it_never_began(bed: Bed, k
     assert (again.data, again.known) == ([b"again"], len(offsets) + 1)
 
 
+@pytest.mark.parametrize("kept", [1, 8, 9, 20, fmt.HEADER_BYTES])
+async def test_a_write_that_failed_within_the_header_is_as_if_it_never_began(bed: Bed, kept: int) -> None:
+    """The disk took some bytes and no more. Nothing was acknowledged, so a restart is all that it takes."""
+    offsets = await closed_first_segment(bed)
+    zero_from(bed, kept, SECOND)
+
+    assert len((await reopened(bed)).data) == len(offsets)
+
+
 async def test_a_lost_header_of_a_torn_beginning(bed: Bed) -> None:
     """The first sector did not make it, the others did: never begun, and nothing of it comes back."""
     offsets = await closed_first_segment(bed)

@@ -30,6 +30,9 @@ COPIED = chain.modify(SECOND, OLD.id, "copy", b"", 3, LogletOffset(7))
 SHORT = chain.truncate(SECOND, 5)
 CLOSED = chain.close(SECOND, 9)
 
+EMPTY = chain.close(FIRST, 0)
+"""A log that was closed before anybody used it: its only segment is empty."""
+
 BROKEN = {"changes take effect"}
 
 
@@ -147,3 +150,15 @@ def test_a_truncate_that_drops_what_is_trimmed(begun: Story) -> None:
     changed(begun, TruncateAsked(), register(SHORT))
 
     assert begun.broken() == set()
+
+
+def test_a_copy_may_take_the_place_of_an_empty_segment(story: Story) -> None:
+    """It owns no position, so nobody finds it by one."""
+    story.happened(put(FIRST), 1)
+    story.became(EMPTY)
+    copied = chain.modify(EMPTY, EMPTY.last.id, "copy", b"", 3, LogletOffset(0))
+    with story.during(Reconfigure(ModifyAsked(EMPTY.last.id, "copy", 0)), "operator") as returned:
+        story.happened(Put(3, register(copied), 3), 3, "operator")
+        returned(3)
+
+    assert story.broken() == set()
