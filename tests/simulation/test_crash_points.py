@@ -372,6 +372,6 @@ def test_processes_die_at_crash_points_in_most_runs() -> None:
 
 
 def test_the_document_lists_every_point() -> None:
-    """docs/testing.md, section "Crash points", is made of the registry (`crash_points.table`)."""
+    """docs/faults.md, section "Crash points", is made of the registry (`crash_points.table`)."""
     scenario.find(scenario.DEFAULT)  # imports the whole product
-    assert crash_points.table() in (ROOT / "docs/testing.md").read_text()
+    assert crash_points.table() in (ROOT / "docs/faults.md").read_text()

@@ -1,4 +1,4 @@
-"""docs/testing.md lists every check, by the name that a failing seed shows, and no other."""
+"""docs/promises.md lists every check, by the name that a failing seed shows, and no other."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def _texts(node: ast.expr) -> Iterator[str]:
 
 def tables() -> tuple[set[str], set[str]]:
     """The names that are explained, and those that stand for an invariant."""
-    section = re.split(r"^## ", (ROOT / "docs" / "testing.md").read_text(), flags=re.MULTILINE)
-    (promises,) = (part for part in section if part.startswith("Promises"))
-    explained, standing = promises.split("| invariant | checks |")
+    explained, standing = (ROOT / "docs" / "promises.md").read_text().split("| invariant | checks |")
     return _cells(re.findall(r"^\| (.*?) \|", explained, re.MULTILINE)), _cells(
         re.sub(r"\(.*?\)|[:;].*", "", cell) for cell in re.findall(r"\| ([^|]*) \|$", standing, re.MULTILINE)
     )
