@@ -139,7 +139,7 @@ class VirtualLog:
         Segments that this empties leave the chain. Readers may still see some of it for a while.
 
         Raises:
-            UnavailableError: not enough servers answered; a part may have been trimmed.
+            UnavailableError: not enough servers of a loglet or of the MetaStore answered; a part may have been trimmed.
         """
         return await self.space.prefix_trim(position)
 

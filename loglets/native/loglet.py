@@ -131,6 +131,7 @@ class NativeLoglet:
             if min(points) == trim_point:
                 return LogletOffset(trim_point)
             # Somebody's trim has reached a minority: without a majority behind it, the next one to ask may be told less.
+            # Another round comes only with a trim that is newer still, and each is bounded in time.
 
     def _learn(self, known_tail: int) -> None:
         self._known_tail = max(self._known_tail, known_tail)

@@ -10,7 +10,7 @@ import trio
 
 from simulation.workload.actor import Actor, Acts, attempt
 from virtuallog.chain import Chain, Segment
-from virtuallog.errors import UnavailableError
+from virtuallog.errors import SealedError, UnavailableError
 from virtuallog.register import Register
 from virtuallog.testing.actions import CloseAsked, ExtendAsked, MembersAsked, ModifyAsked, Trim, TruncateAsked
 from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
@@ -119,7 +119,10 @@ async def truncate(actor: Actor) -> None:
     segment = (await log.view.refresh()).chain.segments[0]
     if segment.stop is not None:
         with actor.record(Trim(segment.stop)) as returned:
-            await log.view.loglet(segment).prefix_trim(segment.offset(segment.stop))
+            try:
+                await log.view.loglet(segment).prefix_trim(segment.offset(segment.stop))
+            except SealedError:  # what a loglet may say and a log may not: this trim stands for one of the log
+                raise UnavailableError("others have trimmed it away meanwhile") from None
             trimmed = await log.find_trim_point()
             if trimmed < segment.stop:
                 raise UnavailableError("a copy has taken its place meanwhile, and may not know of this trim")

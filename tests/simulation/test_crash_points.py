@@ -65,11 +65,6 @@ def faults(world: World, *machines: Machine, **armed: tuple[CrashPoint | str, in
 # -- the points themselves ------------------------------------------------------------------------------------------
 
 
-def test_without_a_hook_a_point_does_nothing(point: CrashPoint) -> None:
-    """In production nobody listens."""
-    point.reached()
-
-
 def test_a_hook_hears_of_a_point_only_while_it_is_installed(point: CrashPoint) -> None:
     """And what it raises comes out of the point."""
     heard: list[CrashPoint] = []
