@@ -67,14 +67,14 @@ async def _show_progress(story: Story) -> None:
         return
     with console.status("") as status:
         while True:
-            status.update(f"{len(story.workload.acknowledged):,} entries acknowledged")
+            status.update(f"{story.workload.acknowledged:,} entries acknowledged")
             await clock.sleep(0.1)
 
 
 def _give_verdict(outcome: Outcome) -> None:
-    verdict, slowest = outcome.verdict, max((sample.seconds for sample in outcome.workload.samples), default=0.0)
+    verdict, slowest = outcome.verdict, outcome.workload.slowest_seconds
     click.echo(
-        f"{len(outcome.workload.acknowledged):,} entries acknowledged, {verdict.entries:,} in the log; "
+        f"{outcome.workload.acknowledged:,} entries acknowledged, {verdict.entries:,} in the log; "
         f"the slowest append took {slowest:.2f} s"
     )
     for problem in verdict.problems:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from server.bench.appends import percentile
 from server.demo.story import Event, Outcome
-from server.demo.workload import Sample
+from server.workload.writers import Told
 from virtuallog.errors import StorageError
 
 BIN_SECONDS = 0.1
@@ -29,7 +30,7 @@ def draw(outcome: Outcome, path: Path) -> None:
     figure, (upper, lower) = pyplot.subplots(
         2, 1, sharex=True, figsize=(12, 7.5), layout="constrained", height_ratios=(4, 5)
     )
-    bins = _bins(outcome.workload.samples)
+    bins = _bins(outcome.workload.told.values())
     _draw_throughput(upper, bins)
     _draw_latency(lower, bins)
     _mark(upper, lower, outcome.events)
@@ -43,7 +44,7 @@ def draw(outcome: Outcome, path: Path) -> None:
 
 
 def _summary(outcome: Outcome) -> str:
-    acknowledged, problems = len(outcome.workload.acknowledged), len(outcome.verdict.problems)
+    acknowledged, problems = outcome.workload.acknowledged, len(outcome.verdict.problems)
     verdict = f"at least {problems} problems found" if problems else "nothing lost, nothing doubled, all in order"
     return f"{acknowledged:,} appends acknowledged as durable on two of three nodes: {verdict}"
 
@@ -81,12 +82,13 @@ def _tidy(axes: Any) -> None:
     axes.margins(x=0.01)
 
 
-def _bins(samples: list[Sample]) -> list[list[float]]:
+def _bins(told: Iterable[Told]) -> list[list[float]]:
     """The latencies of each stretch of time, in order of size; stretches without any are empty."""
-    last = max((sample.at for sample in samples), default=0.0)
+    samples = [sample for writer in told for sample in zip(writer.began, writer.ended, strict=True)]
+    last = max((ended for _, ended in samples), default=0.0)
     bins: list[list[float]] = [[] for _ in range(int(last / BIN_SECONDS) + 1)]
-    for sample in samples:
-        bins[int(sample.at / BIN_SECONDS)].append(sample.seconds)
+    for began, ended in samples:
+        bins[int(ended / BIN_SECONDS)].append(ended - began)
     for latencies in bins:
         latencies.sort()
     return bins

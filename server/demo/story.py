@@ -10,8 +10,8 @@ import attrs
 import trio
 
 from server.cluster import LocalCluster
-from server.demo.verdict import Verdict, judge
-from server.demo.workload import Workload
+from server.workload.verdict import Verdict, judge_log
+from server.workload.writers import Workload
 from virtuallog.clock import SystemClock
 from virtuallog.connect import ask_living, connect, open_services_to
 from virtuallog.control import ReconfigExtend, Setting
@@ -19,7 +19,7 @@ from virtuallog.errors import UnavailableError
 from virtuallog.plugins import loglet_providers
 from virtuallog.ports import Services
 from virtuallog.register import decode_untrusted
-from virtuallog.types import Data, LogPosition, NodeId
+from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
 CLIENTS: Final = 2
@@ -79,14 +79,13 @@ class Story:
         """
         async with _clients(self._cluster) as logs, open_services_to(self._cluster.file) as services:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.workload.run, logs, WRITERS_PER_CLIENT)
-                await trio.lowlevel.checkpoint()  # its clock starts with it
+                await nursery.start(self.workload.run, logs, WRITERS_PER_CLIENT)
                 await self._swap_and_break(services)
                 self.workload.stop()
                 await self._drain(nursery)
             self._tell("reading everything back")
-            records = [record async for record in _records(logs[0])]
-        return Outcome(self.workload, tuple(self._events), judge(self.workload.acknowledged, records))
+            verdict = await judge_log(self.workload.told, logs[0])
+        return Outcome(self.workload, tuple(self._events), verdict)
 
     async def _swap_and_break(self, services: Services) -> None:
         await self._undisturbed()
@@ -116,9 +115,9 @@ class Story:
         self._tell(f"    chain version {chain.version}: continues at position {chain.last.start}, after {took:.0f} ms")
 
     async def _undisturbed(self) -> None:
-        before = len(self.workload.samples)
+        before = self.workload.acknowledged
         await self._clock.sleep(self._phase_seconds)
-        self._tell(f"    {(len(self.workload.samples) - before) / self._phase_seconds:,.0f} appends/s")
+        self._tell(f"    {(self.workload.acknowledged - before) / self._phase_seconds:,.0f} appends/s")
 
     async def _drain(self, nursery: trio.Nursery) -> None:
         with self._clock.timeout(DRAIN_SECONDS):
@@ -147,10 +146,3 @@ def tour() -> Iterator[tuple[str, dict[str, str]]]:
 async def _clients(cluster: LocalCluster) -> AsyncIterator[list[VirtualLog]]:
     async with connect(cluster.file) as first, connect(cluster.file) as second:
         yield [first, second]
-
-
-async def _records(log: VirtualLog) -> AsyncIterator[Data]:
-    tail = (await log.check_tail()).tail
-    async for record in log.reader(LogPosition(0), LogPosition(tail)):
-        if isinstance(record, Data):
-            yield record

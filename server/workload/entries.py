@@ -1,0 +1,27 @@
+"""The entries of a checked workload: each says whose it is, and which of his.                              Pure."""
+
+from __future__ import annotations
+
+import attrs
+
+FILLER = b"."
+
+
+@attrs.frozen
+class Entry:
+    """Which entry it is; as bytes, its payload."""
+
+    writer: int
+    number: int
+
+    def encode(self, size: int = 0) -> bytes:
+        """The payload, filled up to `size` bytes."""
+        return (b"%d/%d" % (self.writer, self.number)).ljust(size, FILLER)
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Entry | None:
+        """None if `payload` is none of ours."""
+        writer, slash, number = payload.rstrip(FILLER).partition(b"/")
+        if not slash or not writer.isdigit() or not number.isdigit():
+            return None
+        return cls(int(writer), int(number))
