@@ -159,6 +159,20 @@ class Sequencer:
         """Whether `turn` would do something."""
         return bool(self._queue) and len(self._flights) < WAVES_MAX and self.stopped is None
 
+    @property
+    def queued_bytes(self) -> int:
+        """Of batches that wait for a wave."""
+        return self._queued_bytes
+
+    @property
+    def waves_in_flight(self) -> int:
+        return len(self._flights)
+
+    @property
+    def lags(self) -> dict[NodeId, int]:
+        """By server: ordered entries that it has not acknowledged."""
+        return {server: self.tail - progress.acked for server, progress in self._progress.items()}
+
     def turn(self, now_ms: int) -> list[Effect]:
         """All that arrived in one scheduler turn has been offered: make waves of it."""
         self._time_ms = max(self._time_ms, now_ms)

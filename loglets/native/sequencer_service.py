@@ -17,10 +17,12 @@ from loglets.native.config import NativeConfig, decode_untrusted
 from loglets.native.messages import Append, GetState, Store, Stored
 from loglets.native.pieces import Pieces
 from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
+from loglets.native.sequencer_metrics import SequencerMeter, WaveTimes
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import MalformedError, OverloadedError, ReconfigurationNeededError, SealedError, VirtualLogError
+from virtuallog.metrics import Family
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 from virtuallog.types import NodeId
 
@@ -49,6 +51,11 @@ class SequencerService:
     _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
     """Appends that came before their sequencer was made."""
     _lowest_live_version: int = attrs.field(default=0, init=False)
+    _meter: SequencerMeter = attrs.field(factory=SequencerMeter, init=False)
+
+    def metrics(self) -> list[Family]:
+        """See `virtuallog.metrics.Measured`."""
+        return self._meter.metrics(running.core for running in self._running.values())
 
     @property
     def handlers(self) -> Handlers:
@@ -90,7 +97,9 @@ class SequencerService:
                 done(error)
             return
         assert segment not in self._running, "a sequencer never restarts in place"
-        running = self._running[segment] = RunningSequencer(Sequencer(segment, config, self._pieces), self._environment)
+        core = Sequencer(segment, config, self._pieces)
+        running = self._running[segment] = RunningSequencer(core, self._environment, self._meter)
+        self._meter.made.value += 1
         self._environment.nursery.start_soon(running.run)
         _MADE.reached()
         for request, done in self._early.pop(segment):
@@ -116,9 +125,19 @@ class RunningSequencer:
 
     _core: Sequencer
     _environment: NodeEnvironment
+    _meter: SequencerMeter = attrs.field(factory=SequencerMeter)
+    _times: WaveTimes = attrs.field(init=False)
     _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
     _abandoned: bool = attrs.field(default=False, init=False)
     """The role has been closed, and its nursery with it: answers that are still on their way concern nobody."""
+
+    def __attrs_post_init__(self) -> None:
+        self._times = WaveTimes(self._meter)
+
+    @property
+    def core(self) -> Sequencer:
+        """For who looks inside."""
+        return self._core
 
     def append(self, request: Append, done: Done) -> None:
         """A handler: returns at once. What it has ordered is replicated, whether or not the caller still waits."""
@@ -178,6 +197,8 @@ class RunningSequencer:
 
     def _send(self, send: Send) -> None:
         server, run = send.server, send.run
+        if self._times.is_new(send.wave):
+            self._times.sent(send.wave, self._environment.clock.monotonic())
 
         def done(outcome: Stored | VirtualLogError) -> None:
             if isinstance(outcome, VirtualLogError):
@@ -193,6 +214,7 @@ class RunningSequencer:
         committed = self._core.committed
         effects = self._core.stored(server, run, reply)
         if self._core.committed > committed:
+            self._times.committed(self._core.committed, self._environment.clock.monotonic())
             _COMMITTED.reached()
         return effects
 
@@ -205,4 +227,5 @@ class RunningSequencer:
 
     async def _resume(self, server: NodeId) -> None:
         await self._environment.clock.sleep(RESUME_SECONDS)
+        self._meter.sent_again(server)
         self._guard(lambda: self._core.resume(server))
