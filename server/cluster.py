@@ -30,6 +30,8 @@ from virtuallog.register import decode_untrusted
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 
+PROGRAM: Final = (sys.executable, "-P", "-m", "server")
+"""Runs this very version."""
 END_SECONDS: Final = 10.0
 """How long children may take to end in order before they are killed: a flush, and answers to calls in progress."""
 POLL_SECONDS: Final = 0.05
@@ -42,6 +44,8 @@ class LocalNode:
     """One child process, running or not."""
 
     config: NodeConfig
+    program: Sequence[str] = PROGRAM
+    """What runs it; a whole `serve` command follows."""
     process: trio.Process | None = None
 
     @property
@@ -92,16 +96,7 @@ class LocalCluster:
         assert child.pid is None
         with layout.file_errors(child.config.data), (child.config.data / "log").open("ab") as log:
             child.process = await trio.lowlevel.open_process(
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "server",
-                    "serve",
-                    "--end-with-parent",
-                    "--config",
-                    layout.config_file(child.config),
-                ],
+                [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -109,9 +104,9 @@ class LocalCluster:
             )
             (child.config.data / "pid").write_text(f"{child.process.pid}\n")
 
-    async def kill(self, node: NodeId) -> None:
-        """Kill -9, and wait until it is dead."""
-        await self._end([self.nodes[node]], signal.SIGKILL)
+    async def kill(self, *nodes: NodeId) -> None:
+        """Kill -9, all at once, and wait until they are dead."""
+        await self._end([self.nodes[node] for node in nodes], signal.SIGKILL)
 
     async def stop(self) -> None:
         """End all nodes in order; kill what has not ended in time."""
@@ -187,11 +182,16 @@ class LocalCluster:
 
 @asynccontextmanager
 async def open_local_cluster(
-    path: Path, nodes: int = 3, log_nodes: int = 0, base_port: int | None = None, loglet: str = "native"
+    path: Path,
+    nodes: int = 3,
+    log_nodes: int = 0,
+    base_port: int | None = None,
+    loglet: str = "native",
+    program: Sequence[str] = PROGRAM,
 ) -> AsyncIterator[LocalCluster]:
     """Start the cluster in `path`, new or as it was left, and end it with the block.
 
-    The arguments are those of `layout.prepare`.
+    `program` runs the nodes; the other arguments are those of `layout.prepare`.
 
     Raises:
         InvalidSettingError: `path` holds a cluster of another shape, or one that runs.
@@ -199,7 +199,7 @@ async def open_local_cluster(
     """
     with layout.hold(path):
         configs = layout.prepare(path, nodes, log_nodes, base_port, loglet)
-        cluster = LocalCluster(path, {config.node: LocalNode(config) for config in configs}, SystemClock())
+        cluster = LocalCluster(path, {config.node: LocalNode(config, program) for config in configs}, SystemClock())
         try:
             for node in cluster.nodes:
                 await cluster.start(node)

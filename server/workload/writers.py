@@ -54,6 +54,8 @@ class Workload:
     """Appends whose outcome nobody could tell: each may be in the log, or not."""
     acknowledged: int = attrs.field(default=0, init=False)
     """How many entries."""
+    newest_offer: float = attrs.field(default=0.0, init=False)
+    """When the last offered of all acknowledged entries was offered."""
     _started: float = attrs.field(default=0.0, init=False)
     _stopping: bool = attrs.field(default=False, init=False)
 
@@ -111,6 +113,7 @@ class Workload:
             place = await log.append(Entry(writer, number).encode(self._entry_bytes))
             told.add(place, began, self.elapsed)
             self.acknowledged += 1
+            self.newest_offer = max(self.newest_offer, began)
             number += 1
 
 
