@@ -6,14 +6,13 @@ measurement is not counted: connections open, code warms up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import attrs
 import trio
 
 from virtuallog.ports import Clock
-from virtuallog.virtual_log import VirtualLog
 
 WARM_UP_SHARE: Final = 0.2
 WARM_UP_SECONDS_MAX: Final = 1.0
@@ -37,14 +36,21 @@ class Measurement:
         return attrs.asdict(self)
 
 
-async def measure(log: VirtualLog, clock: Clock, outstanding: int, size: int, seconds: float) -> Measurement:
+def warm_up_seconds(seconds: float) -> float:
+    """How long a measurement of `seconds` warms up before it counts."""
+    return min(WARM_UP_SHARE * seconds, WARM_UP_SECONDS_MAX)
+
+
+async def measure(
+    append: Callable[[bytes], Awaitable[object]], clock: Clock, outstanding: int, size: int, seconds: float
+) -> Measurement:
     """Append for `seconds`, warm-up not counted.
 
     Raises:
         VirtualLogError: an append failed.
     """
     payload = b"x" * size
-    begin = clock.monotonic() + min(WARM_UP_SHARE * seconds, WARM_UP_SECONDS_MAX)
+    begin = clock.monotonic() + warm_up_seconds(seconds)
     end = begin + seconds
     latencies: list[float] = []
 
@@ -52,7 +58,7 @@ async def measure(log: VirtualLog, clock: Clock, outstanding: int, size: int, se
         now = clock.monotonic()
         while now < end:
             started = now
-            await log.append(payload)
+            await append(payload)
             now = clock.monotonic()
             if begin <= started and now <= end:
                 latencies.append(now - started)

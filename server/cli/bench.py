@@ -79,7 +79,7 @@ async def _measure_all(
         if cluster is not None and loglet is not None:
             await log.reconfig_extend(loglet)
         for number in outstanding:
-            _show(await measure(log, SystemClock(), number, size, seconds), as_json)
+            _show(await measure(log.append, SystemClock(), number, size, seconds), as_json)
 
 
 @asynccontextmanager

@@ -1,0 +1,118 @@
+"""Medians over rounds, and how they are shown: tables in Markdown, and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import attrs
+
+from bench.samples import BARE, PROCESSES, SYSTEMS, Sample
+
+_BEGIN, _END = "<!-- measured: bench.append --markdown writes this part -->", "<!-- end of measured -->"
+
+
+@attrs.frozen
+class Summary:
+    """The rounds of one system with so many outstanding."""
+
+    samples: Sequence[Sample]
+
+    @property
+    def system(self) -> str:
+        return self.samples[0].system
+
+    @property
+    def outstanding(self) -> int:
+        return self.samples[0].outstanding
+
+    @property
+    def ops_per_s(self) -> float:
+        return median(sample.ops_per_s for sample in self.samples)
+
+    @property
+    def p50_ms(self) -> float:
+        return median(sample.p50_ms for sample in self.samples)
+
+    @property
+    def p99_ms(self) -> float:
+        return median(sample.p99_ms for sample in self.samples)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The lowest and the highest throughput of a round."""
+        found = [sample.ops_per_s for sample in self.samples]
+        return min(found), max(found)
+
+    def cpu_us(self, process: str) -> float:
+        return median(sample.cpu_us[process] for sample in self.samples)
+
+
+def summarize(samples: Sequence[Sample]) -> list[Summary]:
+    """One per system and number of outstanding appends, in the order of the table."""
+    groups: dict[tuple[int, int], list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault((sample.outstanding, SYSTEMS.index(sample.system)), []).append(sample)
+    return [Summary(groups[key]) for key in sorted(groups)]
+
+
+def as_markdown(summaries: Sequence[Summary]) -> str:
+    """The table."""
+    first = summaries[0].samples
+    bare = {summary.outstanding: summary for summary in summaries if summary.system == BARE}
+    lines = [
+        f"Medians of {len(first)} rounds, entries of {first[0].bytes} bytes; CPU in microseconds per append.",
+        "",
+        "| outstanding | system | appends/s | lowest, highest | of bare | p50 ms | of bare | p99 ms | "
+        + " | ".join(f"CPU {process}" for process in PROCESSES) + " |",
+        "|--:|---|--:|--:|--:|--:|--:|--:|" + "--:|" * len(PROCESSES),
+    ]  # fmt: skip
+    return "\n".join([*lines, *(_row(summary, bare.get(summary.outstanding)) for summary in summaries), ""])
+
+
+def _row(summary: Summary, bare: Summary | None) -> str:
+    low, high = summary.spread
+    rate = f"{summary.ops_per_s / bare.ops_per_s:.2f}" if bare else "-"
+    wait = f"{summary.p50_ms / bare.p50_ms:.2f}" if bare else "-"
+    cells = [
+        str(summary.outstanding), summary.system, f"{summary.ops_per_s:,.0f}", f"{low:,.0f}, {high:,.0f}", rate,
+        f"{summary.p50_ms:.2f}", wait, f"{summary.p99_ms:.2f}", *(f"{summary.cpu_us(name):.1f}" for name in PROCESSES),
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def put_into(document: Path, text: str) -> None:
+    """Replace what stands between the two marks.
+
+    Raises:
+        ValueError: the document has no such place.
+    """
+    before, begin, rest = document.read_text().partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"{document} has no lines '{_BEGIN}' and '{_END}'")
+    document.write_text(f"{before}{_BEGIN}\n\n{text}\n{_END}{after}")
+
+
+def draw(summaries: Sequence[Summary], path: Path) -> None:
+    """Throughput and median latency against the number of outstanding appends."""
+    import matplotlib as mpl  # slow to import, and needed only here
+
+    mpl.use("svg")
+    from matplotlib import pyplot
+
+    figure, (rates, waits) = pyplot.subplots(1, 2, figsize=(9, 3.5))
+    for system in SYSTEMS:
+        mine = [summary for summary in summaries if summary.system == system]
+        if mine:
+            numbers = [summary.outstanding for summary in mine]
+            rates.plot(numbers, [summary.ops_per_s for summary in mine], marker="o", label=system)
+            waits.plot(numbers, [summary.p50_ms for summary in mine], marker="o", label=system)
+    for axes, label in ((rates, "appends per second"), (waits, "median latency, ms")):
+        axes.set(xscale="log", yscale="log", xlabel="outstanding appends", ylabel=label)
+        axes.grid(visible=True, which="major", alpha=0.3)
+    rates.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
