@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from server import node  # noqa: F401  brings every crash point of the product into the registry
 from simulation.checks import metastore, native
 from simulation.faults import streams
 from simulation.faults.crash_points import COUNTED

@@ -15,15 +15,16 @@ import trio
 
 from metastore import PaxosProvider
 from simulation.checks.register import REGISTER_CHECKS
+from simulation.stories.last_put import demand_put
 from simulation.stories.scenario import Scenario
 from simulation.world.machine import Machine
 from simulation.world.role import role
 from simulation.world.world import World
+from virtuallog.api import MetaStore
 from virtuallog.errors import ChainConflictError, RetryableError
-from virtuallog.ports import Handlers, NodeEnvironment
+from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.testing.network import LinkQuality
 from virtuallog.testing.recorded import RecordedMetaStore
-from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
 _MEMBERS: Final = tuple(NodeId(number) for number in range(1, 4))
@@ -53,7 +54,7 @@ async def _story(world: World) -> None:
         nursery.cancel_scope.cancel()
     world.network.heal()
     world.network.set_quality(LinkQuality())
-    await _demand_put(world)
+    await demand_put(world, lambda environment: _open(world, environment, "judge"), CALM_SECONDS)
     world.check(*REGISTER_CHECKS)
 
 
@@ -88,7 +89,7 @@ async def _play(world: World, number: int) -> None:
     for life in range(_LIVES):
         node = NodeId(1001 + number * _LIVES + life)
         async with world.client(node, source.expovariate(1.0 / _LIFE_SECONDS)) as environment:
-            register = RecordedMetaStore(PaxosProvider().open(_MEMBERS, environment), world.history, f"client {node}")
+            register = _open(world, environment, f"client {node}")
             while True:
                 with suppress(RetryableError, ChainConflictError):
                     version, _ = await register.get()
@@ -96,17 +97,8 @@ async def _play(world: World, number: int) -> None:
                         await register.put(source.choice((b"red", b"blue")), version, source.getrandbits(63))
 
 
-async def _demand_put(world: World) -> None:
-    with trio.move_on_after(CALM_SECONDS):
-        async with world.client(NodeId(2000)) as environment:
-            register = RecordedMetaStore(PaxosProvider().open(_MEMBERS, environment), world.history, "judge")
-            while True:
-                with suppress(RetryableError, ChainConflictError):
-                    version, _ = await register.get()
-                    await register.put(b"judge", version, environment.random.getrandbits(63))
-                    return
-    message = f"no put was decided within {CALM_SECONDS:g} s after the faults stopped"
-    world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
+def _open(world: World, environment: Environment, name: str) -> MetaStore:
+    return RecordedMetaStore(PaxosProvider().open(_MEMBERS, environment), world.history, name)
 
 
 CONTENDED: Final = Scenario(
