@@ -55,6 +55,19 @@ class LogServer:
     def __attrs_post_init__(self) -> None:
         self._floor = self.durable.lowest_live_version
 
+    # -- for who looks inside -------------------------------------------------------------------------------------
+
+    @property
+    def loglets(self) -> int:
+        """How many have state here."""
+        return len(self.durable.loglets)
+
+    @property
+    def newest_state(self) -> State:
+        """Of the loglet with the highest version."""
+        newest = max(self.durable.loglets, default=None, key=lambda segment: segment.version)
+        return _UNKNOWN if newest is None else self.state(newest)
+
     # -- events ---------------------------------------------------------------------------------------------------
 
     def step(self, request: Store | Seal | GetState | WaitTail | Repair | Trim, ticket: Ticket) -> list[Effect]:

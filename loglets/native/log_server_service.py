@@ -12,10 +12,12 @@ import trio
 from loglets.native.durable import Change, DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
 from loglets.native.log_server import LogServer
 from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist
+from loglets.native.log_server_metrics import LogServerMeter
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail, Waves
 from loglets.wal import Address, WalSettings, WriteAheadLog
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, OverloadedError, TrimmedError, UnavailableError, VirtualLogError
+from virtuallog.metrics import Family
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 
 TICK_SECONDS: Final = 0.5
@@ -51,6 +53,7 @@ class LogServerService:
     _forgetting: list[Done] = attrs.field(factory=list, init=False)
     """Whoever waits in `forget`: not a task of this role, so its end does not end the wait."""
     _reads: trio.MemorySendChannel[tuple[ReadWaves, Done]] = attrs.field(init=False)
+    _meter: LogServerMeter = attrs.field(factory=LogServerMeter, init=False)
 
     @classmethod
     async def start(cls, environment: NodeEnvironment, settings: WalSettings) -> LogServerService:
@@ -60,7 +63,8 @@ class LogServerService:
             CorruptionError, MalformedError, StorageError: this copy cannot be trusted.
         """
         durable = DurableLogs()
-        wal = await WriteAheadLog.open(await environment.storage(STORAGE), settings, durable.replay)
+        storage, now = await environment.storage(STORAGE), environment.clock.monotonic
+        wal = await WriteAheadLog.open(storage, settings, durable.replay, now)
         service = cls(LogServer(durable), wal, environment)
         send, receive = trio.open_memory_channel[tuple[ReadWaves, Done]](READS_MAX)
         service._reads = send
@@ -69,6 +73,11 @@ class LogServerService:
         for _ in range(READERS):
             environment.nursery.start_soon(service._run_reader, receive)
         return service
+
+    def metrics(self) -> list[Family]:
+        """See `virtuallog.metrics.Measured`."""
+        waiting = self._reads.statistics().current_buffer_used
+        return [*self._meter.metrics(self.core, waiting, READS_MAX), *self._wal.metrics()]
 
     @property
     def handlers(self) -> Handlers:
@@ -105,7 +114,7 @@ class LogServerService:
         if self.core.waiting:
             self._waiting.set()
 
-    def _persisted(self, entry: Entry, outcome: Sequence[Address] | VirtualLogError) -> None:
+    def _persisted(self, entry: Entry, since: float, outcome: Sequence[Address] | VirtualLogError) -> None:
         """The WAL calls back, and expects no error. Only a process that dies at a crash point raises here, in tests."""
         if isinstance(outcome, VirtualLogError):
             self._guard(lambda: self.core.failed(entry, outcome))
@@ -113,6 +122,8 @@ class LogServerService:
             point = _REPAIRED if entry.questions[0].repairs else _DURABLE.get(type(entry.changes[0]))
             if point is not None:
                 point.reached()
+            seconds = self._environment.clock.monotonic() - since
+            self._meter.written(entry.changes, seconds, repairs=entry.questions[0].repairs)
             self._guard(lambda: self.core.persisted(entry, outcome))
 
     def _guard(self, step: Callable[[], list[Effect]]) -> None:
@@ -129,7 +140,11 @@ class LogServerService:
                     done(outcome)
                 case Persist(entry, records, essential):
                     _TAKEN.reached()
-                    self._wal.append(records, partial(self._persisted, entry), essential=essential)
+                    self._wal.append(
+                        records,
+                        partial(self._persisted, entry, self._environment.clock.monotonic()),
+                        essential=essential,
+                    )
                 case DropBefore(address):
                     _DROPPING.reached()
                     self._wal.drop_before(address)
@@ -179,6 +194,7 @@ class LogServerService:
             CorruptionError: the very first one is damaged: ask for another copy.
         """
         blobs: list[bytes] = []
+        started = self._environment.clock.monotonic()
         size, size_max = 0, min(request.max_bytes, READ_BYTES_MAX)
         for address in self.core.find(request):
             try:
@@ -193,4 +209,5 @@ class LogServerService:
             if blobs and size > size_max:
                 break
             blobs.append(blob)
+        self._meter.read(blobs, self._environment.clock.monotonic() - started)
         return Waves(waves=tuple(blobs), state=self.core.state(request.segment))

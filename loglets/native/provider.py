@@ -1,4 +1,4 @@
-"""NativeLoglets as a pluggable kind: plans them, opens clients of them, runs their roles on nodes."""
+"""NativeLoglets as a pluggable kind: plans them, opens clients of them, runs their roles on nodes, moves closed ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import attrs
 
 from loglets.native import planner, wire
 from loglets.native.config import decode_untrusted
+from loglets.native.copying import Copying
 from loglets.native.log_server_service import LogServerService
 from loglets.native.loglet import NativeLoglet
 from loglets.native.pieces import Pieces
@@ -16,13 +17,16 @@ from loglets.native.sequencer_service import SequencerService
 from loglets.wal import WalSettings
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
+from virtuallog.metrics import Family
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.replicated import Pace, Placement
 from virtuallog.rpc.interface import Interface
+from virtuallog.types import LogletOffset, NodeId
 
 
 @attrs.define(eq=False)
 class NativeProvider:
-    """See `virtuallog.api.LogletProvider`. One object serves at most one node."""
+    """See `virtuallog.api.LogletProvider` and `virtuallog.replicated.ReplicatedProvider`. One object serves at most one node."""
 
     wal_settings: WalSettings = attrs.field(factory=WalSettings)
     """Of this node's LogServer."""
@@ -47,16 +51,23 @@ class NativeProvider:
         """This node's LogServer, once `serve` has started it: for tools that look inside."""
         return self._log_server
 
+    def metrics(self) -> Sequence[Family]:
+        """Of this node's roles, once `serve` has started them. See `virtuallog.metrics.Measured`."""
+        sequencers = self._sequencers.metrics() if self._sequencers is not None else []
+        return [*sequencers, *(self._log_server.metrics() if self._log_server is not None else [])]
+
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
         return planner.plan(cluster, settings, previous).encode()
 
     def describe(self, config: bytes) -> Mapping[str, Any]:
         decoded = decode_untrusted(config)
+        moved = {} if decoded.loglet is None else {"loglet": str(decoded.loglet)}
         known = {"servers": list(decoded.servers), "sequencer": decoded.sequencer, "boot": decoded.boot}
-        return {**decoded.others, **known}
+        return {**decoded.others, **known, **moved}
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
-        return NativeLoglet(segment, decode_untrusted(config), environment, self.pieces)
+        decoded = decode_untrusted(config)
+        return NativeLoglet(decoded.loglet or segment, decoded, environment, self.pieces)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
         """Both roles: a node whose roles do not include one of them is never named in a config for it."""
@@ -69,3 +80,25 @@ class NativeProvider:
             self._sequencers.forget(lowest_live_version)
         if self._log_server is not None:
             await self._log_server.forget(lowest_live_version)
+
+    # -- closed loglets on other servers --------------------------------------------------------------------------
+
+    def placement(self, config: bytes) -> Placement:
+        decoded = decode_untrusted(config)
+        return Placement(servers=decoded.servers, sequencer=decoded.sequencer, boot=decoded.boot)
+
+    def origin(self, segment: SegmentId, config: bytes) -> SegmentId:
+        return decode_untrusted(config).loglet or segment
+
+    def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
+        return planner.move(segment, decode_untrusted(config), servers).encode()
+
+    async def replicate(
+        self, segment: SegmentId, config: bytes, target: bytes, stop: LogletOffset, environment: Environment, pace: Pace
+    ) -> None:
+        former, latter = decode_untrusted(config).servers, decode_untrusted(target).servers
+        for newcomer in (server for server in latter if server not in former):
+            loglet = self.origin(segment, config)
+            await Copying(loglet, former, newcomer, stop, environment, self.pieces, pace).run()
+        # A newcomer is sealed, but of the others perhaps no more than a minority that stays.
+        await self.open(segment, target, environment).seal()

@@ -19,6 +19,7 @@ import trio
 from crc32c import crc32c
 
 from loglets.wal import format as fmt
+from loglets.wal.metrics import WalMeter
 from loglets.wal.record import Address, Record, address_of, offset_of, sequence_of
 from loglets.wal.recovery import Recovered, recover
 from loglets.wal.segment import Segment, size_of
@@ -36,6 +37,7 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
+from virtuallog.metrics import Family
 from virtuallog.ports import File, Storage
 
 _READ_BYTES: int = 8 << 10
@@ -56,6 +58,7 @@ class WalStatistics:
 
     segments: int
     bytes: int
+    free_bytes: int
     groups: int
     records: int
     syncs: int
@@ -77,9 +80,13 @@ class _Waiting:
 class WriteAheadLog:
     """A durable sequence of records, dropped from the front in whole segments."""
 
-    def __init__(self, storage: Storage, settings: WalSettings, recovered: Recovered) -> None:
+    def __init__(
+        self, storage: Storage, settings: WalSettings, recovered: Recovered, now: Callable[[], float] = lambda: 0.0
+    ) -> None:
         """Use `open`."""
         self._settings = settings
+        self._now = now
+        self._meter = WalMeter()
         self._shelf = Shelf(storage, settings, recovered, self._wake)
         self._file: File | None = None
         self._segment: Segment | None = None
@@ -96,18 +103,28 @@ class WriteAheadLog:
 
     @classmethod
     async def open(
-        cls, storage: Storage, settings: WalSettings, replay: Callable[[Address, Record], None]
+        cls,
+        storage: Storage,
+        settings: WalSettings,
+        replay: Callable[[Address, Record], None],
+        now: Callable[[], float] = lambda: 0.0,
     ) -> WriteAheadLog:
         """Recover the log in `storage` (an empty one makes a new log): call `replay` for every record, in order.
 
         A torn tail, which no append was acknowledged for, is cut off. All that was replayed is durable on return.
+
+        Args:
+            storage: of this log alone.
+            settings: may differ from those the files were written with.
+            replay: must not block.
+            now: a monotonic clock in seconds, for the times in `metrics`; without one they are 0.
 
         Raises:
             CorruptionError: stored bytes have changed, or a segment is missing. Stop using this copy.
             MalformedError: files of another version.
             StorageError: the disk failed.
         """
-        return cls(storage, settings, await recover(storage, settings.segment_bytes, replay))
+        return cls(storage, settings, await recover(storage, settings.segment_bytes, replay), now)
 
     async def run(
         self, snapshot: Callable[[], Sequence[Record]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -201,6 +218,7 @@ class WriteAheadLog:
         return WalStatistics(
             segments=self._shelf.segments,
             bytes=self._shelf.bytes,
+            free_bytes=self._free_bytes,
             groups=self._groups,
             records=self._records,
             syncs=self._syncs,
@@ -208,6 +226,16 @@ class WriteAheadLog:
             poisoned=isinstance(self._ended, StorageError),
             full=self._shelf.full,
         )
+
+    def metrics(self) -> list[Family]:
+        """See `virtuallog.metrics.Measured`."""
+        return self._meter.metrics(self.statistics(), self._settings.queue_bytes_max)
+
+    @property
+    def _free_bytes(self) -> int:
+        """For records: in the active segment and the spare."""
+        active = self._segment.room if self._segment is not None else 0
+        return active + (self._settings.segment_bytes if self._shelf.has_spare else 0)
 
     def _refusal(self, records: Sequence[Record], size: int, essential: bool) -> VirtualLogError | None:
         settings = self._settings
@@ -260,6 +288,7 @@ class WriteAheadLog:
         offset, records = segment.synced, segment.records
         group = self._take_group(chunks)
         _WRITING.reached()
+        started = self._now()
         try:
             await self._write_synced(offset, chunks)
         except StorageError as error:
@@ -274,6 +303,7 @@ class WriteAheadLog:
         segment.group_synced()
         self._groups += 1
         self._records += segment.records - records
+        self._meter.synced(segment.records - records, segment.synced - offset, self._now() - started)
         for done, addresses in group:
             done(addresses)
 
