@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from metastore.messages import Accept, Ask, Learn, Learned, Prepare, Receipt, Standing
 from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.roles import Role
 from virtuallog.rpc.schema import load
 
 SCHEMA: Final[Any] = load("metastore", "metastore.capnp")
@@ -13,9 +14,9 @@ SCHEMA: Final[Any] = load("metastore", "metastore.capnp")
 ACCEPTOR: Final = Interface(
     schema=SCHEMA.Acceptor,
     methods=(
-        Method(name="ask", request=Ask, reply=Standing),
-        Method(name="prepare", request=Prepare, reply=Standing),
-        Method(name="accept", request=Accept, reply=Receipt),
-        Method(name="learn", request=Learn, reply=Learned),
+        Method(name="ask", request=Ask, reply=Standing, role=Role.CLIENT),
+        Method(name="prepare", request=Prepare, reply=Standing, role=Role.ADMIN),
+        Method(name="accept", request=Accept, reply=Receipt, role=Role.ADMIN),
+        Method(name="learn", request=Learn, reply=Learned, role=Role.ADMIN),
     ),
 )

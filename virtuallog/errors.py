@@ -45,6 +45,19 @@ class OverloadedError(RetryableError):
 
 
 @attrs.define
+class UntrustedError(RetryableError):
+    """One side of a connection could not prove who it is, as the certificates stand; nothing has been done.
+
+    To a protocol that node is one that does not answer; it comes back once somebody has put certificates right.
+    """
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@attrs.define
 class ReconfigurationNeededError(RetryableError):
     """The loglet can no longer take appends, but is not sealed (its sequencer restarted, say): extend the chain."""
 
@@ -152,6 +165,19 @@ class UnsupportedError(TerminalError):
 
     def __str__(self) -> str:
         return self.reason
+
+
+@attrs.define
+class ForbiddenError(TerminalError):
+    """The caller's certificate does not allow this; nothing has been done."""
+
+    what: str
+    caller: str
+    needed: str
+    """The least role that may."""
+
+    def __str__(self) -> str:
+        return f"{self.what} needs the role {self.needed}; the caller is {self.caller}"
 
 
 @attrs.define

@@ -19,6 +19,7 @@ from loglets.native.messages import (
     Waves,
 )
 from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.roles import Role
 from virtuallog.rpc.schema import load
 
 SCHEMA: Final[Any] = load("loglets.native", "native.capnp")
@@ -27,15 +28,15 @@ LOG_SERVER: Final = Interface(
     schema=SCHEMA.LogServer,
     methods=(
         Method(name="store", request=Store, reply=Stored),
-        Method(name="seal", request=Seal, reply=State),
-        Method(name="getState", request=GetState, reply=State),
-        Method(name="waitTail", request=WaitTail, reply=State),
-        Method(name="repair", request=Repair, reply=Stored),
-        Method(name="readWaves", request=ReadWaves, reply=Waves),
-        Method(name="trim", request=Trim, reply=State),
+        Method(name="seal", request=Seal, reply=State, role=Role.ADMIN),
+        Method(name="getState", request=GetState, reply=State, role=Role.CLIENT),
+        Method(name="waitTail", request=WaitTail, reply=State, role=Role.CLIENT, distrusted={"known_tail": 0}),
+        Method(name="repair", request=Repair, reply=Stored, role=Role.ADMIN),
+        Method(name="readWaves", request=ReadWaves, reply=Waves, role=Role.CLIENT),
+        Method(name="trim", request=Trim, reply=State, role=Role.ADMIN),
     ),
 )
 SEQUENCER: Final = Interface(
     schema=SCHEMA.Sequencer,
-    methods=(Method(name="append", request=Append, reply=Appended),),
+    methods=(Method(name="append", request=Append, reply=Appended, role=Role.CLIENT),),
 )

@@ -7,11 +7,13 @@ decoders from that; a hot method may bring its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from virtuallog.ports import Request
+from virtuallog.rpc.roles import Role
 
 
 @attrs.frozen(kw_only=True)
@@ -21,6 +23,10 @@ class Method:
     name: str
     request: type[Request[Any]]
     reply: type[Any]
+    role: Role | None = None
+    """The least role that may call it, where callers are known (docs/security.md). None: what the interface says."""
+    distrusted: Mapping[str, Any] = attrs.field(factory=dict)
+    """Fields that no client is believed, and what is read in place of what it says. What a hint may do, a lie can."""
 
 
 @attrs.frozen(kw_only=True)
@@ -29,3 +35,8 @@ class Interface:
 
     schema: Any
     methods: tuple[Method, ...]
+    role: Role = Role.NODE
+    """The least role that may call a method which does not say so itself. Who thinks of nobody is called by nodes only."""
+
+    def role_of(self, method: Method) -> Role:
+        return self.role if method.role is None else method.role
