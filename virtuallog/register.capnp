@@ -25,4 +25,5 @@ struct Node {
   storeId @1 :Data;
   addresses @2 :List(Text);
   roles @3 :List(Text);
+  joined @4 :UInt64;          # version in which this data directory took its place; 0: a first one
 }

@@ -32,10 +32,20 @@ class NodeEntry:
     """Where a node is and which data directory it owns."""
 
     store_id: bytes
-    """16 random bytes made when the data directory was formatted; a wiped disk has another one."""
+    """16 random bytes made when the data directory was formatted; a wiped disk has another one. Empty: a new directory
+    is expected to take this place (`virtuallog.node_table`)."""
     addresses: tuple[str, ...]
     """host:port, the preferred one first."""
     roles: frozenset[str]
+    """What loglets may use it for. None of them: it is drained."""
+    joined: int = 0
+    """The version in which this data directory took the place; 0 if it was there from the beginning. Of loglets of this
+    version and earlier ones it holds nothing, whatever their configs say: a former directory did."""
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the place waits for a data directory."""
+        return not self.store_id
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +69,15 @@ class Register:
         """The next version, after which `members` decide; None if they do already."""
         if members == self.members:
             return None
-        return attrs.evolve(self, chain=attrs.evolve(self.chain, version=self.version + 1), members=members)
+        return attrs.evolve(self.next(), members=members)
+
+    def with_nodes(self, nodes: Mapping[NodeId, NodeEntry]) -> Register:
+        """The next version, with this table of nodes."""
+        return attrs.evolve(self.next(), nodes=nodes)
+
+    def next(self) -> Register:
+        """The same as the next version."""
+        return attrs.evolve(self, chain=attrs.evolve(self.chain, version=self.version + 1))
 
     def encode(self) -> bytes:
         chain = self.chain
@@ -86,6 +104,7 @@ class Register:
                     "storeId": entry.store_id,
                     "addresses": list(entry.addresses),
                     "roles": sorted(entry.roles),
+                    "joined": entry.joined,
                 }
                 for node, entry in sorted(self.nodes.items())
             ],
@@ -146,7 +165,10 @@ def _decode_untrusted(message: Any) -> Register:
         members=tuple(NodeId(member) for member in message.members),
         nodes={
             NodeId(node.id): NodeEntry(
-                store_id=bytes(node.storeId), addresses=tuple(node.addresses), roles=frozenset(node.roles)
+                store_id=bytes(node.storeId),
+                addresses=tuple(node.addresses),
+                roles=frozenset(node.roles),
+                joined=node.joined,
             )
             for node in message.nodes
         },

@@ -47,6 +47,7 @@ entries = st.builds(
     store_id=st.binary(min_size=16, max_size=16),
     addresses=st.lists(words, max_size=3).map(tuple),
     roles=st.frozensets(words, max_size=3),
+    joined=st.integers(0, 1 << 62),
 )
 registers = st.builds(
     Register,

@@ -1,0 +1,134 @@
+"""The table of nodes: places, who may take them, and what may be taken away."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import pytest
+
+from tests.virtuallog.test_register import SMALL
+from virtuallog.amending import amend
+from virtuallog.chain import Segment, validate_successor
+from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog.node_table import NODES_MAX, Amendment, Claim, Expect, Forget, Remove, Withdraw
+from virtuallog.register import NodeEntry, Register, decode_untrusted
+from virtuallog.testing.memory_metastore import MemoryMetaStore
+from virtuallog.types import NodeId
+
+FOUR = NodeId(4)
+ROLES = frozenset({"log-server", "sequencer"})
+EXPECT = Expect(node=FOUR, addresses=("four:7004",), roles=ROLES)
+
+
+def after(register: Register, *amendments: Amendment) -> Register:
+    """The register after these, each of which must change it."""
+    for amendment in amendments:
+        changed = amendment.amend(register)
+        assert changed is not None
+        validate_successor(register.chain, changed.chain)
+        assert amendment.amend(changed) is None, "made again it is no change"
+        register = changed
+    return register
+
+
+def test_an_expected_place_is_taken_by_one_directory() -> None:
+    """The first that claims it has it; the entry says since which version."""
+    register = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
+
+    entry = register.nodes[FOUR]
+    assert entry == NodeEntry(store_id=b"b" * 16, addresses=("four:7004",), roles=ROLES, joined=register.version)
+    assert Claim(node=FOUR, store_id=b"c" * 16).amend(register) is None
+    assert register.nodes[NodeId(1)] == SMALL.nodes[NodeId(1)]
+    assert decode_untrusted(register.encode()) == register
+
+
+def test_a_forgotten_directory_leaves_its_place_to_another() -> None:
+    """At the same address or at a new one; a repeat that comes late does not forget the newcomer."""
+    joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
+    forget = Forget(node=FOUR, store_id=b"b" * 16, addresses=("elsewhere:7004",))
+
+    forgotten = after(joined, forget)
+    assert forgotten.nodes[FOUR] == NodeEntry(store_id=b"", addresses=("elsewhere:7004",), roles=ROLES)
+    replaced = after(forgotten, Claim(node=FOUR, store_id=b"c" * 16))
+    assert forget.amend(replaced) is None
+    assert Forget(node=FOUR, store_id=b"b" * 16).amend(replaced) is None
+
+
+def test_the_address_of_a_place_that_is_still_empty_can_be_changed() -> None:
+    """Who has given a wrong one gives another."""
+    register = after(SMALL, EXPECT, Forget(node=FOUR, store_id=b"", addresses=("right:7004",)))
+
+    assert register.nodes[FOUR].addresses == ("right:7004",)
+
+
+def test_a_drained_node_is_of_use_again_when_it_is_added_again() -> None:
+    """Without roles nobody chooses it; with them it is as before, on the same directory."""
+    joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
+    drained = after(joined, Withdraw(node=FOUR))
+    assert drained.nodes[FOUR].roles == frozenset()
+
+    assert after(drained, EXPECT).nodes == joined.nodes
+
+
+def test_two_nodes_of_one_number_are_refused() -> None:
+    """`add` moves nobody: that is what `replace` is for."""
+    with pytest.raises(InvalidSettingError, match="node 4: is in the cluster already, at four:7004"):
+        attrs.evolve(EXPECT, addresses=("other:1",)).amend(after(SMALL, EXPECT))
+
+
+def test_the_table_is_bounded() -> None:
+    """A script gone wild fills no register."""
+    entry = NodeEntry(store_id=b"", addresses=(), roles=frozenset())
+    full = SMALL.with_nodes({NodeId(node): entry for node in range(10, 10 + NODES_MAX)})
+
+    with pytest.raises(InvalidSettingError, match="the limit"):
+        EXPECT.amend(full)
+
+
+@pytest.mark.parametrize(
+    "amendment",
+    [Forget(node=FOUR, store_id=b"b"), Claim(node=FOUR, store_id=b"b"), Withdraw(node=FOUR)],
+    ids=lambda amendment: type(amendment).__name__,
+)
+def test_a_node_that_is_not_there_cannot_be_changed(amendment: Amendment) -> None:
+    """A typing error in a number says so."""
+    with pytest.raises(InvalidSettingError, match="no node 4"):
+        amendment.amend(SMALL)
+
+
+def test_what_is_needed_is_not_removed() -> None:
+    """Neither a member of the MetaStore nor a node that a segment's loglet names; then nothing holds it back."""
+    one = NodeId(1)
+
+    def first(segment: Segment) -> bool:
+        return segment is SMALL.chain.segments[0]
+
+    with pytest.raises(InvalidSettingError, match="is a member of the MetaStore"):
+        Remove(node=one, is_used=lambda _: False).amend(SMALL)
+    outside = attrs.evolve(SMALL, members=(NodeId(2), NodeId(3)))
+    with pytest.raises(InvalidSettingError, match=f"needed by segments {SMALL.chain.segments[0].id}: drain"):
+        Remove(node=one, is_used=first).amend(outside)
+    assert after(outside, Remove(node=one, is_used=lambda _: False)).nodes == {}
+
+
+async def test_an_amendment_is_made_on_top_of_what_others_have_changed() -> None:
+    """A lost put looks again; a put whose answer was lost is found to be made when it is repeated."""
+    metastore, source = MemoryMetaStore(values=[SMALL.encode()], attempts=[1]), random.Random(1)
+    base = attrs.evolve(SMALL, chain=attrs.evolve(SMALL.chain, version=1, segments=SMALL.chain.segments[:1]))
+    metastore.values = [base.encode()]
+    metastore.lose_replies = 1
+
+    with pytest.raises(UnavailableError):
+        await amend(metastore, EXPECT, source)
+    assert len(metastore.values) == 2
+    again = await amend(metastore, EXPECT, source)
+    assert (again.version, len(metastore.values)) == (2, 2)
+    claimed = await amend(metastore, Claim(node=FOUR, store_id=b"b" * 16), source)
+    assert claimed.nodes[FOUR].joined == 3
+
+
+async def test_there_is_nothing_to_amend_before_the_bootstrap() -> None:
+    """It may come: unknown, not failed."""
+    with pytest.raises(UnavailableError, match="bootstrapped"):
+        await amend(MemoryMetaStore(), EXPECT, random.Random(1))

@@ -1,0 +1,39 @@
+"""Puts an amendment of the table of nodes (`virtuallog.node_table`) on top of the newest register.
+
+Look, amend, put, and look again if somebody else's version came first: each time round somebody has made a change, so
+this ends. The outcome of a put is settled by looking, not by its attempt: an amendment that has been made is no change
+when it is made again.
+"""
+
+from __future__ import annotations
+
+import random
+
+from virtuallog import register
+from virtuallog.api import MetaStore
+from virtuallog.errors import ChainConflictError, UnavailableError
+from virtuallog.node_table import Amendment
+from virtuallog.register import Register
+
+
+async def amend(metastore: MetaStore, amendment: Amendment, source: random.Random) -> Register:
+    """A decided register that shows the amendment. Cancelled, it may still be made.
+
+    Raises:
+        InvalidSettingError: it cannot be; nothing was done.
+        TooLargeError: the register is full; nothing was done.
+        UnavailableError: no majority of the MetaStore answered, or there is no register yet: unknown; may be repeated.
+    """
+    while True:
+        version, value = await metastore.get()
+        if version == 0:
+            raise UnavailableError("the cluster has not been bootstrapped")
+        current = register.decode_untrusted(value)
+        wanted = amendment.amend(current)
+        if wanted is None:
+            return current
+        try:
+            await metastore.put(wanted.encode_planned(), version, source.getrandbits(63), wanted.members)
+        except ChainConflictError:
+            continue
+        return wanted
