@@ -11,11 +11,13 @@ from typing import Any, Final
 import attrs
 import trio
 
+from server.healing.rebuild import RateLimit, rebuild
 from virtuallog.control import (
     ChainChanged,
     GetStatus,
     NodeStatus,
     PrefixTrim,
+    RebuildSegment,
     ReconfigExtend,
     ReconfigModify,
     ReconfigTruncate,
@@ -38,6 +40,7 @@ class Control:
     _status: Callable[[], NodeStatus]
     _log: Callable[[], VirtualLog]
     _nursery: Callable[[], trio.Nursery]
+    _pace: RateLimit
     _changes: int = 0
 
     @property
@@ -49,6 +52,7 @@ class Control:
             ReconfigModify: self._changing(self._modify),
             SealLog: self._changing(self._seal),
             PrefixTrim: self._changing(self._trim),
+            RebuildSegment: self._changing(self._rebuild),
         }
 
     def _get_status(self, _: GetStatus, done: Done) -> None:
@@ -97,3 +101,7 @@ class Control:
 
     async def _trim(self, virtual_log: VirtualLog, request: PrefixTrim) -> Trimmed:
         return Trimmed(position=await virtual_log.prefix_trim(LogPosition(request.position)))
+
+    async def _rebuild(self, virtual_log: VirtualLog, request: RebuildSegment) -> ChainChanged:
+        changed = await rebuild(virtual_log, request.segment, request.servers, self._pace)
+        return ChainChanged(register=changed.encode())

@@ -27,13 +27,15 @@ from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.control import Control
 from server.formatting import Formatter
+from server.healing.rebuild import RateLimit
 from server.identity import Identity, Phase
 from server.role import Role
 from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
-from virtuallog.chain import SegmentId
+from virtuallog.chain import Segment, SegmentId
 from virtuallog.control import NodeStatus
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
+    MalformedError,
     RetryableError,
     SealedError,
     UnavailableError,
@@ -42,6 +44,7 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
 from virtuallog.register import Register
+from virtuallog.replicated import ReplicatedProvider
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
@@ -106,7 +109,8 @@ class Node:
             kind: Role(kind, provider.interfaces, provider.serve) for kind, provider in providers.items()
         }
         self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *self._loglet_roles.values()]
-        self._control = Control(self.status, self._require_log, lambda: self._nursery)
+        self._pace = RateLimit(ports.clock)
+        self._control = Control(self.status, self._require_log, lambda: self._nursery, self._pace)
         self._problem = ""
         self._nursery: trio.Nursery
         self._log: VirtualLog | None = None
@@ -230,10 +234,21 @@ class Node:
             self._problem = ""
         self._on_register(register)
         _FOLLOWING.reached()
-        lowest = min(segment.id.version for segment in register.chain.segments)
+        lowest = min(self._oldest_version(segment) for segment in register.chain.segments)
         for kind, role in self._loglet_roles.items():
             if role.is_open:
                 await self._forget(role, self._providers[kind], lowest)
+
+    def _oldest_version(self, segment: Segment) -> int:
+        """Nothing of this version, or a later one, may be forgotten because of this segment."""
+        provider = self._providers.get(segment.kind)
+        if not isinstance(provider, ReplicatedProvider):
+            return segment.id.version
+        try:
+            return provider.origin(segment.id, segment.config).version
+        except MalformedError as error:  # put there by hand: nobody can tell what it needs
+            log.warning("config of a segment", segment=str(segment.id), error=str(error))
+            return 0
 
     async def _forget(self, role: Role, provider: LogletProvider, lowest: int) -> None:
         try:

@@ -10,10 +10,11 @@ import attrs
 from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.replicated import Pace, Placement, ReplicatedProvider
 from virtuallog.rpc.interface import Interface
 from virtuallog.testing.history import History
 from virtuallog.testing.recorded import RecordedLoglet, RecordedMetaStore
-from virtuallog.types import NodeId
+from virtuallog.types import LogletOffset, NodeId
 
 
 @attrs.frozen
@@ -51,6 +52,34 @@ class ObservedProvider:
 
     async def forget(self, lowest_live_version: int) -> None:
         await self._provider.forget(lowest_live_version)
+
+
+@attrs.frozen
+class _ObservedReplicatedProvider(ObservedProvider):
+    """The same of one that can move loglets to other nodes. Copies are looked at on the servers, not recorded."""
+
+    _replicated: ReplicatedProvider
+
+    def placement(self, config: bytes) -> Placement:
+        return self._replicated.placement(config)
+
+    def origin(self, segment: SegmentId, config: bytes) -> SegmentId:
+        return self._replicated.origin(segment, config)
+
+    def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
+        return self._replicated.move(segment, config, servers)
+
+    async def replicate(
+        self, segment: SegmentId, config: bytes, target: bytes, stop: LogletOffset, environment: Environment, pace: Pace
+    ) -> None:
+        await self._replicated.replicate(segment, config, target, stop, environment, pace)
+
+
+def observed(provider: LogletProvider, history: History, who: str) -> LogletProvider:
+    """The provider, with recorded clients."""
+    if isinstance(provider, ReplicatedProvider):
+        return _ObservedReplicatedProvider(provider, history, who, provider)
+    return ObservedProvider(provider, history, who)
 
 
 @attrs.frozen

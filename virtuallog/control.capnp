@@ -34,4 +34,5 @@ interface Control {
   reconfigModify @3 (segment :SegmentId, kind :Text, config :Data, base :UInt64) -> Changed;
   sealLog @4 () -> Changed;
   prefixTrim @5 (position :UInt64) -> (position :UInt64);
+  rebuildSegment @6 (segment :SegmentId, servers :List(UInt32)) -> Changed;
 }

@@ -98,6 +98,20 @@ class PrefixTrim(Request[Trimmed]):
     position: int
 
 
+@attrs.frozen(kw_only=True)
+class RebuildSegment(Request[ChainChanged]):
+    """Move a closed segment onto these servers: what they lack is copied, then the chain names them.
+
+    Takes as long as the copy does, at a limited rate, so ask with a long timeout; the node goes on when nobody waits any
+    more, and asking again continues. Fails with InvalidSettingError (open, not in the chain, or these servers cannot hold
+    it: nothing was done), UnsupportedError (no copies on nodes), UnavailableError (unknown; safe to repeat).
+    """
+
+    segment: SegmentId
+    servers: tuple[NodeId, ...]
+    """All of them, those that stay included; not fewer than before."""
+
+
 CONTROL: Final = Interface(
     schema=load("virtuallog", "control.capnp").Control,
     methods=(
@@ -107,6 +121,7 @@ CONTROL: Final = Interface(
         Method(name="reconfigModify", request=ReconfigModify, reply=ChainChanged),
         Method(name="sealLog", request=SealLog, reply=ChainChanged),
         Method(name="prefixTrim", request=PrefixTrim, reply=Trimmed),
+        Method(name="rebuildSegment", request=RebuildSegment, reply=ChainChanged),
     ),
 )
 """The wire form of all of these."""

@@ -1,9 +1,11 @@
 """The config of a NativeLoglet in the chain: JSON, so that it outlives every binary.
 
     {"servers": [1, 2, 3], "sequencer": 2, "boot": 7}
+    {"servers": [1, 3, 4], "sequencer": 2, "boot": 7, "loglet": "12.5fe7a0"}      closed, and moved to another set of servers
 
-A sequencer never restarts in place, therefore a config names one *start* of the sequencer's process (`boot`). Fields
-that this program does not know are kept as they are.
+A sequencer never restarts in place, therefore a config names one *start* of the sequencer's process (`boot`). A closed
+loglet that is moved keeps its id on its servers, while its segment gets a new one: waves name their loglet, so they are
+copied as they are. Fields that this program does not know are kept as they are.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from typing import Any
 
 import attrs
 
-from virtuallog.errors import MalformedError
+from virtuallog.chain import SegmentId
+from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import NodeId
 
-_KNOWN = ("servers", "sequencer", "boot")
+_KNOWN = ("servers", "sequencer", "boot", "loglet")
 
 
 def majority_of(servers: int) -> int:
@@ -32,6 +35,8 @@ class NativeConfig:
     servers: tuple[NodeId, ...]
     sequencer: NodeId
     boot: int
+    loglet: SegmentId | None = None
+    """The id on the servers, if it is not that of the segment."""
     others: Mapping[str, Any] = attrs.field(factory=dict)
     """Fields of later versions, kept."""
 
@@ -40,7 +45,9 @@ class NativeConfig:
         return majority_of(len(self.servers))
 
     def encode(self) -> bytes:
-        known = {"servers": list(self.servers), "sequencer": self.sequencer, "boot": self.boot}
+        known: dict[str, Any] = {"servers": list(self.servers), "sequencer": self.sequencer, "boot": self.boot}
+        if self.loglet is not None:
+            known["loglet"] = str(self.loglet)
         return json.dumps({**self.others, **known}, sort_keys=True).encode()
 
 
@@ -54,12 +61,13 @@ def decode_untrusted(blob: bytes) -> NativeConfig:
         fields = json.loads(blob)
         servers = tuple(NodeId(_integer(node)) for node in fields["servers"])
         sequencer, boot = NodeId(_integer(fields["sequencer"])), _integer(fields["boot"])
-    except (ValueError, TypeError, KeyError) as error:
+        loglet = SegmentId.parse(fields["loglet"]) if "loglet" in fields else None
+    except (ValueError, TypeError, KeyError, AttributeError, InvalidSettingError) as error:
         raise MalformedError(f"not the config of a native loglet: {blob[:100]!r}") from error
     if not servers or len(set(servers)) != len(servers):
         raise MalformedError(f"the config of a native loglet lists servers {servers}")
     others = {name: value for name, value in fields.items() if name not in _KNOWN}
-    return NativeConfig(servers=servers, sequencer=sequencer, boot=boot, others=others)
+    return NativeConfig(servers=servers, sequencer=sequencer, boot=boot, loglet=loglet, others=others)
 
 
 def _integer(value: object) -> int:

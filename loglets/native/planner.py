@@ -1,4 +1,4 @@
-"""Chooses servers and sequencer of a new NativeLoglet.                                                          Pure.
+"""Chooses servers and sequencer of a new NativeLoglet, and describes a closed one on other servers.              Pure.
 
 What the operator did not set stays as it was in the active segment, as far as its nodes live. A node that is down
 keeps its place only when nobody can take it: a smaller loglet would survive fewer failures, and a majority of the
@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import attrs
+
 from loglets.native.config import NativeConfig, decode_untrusted, majority_of
 from virtuallog.api import Cluster, Member
+from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError
 from virtuallog.types import NodeId
 
@@ -33,6 +36,18 @@ def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) 
     sequencer = _sequencer(cluster, settings)
     others = former.others if former else {}
     return NativeConfig(servers=servers, sequencer=sequencer.node, boot=sequencer.boot, others=others)
+
+
+def move(segment: SegmentId, config: NativeConfig, servers: Sequence[NodeId]) -> NativeConfig:
+    """See `ReplicatedProvider.move`.
+
+    Fewer servers are refused: what a majority of five has may be on one of three.
+    """
+    chosen = tuple(sorted(set(servers)))
+    if len(chosen) != len(servers) or len(chosen) % 2 == 0 or len(chosen) < len(config.servers):
+        reason = f"needs an odd number of different nodes, at least {len(config.servers)}, not {list(servers)}"
+        raise InvalidSettingError("servers", reason)
+    return attrs.evolve(config, servers=chosen, loglet=config.loglet or segment)
 
 
 def _servers(cluster: Cluster, settings: Mapping[str, str], former: NativeConfig | None) -> tuple[NodeId, ...]:

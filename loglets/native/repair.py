@@ -76,7 +76,7 @@ class Repair:
 
     def fetched(self, holder: NodeId, waves: Sequence[Wave]) -> list[Effect]:
         """What `holder` gave; nothing if it could not."""
-        usable = _repairable(waves, self._at, self.stop)
+        usable = repairable(waves, self._at, self.stop)
         if not usable:
             self._failed.add(holder)
             return self._next()
@@ -104,7 +104,7 @@ class Repair:
         return [Fetch(min(holders), self._at, self.stop)]
 
 
-def _repairable(waves: Sequence[Wave], start: int, stop: int) -> list[Wave]:
+def repairable(waves: Sequence[Wave], start: int, stop: int) -> list[Wave]:
     """The waves that follow one another from `start` on and end at or below `stop`."""
     usable: list[Wave] = []
     for wave in waves:

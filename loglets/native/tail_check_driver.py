@@ -85,7 +85,7 @@ class TailCheckDriver:
                 assert isinstance(answer.outcome, State)
                 return core.answer(number, answer.server, answer.outcome)
             case Fetch():
-                return core.fetched(answer.server, [] if failed else _parse_untrusted(self._segment, answer.outcome))
+                return core.fetched(answer.server, [] if failed else parse_untrusted(self._segment, answer.outcome))
             case Complete():
                 return core.completed(answer.server, None if failed else _checked(answer.outcome))
         raise AssertionError(f"an answer to {answer.tag}")
@@ -138,7 +138,7 @@ def _checked(outcome: object) -> Stored:
     return outcome
 
 
-def _parse_untrusted(segment: SegmentId, reply: Waves) -> list[Wave]:
+def parse_untrusted(segment: SegmentId, reply: Waves) -> list[Wave]:
     """The whole waves at the front of a reply; a damaged one ends them."""
     parsed: list[Wave] = []
     for blob in reply.waves:

@@ -58,10 +58,11 @@ def log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
 
 
 def native_configs(history: History) -> dict[SegmentId, NativeConfig]:
-    """Of the native segments in the newest chain that anybody knows."""
+    """Of the native segments in the newest chain that anybody knows, by the ids that their servers know them by."""
     newest = newest_chain(history)
     segments = newest.segments if newest is not None else ()
-    return {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
+    configs = {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
+    return {config.loglet or segment: config for segment, config in configs.items()}
 
 
 def wiped_stays_out(machines: Mapping[NodeId, Machine], serving: Collection[NodeId]) -> Iterator[Violation]:

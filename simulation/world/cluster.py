@@ -16,7 +16,7 @@ from metastore import PaxosProvider
 from server.config import NodeConfig
 from server.identity import Identity
 from server.node import Node, NodePorts, rpc_identity
-from simulation.observed import ObservedMetaStoreProvider, ObservedProvider
+from simulation.observed import ObservedMetaStoreProvider, observed
 from simulation.world.machine import Machine, MachinePorts
 from simulation.world.transport import address_of, seeds_of
 from simulation.world.world import World
@@ -176,7 +176,7 @@ class Cluster:
         return {provider.kind: provider for provider in made}
 
     def _observed(self, providers: Mapping[str, LogletProvider], who: str) -> Mapping[str, LogletProvider]:
-        return {kind: ObservedProvider(provider, self.world.history, who) for kind, provider in providers.items()}
+        return {kind: observed(provider, self.world.history, who) for kind, provider in providers.items()}
 
     def _metastore(self, who: str) -> ObservedMetaStoreProvider:
         return ObservedMetaStoreProvider(PaxosProvider(), self.world.history, who)

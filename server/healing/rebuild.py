@@ -1,0 +1,84 @@
+"""Puts a closed segment onto other servers: copy what they lack, verify it, then modify the chain (Delos, section 3.2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import InvalidSettingError, UnsupportedError
+from virtuallog.ports import Clock
+from virtuallog.register import Register
+from virtuallog.replicated import Pace, ReplicatedProvider
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+
+_COMPLETE = CrashPoint("rebuild: a copy is complete and verified, the chain does not name it", rare=True)
+
+REBUILD_BYTES_PER_SECOND: Final = 32 << 20
+"""Moved by one node for rebuilds, reading back included: a small share of what a disk and a network can do, so that
+appends do not starve. A segment of 1 GiB takes about a minute and a half."""
+
+
+@attrs.define(eq=False)
+class RateLimit:
+    """A `Pace`: whoever has moved bytes waits as long as they take at this rate. All rebuilds of a node share one."""
+
+    _clock: Clock
+    _bytes_per_second: float = REBUILD_BYTES_PER_SECOND
+    _free_at: float = attrs.field(default=0.0, init=False)
+    """When what has been moved so far has taken its time."""
+
+    async def __call__(self, moved_bytes: int) -> None:
+        now = self._clock.monotonic()
+        self._free_at = max(self._free_at, now) + moved_bytes / self._bytes_per_second
+        await self._clock.sleep(self._free_at - now)
+
+
+async def rebuild(log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId, ...], pace: Pace) -> Register:
+    """Move a closed segment onto `servers`, as many as it has now or more; the chain names them on return.
+
+    Servers that have it already keep it; a newcomer gets a whole copy, from any former server that lives, in pieces that
+    `pace` spaces. So a dead server is replaced, or a living one is drained, by naming the others and a newcomer. The
+    register, as it is then, comes back; nothing is done if the segment is on these servers already. The segment has
+    another id afterwards: look it up by its start.
+
+    Cancelled or killed anywhere, what has been copied stays, and the next call, by whomever, goes on there. Two at once are
+    harmless: the put elects one. A server that was left out keeps its copy until the segments before are trimmed; it may
+    be shut down at once.
+
+    Raises:
+        InvalidSettingError: the segment is open, or not in the chain (somebody else may have moved it); or these servers
+            cannot hold it.
+        UnsupportedError: this kind of loglet is not made of copies on nodes.
+        UnavailableError: not enough servers answered; may be called again. If the put itself was not answered, the
+            outcome is unknown.
+        CorruptionError: a newcomer did not give back what it was given.
+    """
+    found = await log.view.refresh()
+    segment = found.chain.find(segment_id)
+    if segment is None:
+        raise InvalidSettingError(f"segment {segment_id}", "is not in the chain")
+    provider = _replicated(log, segment)
+    if set(provider.placement(segment.config).servers) == set(servers):
+        return found
+    target = provider.move(segment.id, segment.config, servers)
+    await _copy(log, provider, segment, target, pace)
+    _COMPLETE.reached()
+    return await log.reconfig_modify(segment.id, segment.kind, target, segment.base)
+
+
+def _replicated(log: VirtualLog, segment: Segment) -> ReplicatedProvider:
+    provider = log.view.provider(segment.kind)
+    if not isinstance(provider, ReplicatedProvider):
+        raise UnsupportedError(f"a loglet of kind {segment.kind} cannot be moved to other nodes")
+    return provider
+
+
+async def _copy(log: VirtualLog, provider: ReplicatedProvider, segment: Segment, target: bytes, pace: Pace) -> None:
+    if segment.stop is None:
+        raise InvalidSettingError(f"segment {segment.id}", "is open; extend the chain to close it")
+    stop, environment = segment.offset(segment.stop), log.view.environment
+    await provider.replicate(segment.id, segment.config, target, stop, environment, pace)

@@ -1,0 +1,73 @@
+"""What a kind of loglets offers on top of `LogletProvider` if it lives on nodes of the cluster: then the cluster heals it.
+
+A kind that keeps its entries elsewhere, as copies of its own, has nothing to heal here and leaves this out. Delos,
+OSDI'20, sections 3.2 and 4.2.1: failures are seen by the loglet, a policy chooses, the chain is what changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import attrs
+
+from virtuallog.chain import SegmentId
+from virtuallog.ports import Environment
+from virtuallog.types import LogletOffset, NodeId
+
+Pace: TypeAlias = Callable[[int], Awaitable[None]]
+"""Called after so many bytes have been moved; returns when more may be moved."""
+
+
+@attrs.frozen(kw_only=True)
+class Placement:
+    """The nodes that a loglet rests on."""
+
+    servers: tuple[NodeId, ...]
+    """Have copies of its entries. A majority of them must live, or it can neither take appends nor be sealed."""
+    sequencer: NodeId | None
+    """Must live for appends; None: any server may order."""
+    boot: int
+    """The process start of the sequencer's node that is meant; another one orders nothing. 0: any."""
+
+
+@runtime_checkable
+class ReplicatedProvider(Protocol):
+    """A `LogletProvider` whose loglets are copies on nodes."""
+
+    def placement(self, config: bytes) -> Placement:
+        """Where a loglet is.
+
+        Raises:
+            MalformedError: not a config of this kind.
+        """
+        ...
+
+    def origin(self, segment: SegmentId, config: bytes) -> SegmentId:
+        """The id under which the nodes keep the entries: that of the segment, or of the one that it was moved from.
+        What a node may forget is decided by this one."""
+        ...
+
+    def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
+        """The config of the same loglet, closed, on other servers. Nothing has been copied yet.
+
+        Raises:
+            InvalidSettingError: they cannot hold it; they may not be fewer than before.
+        """
+        ...
+
+    async def replicate(
+        self, segment: SegmentId, config: bytes, target: bytes, stop: LogletOffset, environment: Environment, pace: Pace
+    ) -> None:
+        """Bring the servers that `target`, made by `move`, has and `config` has not up to `stop`, the end of the segment.
+
+        On return each of them has every entry below `stop` that is not trimmed, durably; all of it was read back and its
+        checksums were right. Nobody uses the copies before the chain says so. Safe to cancel, to repeat and to run on
+        several nodes at once: what is there is not copied again. Appends and reads go on meanwhile; what is under way at
+        a time is bounded.
+
+        Raises:
+            UnavailableError: a newcomer, or every former server that has some entry, does not answer.
+            CorruptionError: what a newcomer gives back is not what was copied.
+        """
+        ...
