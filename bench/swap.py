@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""What a live swap costs a client: reconfigurations under load, and the gap in acknowledgements at each.
+
+    python -m bench.swap --swaps 100 --picture swap.png
+
+Three nodes, one client with 64 appends outstanding. Every half second the log continues on a new loglet, whose sequencer
+is on the next node. The gap of a swap is the longest stretch without any acknowledgement from when it is asked for until
+half a second later; the longest stretch in the half second before it, in which nothing is done, is the noise of this machine.
+Afterwards everything is read back: exit code 0 means that nothing is lost, doubled or reordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import click
+import trio
+
+from bench.gaps import Gaps, Swap, find_gaps
+from bench.measuring import Form, Machine, Report, Table, form_options, picture_option, tell
+from bench.pauses import SPREAD_COLUMNS, Spread
+from bench.steps import PHASES, Steps, client_steps, read_steps, split_into_phases
+from bench.swap_picture import draw
+from bench.trial import OBSERVED, Evidence, Load, Trial, temporary_cluster, try_out
+
+TARGET_P50_MS: Final = 30.0
+TARGET_P99_MS: Final = 100.0
+WARM_UP_SECONDS: Final = 2.0
+
+
+async def swap_repeatedly(trial: Trial, kinds: Sequence[str], swaps: int, window_seconds: float) -> list[Swap]:
+    """The story: so many swaps, each with a window before it and one behind it."""
+    await trial.clock.sleep(WARM_UP_SECONDS)
+    done = []
+    for number, (kind, settings) in zip(range(swaps), _targets(kinds), strict=False):
+        await trial.clock.sleep(window_seconds)
+        began = trial.workload.elapsed
+        await trial.extend(kind, settings)
+        done.append(Swap(kind, began, trial.workload.elapsed))
+        await trial.clock.sleep(window_seconds - (trial.workload.elapsed - began))
+        if number % 10 == 9:
+            tell(f"{number + 1} swaps, {trial.workload.acknowledged:,} entries acknowledged")
+    return done
+
+
+def _targets(kinds: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """For ever: each kind in turn, and a native one with its sequencer on another node than before."""
+    number = 0
+    while True:
+        kind = kinds[number % len(kinds)]
+        yield kind, {"sequencer": str((number + 1) % 3 + 1)} if kind == "native" else {}
+        number += 1
+
+
+async def run(
+    kinds: Sequence[str], swaps: int, load: Load, window_seconds: float
+) -> tuple[Evidence[list[Swap]], Steps]:
+    """The whole trial; also the steps that nodes and client wrote down."""
+    async with temporary_cluster(program=OBSERVED) as cluster:
+        story = partial(swap_repeatedly, kinds=kinds, swaps=swaps, window_seconds=window_seconds)
+        with client_steps() as searched:
+            evidence = await try_out(cluster, load, story)
+        return evidence, read_steps(cluster, searched, evidence.workload.started)
+
+
+def report(machine: Machine, evidence: Evidence[list[Swap]], steps: Steps, window_seconds: float) -> Report:
+    """Tables of gaps and phases, and the verdict."""
+    gaps = find_gaps(evidence.result, evidence.times, window_seconds)
+    swap, quiet = (Spread.of([pause.seconds for pause in pauses]) for pauses in (gaps.pauses, gaps.quiet))
+    phases = _phases(gaps, steps)
+    rate = evidence.workload.acknowledged / evidence.times[-1]
+    return Report(
+        title=f"{len(gaps.swaps)} swaps under load, {rate:,.0f} appends/s",
+        machine=machine,
+        tables=[_gap_table(len(gaps.swaps), swap, quiet), _phase_table(phases)],
+        plain={
+            "swaps": len(gaps.swaps),
+            "appends_per_s": round(rate),
+            "gap": swap.plain(),
+            "quiet": quiet.plain(),
+            "phases": {phase: spread.plain() for phase, spread in phases.items()},
+            "acknowledged": evidence.workload.acknowledged,
+            "unknown": evidence.workload.unknown,
+        },
+        verdict=evidence.summary,
+        problems=evidence.verdict.problems,
+    )
+
+
+def _phases(gaps: Gaps, steps: Steps) -> dict[str, Spread]:
+    split = [
+        found
+        for swap, pause in zip(gaps.swaps, gaps.pauses, strict=True)
+        if (found := split_into_phases(steps, swap.began, pause.stop)) is not None
+    ]
+    spreads = {phase: Spread.of([found[phase] for found in split]) for phase in PHASES} if split else {}
+    took = Spread.of([swap.ended - swap.began for swap in gaps.swaps])
+    return {**spreads, "asked to answered": took}
+
+
+def _gap_table(swaps: int, swap: Spread, quiet: Spread) -> Table:
+    rows = [
+        ["gap of a swap", *swap.cells(), f"{_met(swap.p50_ms, TARGET_P50_MS)}, {_met(swap.p99_ms, TARGET_P99_MS)}"],
+        ["longest pause without one", *quiet.cells(), ""],
+    ]
+    title = f"Gap in acknowledgements, {swaps} swaps; target p50 <= {TARGET_P50_MS:g} ms, p99 <= {TARGET_P99_MS:g} ms"
+    return Table(title, ["", *SPREAD_COLUMNS, "target"], rows)
+
+
+def _met(value: float, target: float) -> str:
+    return "met" if value <= target else "missed"
+
+
+def _phase_table(phases: dict[str, Spread]) -> Table:
+    rows = [[phase, *spread.cells()] for phase, spread in phases.items()]
+    return Table("Where the time goes", ["phase", *SPREAD_COLUMNS], rows)
+
+
+@click.command()
+@click.option("--swaps", default=100, show_default=True, type=click.IntRange(1, 100_000))
+@click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096))
+@click.option("--size", default=100, show_default=True, type=click.IntRange(20, 1 << 20), help="Bytes of an entry.")
+@click.option("--window", default=0.5, show_default=True, type=click.FloatRange(0.1, 60), help="Seconds; see above.")
+@click.option("--to", "kinds", multiple=True, default=["native"], metavar="KIND", help="Visited in turn; repeatable.")
+@picture_option
+@form_options
+def main(
+    *, swaps: int, outstanding: int, size: int, window: float, kinds: Sequence[str], picture: Path | None, form: Form
+) -> None:
+    """Swap the log under a client that never pauses, and measure the gap in acknowledgements.
+
+    \b
+    Example:
+        python -m bench.swap --swaps 100 --picture swap.png
+    """
+    machine = Machine.look()
+    evidence, steps = trio.run(run, kinds, swaps, Load(writers=outstanding, entry_bytes=size), window)
+    if picture is not None:
+        draw(find_gaps(evidence.result, evidence.times, window), evidence.times, picture)
+        tell(f"picture: {picture}")
+    report(machine, evidence, steps, window).publish(form)
+
+
+if __name__ == "__main__":
+    main()
