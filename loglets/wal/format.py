@@ -90,6 +90,16 @@ def parse_header_untrusted(image: bytes, sequence: int, where: str) -> int:
     return int(snapshot_end)
 
 
+def is_header_untrusted(image: bytes, sequence: int, where: str) -> bool:
+    """Whether `image` begins with a sound header of segment `sequence`; for whoever has nothing but that at hand.
+
+    Raises:
+        MalformedError: another version.
+    """
+    body = _open_untrusted(image[:HEADER_BYTES], _HEADER_MAGIC, where)
+    return body is not None and _HEADER_BODY.unpack(body)[0] == sequence
+
+
 def parse_footer_untrusted(image: bytes, sequence: int, where: str) -> tuple[int, int] | None:
     """(end, number of records) of a closed segment; None when there is no valid footer.
 

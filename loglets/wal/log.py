@@ -11,7 +11,7 @@ the tail is cut and synced before a segment is continued, and a full disk leaves
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -19,9 +19,11 @@ import trio
 from crc32c import crc32c
 
 from loglets.wal import format as fmt
+from loglets.wal.indexer import Indexer, Indexes
 from loglets.wal.metrics import WalMeter
 from loglets.wal.record import Address, Record, address_of, offset_of, sequence_of
 from loglets.wal.recovery import Recovered, recover
+from loglets.wal.scrub import check_closed_untrusted
 from loglets.wal.segment import Segment, size_of
 from loglets.wal.settings import WalSettings
 from loglets.wal.shelf import Shelf
@@ -81,13 +83,23 @@ class WriteAheadLog:
     """A durable sequence of records, dropped from the front in whole segments."""
 
     def __init__(
-        self, storage: Storage, settings: WalSettings, recovered: Recovered, now: Callable[[], float] = lambda: 0.0
+        self,
+        storage: Storage,
+        settings: WalSettings,
+        recovered: Recovered,
+        now: Callable[[], float] = lambda: 0.0,
+        indexes: Indexes | None = None,
     ) -> None:
         """Use `open`."""
         self._settings = settings
         self._now = now
         self._meter = WalMeter()
         self._shelf = Shelf(storage, settings, recovered, self._wake)
+        self._indexer: Indexer | None = None
+        if indexes is not None:
+            self._indexer = Indexer(storage, indexes, recovered.without_index, lambda: self._shelf.first)
+        self.unread = tuple(recovered.unread)
+        """Closed segments that `open` has not read, since there was an index. Some may have been dropped meanwhile."""
         self._file: File | None = None
         self._segment: Segment | None = None
         if recovered.active is not None:
@@ -108,6 +120,7 @@ class WriteAheadLog:
         settings: WalSettings,
         replay: Callable[[Address, Record], None],
         now: Callable[[], float] = lambda: 0.0,
+        indexes: Indexes | None = None,
     ) -> WriteAheadLog:
         """Recover the log in `storage` (an empty one makes a new log): call `replay` for every record, in order.
 
@@ -118,13 +131,15 @@ class WriteAheadLog:
             settings: may differ from those the files were written with.
             replay: must not block.
             now: a monotonic clock in seconds, for the times in `metrics`; without one they are 0.
+            indexes: who makes indexes of closed segments, and takes them in place of the replay of their records: then
+                `open` need not read those segments (see `check`).
 
         Raises:
             CorruptionError: stored bytes have changed, or a segment is missing. Stop using this copy.
             MalformedError: files of another version.
             StorageError: the disk failed.
         """
-        return cls(storage, settings, await recover(storage, settings.segment_bytes, replay), now)
+        return cls(storage, settings, await recover(storage, settings.segment_bytes, replay, indexes), now, indexes)
 
     async def run(
         self, snapshot: Callable[[], Sequence[Record]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -143,6 +158,8 @@ class WriteAheadLog:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._shelf.run)
+                if self._indexer is not None:
+                    nursery.start_soon(self._indexer.run)
                 self._shelf.make_spare()
                 task_status.started()
                 failure = await self._append_groups(snapshot)
@@ -199,6 +216,34 @@ class WriteAheadLog:
         try:
             async with self._shelf.reading(sequence) as file:
                 return await _read_record(file, sequence, offset)
+        except StorageError:
+            if sequence < self._shelf.first:  # dropped meanwhile: its file was closed under us
+                raise self._trimmed() from None
+            raise
+
+    @property
+    def closed(self) -> range:
+        """The segments that have a successor, and are not dropped."""
+        return range(self._shelf.first, self._shelf.next_sequence - 1)
+
+    async def check(self, sequence: int, rest: Callable[[int], Awaitable[None]]) -> None:
+        """Read a closed segment, a part at a time, and compare all of it with its checksums.
+
+        Args:
+            sequence: one of `closed` or `unread`.
+            rest: waited for after each part, with its size.
+
+        Raises:
+            TrimmedError: it has been dropped.
+            CorruptionError: it is not as it was written.
+            MalformedError: likewise.
+            StorageError: the disk failed.
+        """
+        if sequence < self._shelf.first:
+            raise self._trimmed()
+        try:
+            async with self._shelf.reading(sequence) as file:
+                await check_closed_untrusted(file, sequence, rest)
         except StorageError:
             if sequence < self._shelf.first:  # dropped meanwhile: its file was closed under us
                 raise self._trimmed() from None
@@ -336,6 +381,8 @@ class WriteAheadLog:
         if self._segment is not None:
             offset, footer = self._segment.footer()
             await self._write_synced(offset, [footer])
+            if self._indexer is not None:
+                self._indexer.add(self._segment.sequence, (self._segment.end, self._segment.records))
             _CLOSED.reached()
         # No await from here to the write of the group: the snapshot is the state behind all earlier appends.
         records = snapshot()

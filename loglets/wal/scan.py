@@ -116,6 +116,21 @@ def _scan_footed(image: bytes, sequence: int, footer: tuple[int, int], where: st
     return attrs.evolve(scanned, closed=True)
 
 
+def scan_part_untrusted(part: bytes, sequence: int, at: int) -> tuple[int, int]:
+    """How many whole, valid records `part` begins with, and the offset behind them, when `part` lies at offset `at`."""
+    unpack, checked, size = fmt.RECORD.unpack_from, fmt.RECORD_CHECKED_BYTES, fmt.RECORD_HEADER_BYTES
+    salt, view, here, records = fmt.salt_of(sequence), memoryview(part), 0, 0
+    while (start := here + size) <= len(part):
+        marker, _kind, length, payload_checksum, _synced, checksum = unpack(part, here)
+        if marker != fmt.MARKER or crc32c(view[here : here + checked], salt ^ (at + here)) != checksum:
+            break
+        if start + length > len(part) or crc32c(view[start : start + length]) != payload_checksum:
+            break
+        records += 1
+        here = start + length
+    return records, at + here
+
+
 def _scan_records(image: bytes, sequence: int, stop: int, visit: Visit) -> Scanned:
     """Visit all valid records below `stop`. The one loop that recovery time depends on: little Python per record."""
     unpack, checked, size = fmt.RECORD.unpack_from, fmt.RECORD_CHECKED_BYTES, fmt.RECORD_HEADER_BYTES

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from loglets.wal import format as fmt
+from loglets.wal import index_file
 from loglets.wal.recovery import Recovered
 from loglets.wal.settings import WalSettings
 from virtuallog.crash_points import CrashPoint
@@ -123,6 +124,7 @@ class Shelf:
         if sequence in self._open:
             await self._open.pop(sequence).close()
         _DROPPED.reached()
+        await self._storage.remove(index_file.name_of(sequence))
         await self._storage.remove(fmt.name_of(sequence))
         _REMOVED.reached()
         del self._sizes[sequence]
