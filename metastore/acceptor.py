@@ -5,14 +5,18 @@ after the newest decision it knows. Slots up to that are closed, and to whoever 
 for later slots it says how far it is and waits to be taught. So its state never grows, it never votes on behalf of
 members that it does not know of, and every member that has voted in slot k+1 durably knows the decision of slot k.
 
-"Nothing accepted" is said only about that one slot, from state that cannot have been lost short of losing the disk
-(server/ keeps a wiped disk from coming back under the same identity).
+"Nothing accepted" is said only about that one slot, from state that cannot have been lost short of losing the disk. And a
+lost disk does not come back: who votes in a slot is a *store*, the data directory that the decision before the slot names
+for this member (`seat`, docs/protocols/metastore.md, "Seats"). So a new directory in the place of a lost one has no vote in any
+slot in which the lost one had, and a lost one that turns up again has none in later slots. Both still show and learn
+decisions: these are true, whoever repeats them.
 
 Rule for the driver: perform all effects of one step, in order, before the next step. What a step sees is then durable.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias, assert_never
 
 import attrs
@@ -30,9 +34,16 @@ from metastore.messages import (
     Standing,
     Vote,
 )
-from virtuallog.errors import CorruptionError, VirtualLogError, WrongRecipientError
+from virtuallog.errors import CorruptionError, MalformedError, VirtualLogError, WrongRecipientError
 
 Message: TypeAlias = Ask | Prepare | Accept | Learn
+Seat: TypeAlias = Callable[[bytes], bool]
+"""Whether a value of the register names this very store for this member. Raises WrongRecipientError for a value that is of
+another register altogether, MalformedError for one that is of none."""
+
+
+def _open_seat(value: bytes) -> bool:
+    return True
 
 
 @attrs.frozen(kw_only=True)
@@ -67,6 +78,12 @@ class Acceptor:
     promised: Ballot = BALLOT_ZERO
     """Never goes back within a slot."""
     accepted: Vote | None = None
+    seat: Seat = attrs.field(default=_open_seat, eq=False, repr=False)
+    """Not durable: follows from `decision` and the identity of the store."""
+    _seated: bool = attrs.field(default=False, init=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._seated = self.decision is not None and self.seat(self.decision.proposal.value)
 
     @property
     def known(self) -> int:
@@ -77,6 +94,8 @@ class Acceptor:
         """Messages come checked (validation.py)."""
         if isinstance(message, Learn):
             return self._learn(message.decision)
+        if self._is_out_of_place(message.slot):
+            return [Reply(WrongRecipientError("seat", "the store that the register names", "another one"))]
         if self._contradicts(message):
             return [Reply(WrongRecipientError("history of the register", f"attempt {message.after:x}", str(self)))]
         match message:
@@ -90,6 +109,10 @@ class Acceptor:
 
     def __str__(self) -> str:
         return "nothing" if self.decision is None else f"attempt {self.decision.proposal.attempt:x}"
+
+    def _is_out_of_place(self, slot: int) -> bool:
+        """Whether another store than this one votes in the slot; never before it knows of any register."""
+        return self.decision is not None and self._votes_in(slot) and not self._seated
 
     def _contradicts(self, message: Ask | Prepare | Accept) -> bool:
         """Whether the client builds on another decision of the version before. One register has only one: then disks
@@ -119,7 +142,11 @@ class Acceptor:
             return [Reply(CorruptionError(f"two values for version {decision.version} of the register"))]
         if decision.version <= self.known:
             return [Reply(Learned(known=self.known))]
-        self.decision, self.promised, self.accepted = decision, BALLOT_ZERO, None
+        try:
+            seated = self.seat(decision.proposal.value)
+        except (MalformedError, WrongRecipientError) as error:
+            return [Reply(error)]
+        self.decision, self.promised, self.accepted, self._seated = decision, BALLOT_ZERO, None, seated
         return [PersistDecision(decision), Reply(Learned(known=self.known))]
 
     def _votes_in(self, slot: int) -> bool:

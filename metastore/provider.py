@@ -38,11 +38,12 @@ class PaxosProvider:
         not list votes for nothing until it is told of a version that does. Every node of `members` must be given the
         same list.
 
-        An acceptor answers "nothing accepted" only about slots it cannot have forgotten. That rests on the disk: a
-        node that comes back with a wiped one must not come back as the same node (see server/, store ids).
+        An acceptor answers "nothing accepted" only about slots it cannot have forgotten: it votes where
+        `environment.is_seated` says that the register means this data directory, and not a former one of the node.
 
         Raises:
             CorruptionError: the stored state is damaged.
             MalformedError: it is of a later format.
+            WrongRecipientError: it is of another cluster.
         """
         return await AcceptorService.start(members, environment)

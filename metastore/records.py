@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import crc32c
 
-from metastore.acceptor import Acceptor, PersistBallots, PersistDecision
+from metastore.acceptor import Acceptor, PersistBallots, PersistDecision, Seat
 from metastore.messages import Decision
 from metastore.wire import SCHEMA
 from virtuallog.errors import CorruptionError, MalformedError
@@ -43,16 +43,22 @@ def changes(effect: PersistBallots | PersistDecision) -> Mapping[bytes, bytes | 
             return {BALLOTS: _encode(_BALLOTS, effect)}
 
 
-async def restore(store: KeyValues) -> Acceptor:
+async def restore(store: KeyValues, seat: Seat | None = None) -> Acceptor:
     """The acceptor as it was when it last answered anybody (or a step further).
+
+    Args:
+        store: holds its state.
+        seat: whether a value of the register lets it vote; None: any does.
 
     Raises:
         CorruptionError: a record is damaged, or the two do not fit together.
         MalformedError: a record of a later format.
+        WrongRecipientError: the state of another cluster's register.
         StorageError: the store cannot be read.
     """
     stored_decision, stored_ballots = await store.get(DECISION), await store.get(BALLOTS)
-    acceptor = Acceptor(None if stored_decision is None else _decode(_DECISION, DECISION, stored_decision))
+    decision = None if stored_decision is None else _decode(_DECISION, DECISION, stored_decision)
+    acceptor = Acceptor(decision) if seat is None else Acceptor(decision, seat=seat)
     if stored_ballots is not None:
         ballots = _decode(_BALLOTS, BALLOTS, stored_ballots)
         if ballots.slot != acceptor.known + 1:

@@ -53,10 +53,10 @@ class AcceptorService:
         """Restore the acceptor, found version 0 if this is a first member's first start, and serve from now on.
 
         Raises:
-            CorruptionError, MalformedError, StorageError: the stored state cannot be used.
+            CorruptionError, MalformedError, StorageError, WrongRecipientError: the stored state cannot be used.
         """
         store = await environment.key_values(STORE)
-        acceptor = await records.restore(store)
+        acceptor = await records.restore(store, environment.is_seated)
         queue, queued = trio.open_memory_channel[_Queued](QUEUE_MAX)
         service = cls(acceptor, store, environment.fail, queue)
         if acceptor.known < 0 and environment.node in members:

@@ -260,3 +260,58 @@ def test_nonsense_is_refused_before_it_reaches_the_acceptor(message: Message) ->
 def test_sense_is_let_through(message: Message) -> None:
     """The largest value included."""
     check_untrusted(message)
+
+
+NAMED = b"a register that names this store"
+
+
+def seated() -> Acceptor:
+    """A store that some values of the register name."""
+    return Acceptor(GENESIS, seat=lambda value: value == NAMED)
+
+
+@pytest.mark.parametrize(
+    "message", [ask(2), prepare(2, 5), accept(2, 5, b"v")], ids=lambda message: type(message).__name__
+)
+def test_a_store_votes_only_where_the_register_names_it(message: Message) -> None:
+    """The slot after a version that names another store is that one's: not even "nothing accepted" is said about it."""
+    acceptor = seated()
+    acceptor.step(Learn(decision(1)))
+
+    (refused,) = acceptor.step(message)
+    assert isinstance(refused, Reply)
+    assert isinstance(refused.outcome, WrongRecipientError)
+    assert acceptor == Acceptor(decision(1))
+
+    acceptor.step(Learn(decision(2, NAMED)))
+    assert acceptor.step(prepare(3, 5))[-1] == standing(2, ballot(5))
+
+
+def test_a_store_without_a_seat_still_shows_the_way() -> None:
+    """A decision is true whoever repeats it; who is behind is sent on by retired members and lost disks alike."""
+    acceptor = seated()
+    acceptor.step(Learn(decision(4)))
+
+    assert acceptor.step(ask(3)) == [standing(4, decision=decision(4))]
+    assert acceptor.step(ask(7)) == [standing(4)]
+
+
+def test_a_store_that_knows_nothing_says_so() -> None:
+    """Whoever asks for any decision learns that there is none here, and goes on to others."""
+    stranger = Acceptor(seat=lambda value: False)
+
+    assert stranger.step(Ask(slot=0, after=0)) == [standing(-1)]
+
+
+def test_the_register_of_another_cluster_is_not_learned() -> None:
+    """After an import, or by a wrong address: two histories never mix on one disk."""
+
+    error = WrongRecipientError("cluster", "ours", "theirs")
+
+    def refuse(value: bytes) -> bool:
+        raise error
+
+    acceptor = Acceptor(seat=refuse)
+
+    assert acceptor.step(Learn(decision(1))) == [Reply(error)]
+    assert acceptor == Acceptor()
