@@ -14,6 +14,7 @@ queue or in flight: no hole arises, and nobody else's entry is lost.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
@@ -21,6 +22,7 @@ import attrs
 import trio
 
 from virtuallog.address_space import AddressSpace
+from virtuallog.append_metrics import AppendMeter
 from virtuallog.batch import ENTRY_BYTES_MAX, SessionId
 from virtuallog.chain import Chain, Segment
 from virtuallog.crash_points import CrashPoint
@@ -71,12 +73,25 @@ class AppenderSettings:
 class Appender:
     """A session of a VirtualLog; a context manager. Its entries are in the log in the order of its `append` calls."""
 
-    def __init__(self, space: AddressSpace, settings: AppenderSettings) -> None:
+    def __init__(
+        self,
+        space: AddressSpace,
+        settings: AppenderSettings,
+        meter: AppendMeter | None = None,
+        on_close: Callable[[Appender], None] = lambda _: None,
+    ) -> None:
         """Starts its work in the service nursery; `close` ends it."""
         self._space = space
         self._view = space.view
         self._clock = space.view.environment.clock
         self._settings = settings
+        self._meter = meter or AppendMeter()
+        """May be shared with other appenders of the client."""
+        self._on_close = on_close
+        self._waiting_since = 0.0
+        """When the first offer in the queue came, or the batch before it was cut."""
+        self._lost_at: float | None = None
+        """When the segment before took no more, until its successor acknowledges something."""
         self._queue = OfferQueue(settings.queue_bytes_max)
         self._session = Session(self._new_session_id(), settings.window)
         self._segment: Segment | None = None
@@ -98,6 +113,16 @@ class Appender:
         """Names this appender's entries in the log."""
         return self._session.id
 
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait for a batch."""
+        return self._queue.bytes
+
+    @property
+    def batches_in_flight(self) -> int:
+        """Batches that are not settled."""
+        return len(self._session.flights)
+
     def __enter__(self) -> Appender:
         return self
 
@@ -109,6 +134,7 @@ class Appender:
     def close(self) -> None:
         """End the session. Appends still waiting fail with UnavailableError: unknown outcome."""
         self._scope.cancel()
+        self._on_close(self)
         self._abandon_all(UnavailableError("the appender was closed: unknown outcome"))
 
     async def append(self, payloads: list[bytes], expected_tail: LogPosition | None = None) -> range:
@@ -119,11 +145,13 @@ class Appender:
         await self._queue.wait_room()
         if self._scope.cancel_called:
             raise UnavailableError("the appender is closed: nothing was done")
-        if not self._queue and not self._session.flights:
-            self._progress = self._clock.monotonic()
-            # Whatever comes now is placed behind what has been seen: to look for it further down would be in vain, and
-            # impossible once that has been trimmed.
-            self._floor = max(self._floor, self._view.known_tail)
+        if not self._queue:
+            self._waiting_since = self._clock.monotonic()
+            if not self._session.flights:
+                self._progress = self._waiting_since
+                # Whatever comes now is placed behind what has been seen: to look for it further down would be in vain,
+                # and impossible once that has been trimmed.
+                self._floor = max(self._floor, self._view.known_tail)
         offer = Offer(payloads, size, expected_tail)
         self._queue.put(offer)
         self._work.set()
@@ -147,7 +175,8 @@ class Appender:
             await self._settle()
         while self._queue and self._session.has_room:
             offers = self._queue.take_batch(self._settings.batch_bytes, self._settings.batch_entries)
-            self._session.cut([payload for offer in offers for payload in offer.payloads], offers)
+            flight = self._session.cut([payload for offer in offers for payload in offer.payloads], offers)
+            flight.since, self._waiting_since = self._waiting_since, self._clock.monotonic()
         if self._segment is None and self._session.flights:
             await self._enter_segment()
         for flight in self._session.sendable():
@@ -188,6 +217,7 @@ class Appender:
             try:
                 places = await self._offer(flight, segment, opens)
             except (OutOfOrderError, OverloadedError, DiskFullError) as error:
+                self._meter.again.add(type(error).__name__)
                 if not isinstance(error, OutOfOrderError):  # that one only waits for a predecessor on its way
                     await self._look_for_successor(segment, error)
             except (SealedError, ReconfigurationNeededError) as error:
@@ -195,6 +225,7 @@ class Appender:
                 self._asked_for_successor |= isinstance(error, ReconfigurationNeededError)
                 self._lose(segment)
             except RetryableError as error:
+                self._meter.again.add(type(error).__name__)
                 await self._look_for_successor(segment, error)
             except TailMismatchError as error:
                 self._abandon(flight, error)  # definite: a batch that the loglet had placed would get its place again
@@ -223,13 +254,17 @@ class Appender:
     def _acknowledged(self, flight: Flight, segment: Segment, places: range) -> None:
         if flight.batch.session != self._session.id:
             return  # given up meanwhile
+        if self._lost_at is not None:
+            self._meter.interruption_seconds.observe(self._clock.monotonic() - self._lost_at)
+            self._lost_at = None
         if self._session.flights[0] is flight:
             self._floor = segment.position(places[-1] + 1)
         self._session.acknowledged(flight)
         self._deliver(flight, places, segment.shift)
 
     def _deliver(self, flight: Flight, places: range, shift: int) -> None:
-        self._progress = self._clock.monotonic()
+        self._progress = now = self._clock.monotonic()
+        self._meter.acknowledged(flight.batch.count, len(flight.batch.blob), now - flight.since)
         self._view.saw_tail(places[-1] + 1 + shift)
         at = 0
         for offer in offers_of(flight):
@@ -252,6 +287,8 @@ class Appender:
     def _lose(self, segment: Segment) -> None:
         if self._segment is segment:
             self._session.lose_loglet()
+            if self._lost_at is None:
+                self._lost_at = self._clock.monotonic()
             for scope in self._sends:
                 scope.cancel()
 
@@ -312,17 +349,19 @@ class Appender:
         """
         others = UnavailableError(f"unknown outcome: an earlier entry failed: {error}")
         for flight in self._session.abandon(self._new_session_id()):
-            for offer in offers_of(flight):
-                offer.fail(error if flight is failed else others)
+            self._fail(offers_of(flight), error if flight is failed else others)
         self._segment = None
 
     def _abandon_all(self, error: VirtualLogError) -> None:
         for flight in self._session.abandon(self._new_session_id()):
-            for offer in offers_of(flight):
-                offer.fail(error)
-        for offer in self._queue.clear():
-            offer.fail(error)
+            self._fail(offers_of(flight), error)
+        self._fail(self._queue.clear(), error)
         self._segment = None
+
+    def _fail(self, offers: list[Offer], error: VirtualLogError) -> None:
+        for offer in offers:
+            self._meter.failed_entries.value += len(offer.payloads)
+            offer.fail(error)
 
     def _new_session_id(self) -> SessionId:
         return SessionId(self._view.environment.random.randbytes(16))

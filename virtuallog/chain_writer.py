@@ -17,6 +17,7 @@ import trio
 from virtuallog import reconfigure
 from virtuallog.api import Cluster, LogletProvider
 from virtuallog.chain import Segment, SegmentId
+from virtuallog.chain_metrics import FAILED, LOST, WON, ChainMeter
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     ChainConflictError,
@@ -89,6 +90,7 @@ class ChainWriter:
         self._planner = planner
         self._settings = settings
         self._changing = trio.Lock()
+        self.meter: Final = ChainMeter()
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
         """Seal the active loglet and continue on a new one; again on top of whoever comes first."""
@@ -147,6 +149,7 @@ class ChainWriter:
             # Nobody has set anything: there are too few nodes at this moment. Others come back, or answer in time.
             raise UnavailableError(f"no successor for loglet {last.id} can be planned: {error}") from error
         _ROLLING.reached()
+        self.meter.roll_forwards.value += 1
         log.info("rolling forward", segment=str(last.id), version=stuck.version)
         await self.change(Extend(last.kind, config, reopens=False), planned=False, only_after=last.id)
 
@@ -196,15 +199,28 @@ class ChainWriter:
                 current = await self._view.current()
                 if only_after is not None and current.chain.last.id != only_after:
                     return Done(current, won=False)
-                return await self._run(change, current, planned)
+                return await self._run_counted(change, current, planned)
 
         return await in_service(self._view.environment.nursery, run)
 
+    async def _run_counted(self, change: Change, current: Register, planned: bool) -> Done:
+        now = self._view.environment.clock.monotonic
+        started = now()
+        try:
+            done = await self._run(change, current, planned)
+        except VirtualLogError:
+            self.meter.ended(change, FAILED, now() - started)
+            raise
+        self.meter.ended(change, WON if done.won else LOST, now() - started)
+        return done
+
     async def _run(self, change: Change, current: Register, planned: bool) -> Done:
         machine = Reconfiguration(current, change, self._view.environment.random.getrandbits(63))
-        effect, unknown = machine.start(), 0
+        effect, unknown, clock = machine.start(), 0, self._view.environment.clock
         while not isinstance(effect, Done):
+            started = clock.monotonic()
             event = await self._run_effect(effect, machine.attempt, planned)
+            self.meter.phase(effect, clock.monotonic() - started)
             unknown += isinstance(event, reconfigure.PutUnknown)
             if unknown >= self._settings.put_attempts:
                 raise UnavailableError("the MetaStore does not answer; whether the chain has changed is unknown")

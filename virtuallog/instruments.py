@@ -39,24 +39,25 @@ class Counter:
 
 @attrs.define(eq=False)
 class Counters:
-    """A counter for each value of one label. Who feeds it sees to it that the values are few."""
+    """A counter for each combination of values of some labels. Who feeds it sees to it that they are few."""
 
     name: str
     meaning: str
-    label: str
-    values: dict[str, float] = attrs.field(factory=dict)
+    labels: tuple[str, ...]
+    values: dict[tuple[str, ...], float] = attrs.field(factory=dict)
     """Those given at the start are told from the start: a rate over a counter that is missing says nothing."""
 
     @classmethod
     def of(cls, name: str, meaning: str, label: str, known: Iterable[str]) -> Counters:
-        return cls(name, meaning, label, dict.fromkeys(known, 0))
+        """With one label."""
+        return cls(name, meaning, (label,), {(each,): 0 for each in known})
 
-    def add(self, label_value: str, amount: float = 1) -> None:
-        self.values[label_value] = self.values.get(label_value, 0) + amount
+    def add(self, *label_values: str, amount: float = 1) -> None:
+        self.values[label_values] = self.values.get(label_values, 0) + amount
 
     def family(self) -> Family:
-        samples = tuple(Sample({self.label: each}, value) for each, value in self.values.items())
-        return Family(self.name, Kind.COUNTER, self.meaning, samples)
+        samples = [Sample(dict(zip(self.labels, key, strict=True)), value) for key, value in self.values.items()]
+        return Family(self.name, Kind.COUNTER, self.meaning, tuple(samples))
 
 
 @attrs.define(eq=False)
@@ -87,24 +88,27 @@ class Histogram:
 
 @attrs.define(eq=False)
 class Histograms:
-    """A histogram for each value of one label; all values are named at the start."""
+    """A histogram for each value of one label. Who feeds it sees to it that they are few."""
 
     name: str
     meaning: str
     label: str
-    _histograms: dict[str, Histogram]
+    bounds: tuple[float, ...]
+    _histograms: dict[str, Histogram] = attrs.field(factory=dict)
 
     @classmethod
-    def of(
-        cls, name: str, meaning: str, label: str, known: Iterable[str], bounds: tuple[float, ...]
-    ) -> Histograms:  # fmt: skip
-        return cls(name, meaning, label, {each: Histogram(name, meaning, bounds) for each in known})
+    def of(cls, name: str, meaning: str, label: str, known: Iterable[str], bounds: tuple[float, ...]) -> Histograms:
+        """With histograms that are told from the start."""
+        return cls(name, meaning, label, bounds, {each: Histogram(name, meaning, bounds) for each in known})
 
     def observe(self, label_value: str, value: float) -> None:
-        self._histograms[label_value].observe(value)
+        histogram = self._histograms.get(label_value)
+        if histogram is None:
+            histogram = self._histograms[label_value] = Histogram(self.name, self.meaning, self.bounds)
+        histogram.observe(value)
 
     def distribution(self, label_value: str) -> Distribution:
-        """As of now."""
+        """As of now; of a value that was given at the start."""
         return self._histograms[label_value].distribution()
 
     def family(self) -> Family:

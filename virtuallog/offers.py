@@ -78,6 +78,11 @@ class OfferQueue:
     def __len__(self) -> int:
         return len(self._offers)
 
+    @property
+    def bytes(self) -> int:
+        """Of all payloads in the queue."""
+        return self._bytes
+
     async def wait_room(self) -> None:
         """Wait until one more offer may be put; cancelling it has no effect."""
         while self._bytes > self.bytes_max:

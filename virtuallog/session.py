@@ -33,6 +33,8 @@ class Flight:
     """Offered to the present loglet, and its attempt there has not ended."""
     maybe: bool = False
     """An attempt has ended, or may yet end, in the log without our knowing."""
+    since: float = 0.0
+    """The driver's own: when the first of its entries was offered."""
 
 
 @attrs.define

@@ -18,9 +18,12 @@ import attrs
 from virtuallog import reconfigure
 from virtuallog.address_space import AddressSpace
 from virtuallog.api import LogletProvider, MetaStore, Placed
+from virtuallog.append_metrics import AppendMeter, AppendStatistics
 from virtuallog.appender import Appender, AppenderSettings
 from virtuallog.chain import SegmentId
+from virtuallog.chain_metrics import ChainStatistics
 from virtuallog.chain_writer import ChainWriter, ChainWriterSettings, Planner
+from virtuallog.metrics import Family
 from virtuallog.ports import Environment
 from virtuallog.reader import Reader
 from virtuallog.register import Register
@@ -38,6 +41,16 @@ class VirtualLogSettings:
 
     appender: AppenderSettings = attrs.field(factory=AppenderSettings)
     chain: ChainWriterSettings = attrs.field(factory=ChainWriterSettings)
+
+
+@attrs.frozen(kw_only=True)
+class VirtualLogStatistics:
+    """What a client has done since it was made, at one moment."""
+
+    known_tail: LogPosition
+    """The highest tail that it has seen."""
+    appends: AppendStatistics
+    chain: ChainStatistics
 
 
 class VirtualLog:
@@ -71,6 +84,9 @@ class VirtualLog:
         self.space: Final = AddressSpace(self.view, self.chain_writer)
         self._appender_settings = settings.appender
         self._appender: Appender | None = None
+        self._append_meter = AppendMeter()
+        self._appenders: set[Appender] = set()
+        """That are not closed. Only ever summed over."""
 
     # -- the log ------------------------------------------------------------------------------------------------
 
@@ -107,7 +123,9 @@ class VirtualLog:
 
     def appender(self, settings: AppenderSettings | None = None) -> Appender:
         """A session of its own: order is kept within a session, not between sessions. Close it after use."""
-        return Appender(self.space, settings or self._appender_settings)
+        made = Appender(self.space, settings or self._appender_settings, self._append_meter, self._appenders.discard)
+        self._appenders.add(made)
+        return made
 
     async def check_tail(self) -> Tail:
         """First unwritten position; linearizable. `Sealed` only for a log that was closed on purpose.
@@ -151,6 +169,22 @@ class VirtualLog:
         """
         return await self.space.find_trim_point()
 
+    def statistics(self) -> VirtualLogStatistics:
+        """What this client has done so far. Costs some microseconds; asks nobody."""
+        return VirtualLogStatistics(
+            known_tail=self.view.known_tail,
+            appends=self._append_meter.statistics(self._queued_bytes, self._batches_in_flight),
+            chain=self.chain_writer.meter.statistics(self.view.cached),
+        )
+
+    def metrics(self) -> list[Family]:
+        """The same for a scrape. See `virtuallog.metrics.Measured`."""
+        limit = self._appender_settings.queue_bytes_max
+        return [
+            *self._append_meter.metrics(self._queued_bytes, limit, self._batches_in_flight),
+            *self.chain_writer.meter.metrics(self.view.cached),
+        ]
+
     # -- changes of the chain -----------------------------------------------------------------------------------
 
     async def reconfig_extend(self, kind: str, settings: Mapping[str, str] | None = None) -> Register:
@@ -182,11 +216,11 @@ class VirtualLog:
         next one.
 
         Raises:
-            UnknownKindError: no such kind.
+            UnknownKindError, MalformedError: no such kind, no config of this kind.
             InvalidSettingError: the segment is open or not in the chain.
             UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over.
         """
-        self.view.provider(kind)
+        self.view.provider(kind).describe(config)
         modification = reconfigure.Modify(segment, kind, config, base)
         return await in_service(self.view.environment.nursery, partial(self.space.modify, modification))
 
@@ -203,6 +237,14 @@ class VirtualLog:
     async def seal(self) -> Register:
         """Close the log on purpose: appends fail with SealedError until somebody extends the chain."""
         return await self.chain_writer.close()
+
+    @property
+    def _queued_bytes(self) -> int:
+        return sum(appender.queued_bytes for appender in self._appenders)
+
+    @property
+    def _batches_in_flight(self) -> int:
+        return sum(appender.batches_in_flight for appender in self._appenders)
 
     def _default_appender(self) -> Appender:
         if self._appender is None:

@@ -46,7 +46,7 @@ class SequencerMeter:
         factory=lambda: Counters(
             "virtuallog_sequencer_resends_total",
             "Times that a LogServer did not take a wave, and was sent it and all behind it again.",
-            "server",
+            ("server",),
         )
     )
 
