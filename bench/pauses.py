@@ -29,15 +29,16 @@ class Pause:
         return self.stop - self.start
 
 
-def longest_pause(times: Sequence[float], begin: float, end: float) -> Pause:
+def longest_pause(times: Sequence[float], begin: float, end: float, *, cut: bool = False) -> Pause:
     """The longest stretch between two neighbours in the ascending `times` that overlaps [begin, end].
 
-    A stretch that has no neighbour on one side ends with the window.
+    A stretch that has no neighbour on one side ends with the window; with `cut`, the last one does so anyway, since what
+    comes behind the window has a cause of its own.
     """
     first, last = bisect_right(times, begin), bisect_left(times, end)
     inside = times[first:last]
     before = times[first - 1] if first else begin
-    after = times[last] if last < len(times) else end
+    after = times[last] if last < len(times) and not cut else end
     edges = [before, *inside, after]
     return max((Pause(*pair) for pair in pairwise(edges)), key=lambda pause: pause.seconds)
 

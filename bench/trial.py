@@ -128,12 +128,19 @@ class Evidence(Generic[ResultT]):
 
 @asynccontextmanager
 async def temporary_cluster(nodes: int = 3, program: tuple[str, ...] = PROGRAM) -> AsyncIterator[LocalCluster]:
-    """Nodes that answer."""
+    """Nodes that answer, and a process that is set up to be their client."""
+    set_up_client()
     with tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
         async with open_local_cluster(Path(folder), nodes, base_port=0, program=program) as cluster:
             async with open_services_to(cluster.file) as services:
                 await cluster.wait_ready(services)
             yield cluster
+
+
+def set_up_client() -> None:
+    """As the command line does it."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    logging.configure("warning")
 
 
 async def try_out(cluster: LocalCluster, load: Load, story: Story[ResultT]) -> Evidence[ResultT]:
@@ -142,8 +149,6 @@ async def try_out(cluster: LocalCluster, load: Load, story: Story[ResultT]) -> E
     Raises:
         VirtualLogError: a step of the story could not be done at all, or appends did not come to an end.
     """
-    sys.setswitchinterval(SWITCH_SECONDS)
-    logging.configure("warning")
     workload = Workload(SystemClock(), load.entry_bytes)
     async with connect(cluster.file) as log, open_services_to(cluster.file) as services:
         trial = Trial(cluster, services, log, workload, SystemClock())

@@ -1,0 +1,24 @@
+"""Small runs of the programs that swap and break clusters: real processes, and everything read back."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import swap
+from bench.measuring import Machine
+from bench.trial import Load
+
+pytestmark = pytest.mark.processes
+
+LOAD = Load(writers=16)
+
+
+async def test_three_swaps_under_load_lose_nothing() -> None:
+    """Each swap is seen, with its phases; the history is right."""
+    evidence, steps = await swap.run(["native"], 3, LOAD, 0.2)
+    report = swap.report(Machine.look(), evidence, steps, 0.2)
+
+    assert report.problems == ()
+    assert report.plain["swaps"] == 3
+    assert report.plain["acknowledged"] == evidence.verdict.entries > 0
+    assert report.plain["phases"].keys() >= {"seal", "tail", "put", "client finds it"}
