@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import attrs
 
 from metastore.client import PaxosMetaStore
-from metastore.service import AcceptorService
+from metastore.metrics import AcceptorMeter
+from metastore.service import QUEUE_MAX, AcceptorService
 from metastore.wire import ACCEPTOR
 from virtuallog.api import MetaStore
+from virtuallog.metrics import Family
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.rpc.interface import Interface
 from virtuallog.types import NodeId
@@ -17,7 +19,13 @@ from virtuallog.types import NodeId
 
 @attrs.frozen
 class PaxosProvider:
-    """A `MetaStoreProvider`: the register of Delos, OSDI'20, section 4.1."""
+    """A `MetaStoreProvider`: the register of Delos, OSDI'20, section 4.1. One object serves at most one node."""
+
+    _meter: AcceptorMeter = attrs.field(factory=AcceptorMeter, init=False)
+
+    def metrics(self) -> Sequence[Family]:
+        """Of this node's acceptor. See `virtuallog.metrics.Measured`."""
+        return self._meter.metrics(QUEUE_MAX)
 
     @property
     def interfaces(self) -> Sequence[Interface]:
@@ -46,4 +54,4 @@ class PaxosProvider:
             MalformedError: it is of a later format.
             WrongRecipientError: it is of another cluster.
         """
-        return await AcceptorService.start(members, environment)
+        return await AcceptorService.start(members, environment, self._meter)

@@ -11,6 +11,7 @@ import trio
 from metastore import records
 from metastore.acceptor import Acceptor, Message, PersistBallots, PersistDecision, Reply
 from metastore.messages import Accept, Ask, Learn, Prepare, genesis
+from metastore.metrics import AcceptorMeter
 from metastore.validation import check_untrusted
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import OverloadedError, StorageError, VirtualLogError
@@ -46,10 +47,12 @@ class AcceptorService:
     _store: KeyValues
     _fail: Callable[[BaseException], None]
     _queue: trio.MemorySendChannel[_Queued]
+    _now: Callable[[], float]
+    _meter: AcceptorMeter
     _failure: VirtualLogError | None = attrs.field(default=None, init=False)
 
     @classmethod
-    async def start(cls, members: Sequence[NodeId], environment: NodeEnvironment) -> Handlers:
+    async def start(cls, members: Sequence[NodeId], environment: NodeEnvironment, meter: AcceptorMeter) -> Handlers:
         """Restore the acceptor, found version 0 if this is a first member's first start, and serve from now on.
 
         Raises:
@@ -58,7 +61,8 @@ class AcceptorService:
         store = await environment.key_values(STORE)
         acceptor = await records.restore(store, environment.is_seated)
         queue, queued = trio.open_memory_channel[_Queued](QUEUE_MAX)
-        service = cls(acceptor, store, environment.fail, queue)
+        service = cls(acceptor, store, environment.fail, queue, environment.clock.monotonic, meter)
+        meter.known_version = acceptor.known
         if acceptor.known < 0 and environment.node in members:
             await service._perform(Learn(genesis(tuple(sorted(set(members))))), lambda _: None)
             _FOUNDED.reached()
@@ -69,6 +73,7 @@ class AcceptorService:
         try:
             check_untrusted(message)
             self._queue.send_nowait((message, done))
+            self._meter.waiting += 1
         except trio.WouldBlock:
             done(OverloadedError("the MetaStore has too many requests waiting"))
         except trio.BrokenResourceError:
@@ -80,14 +85,18 @@ class AcceptorService:
         """Until cancelled. Cancelled inside a write, the answer is never sent: whether it happened is unknown."""
         async with queued:
             async for message, done in queued:
+                self._meter.waiting -= 1
                 if self._failure is None:
                     await self._perform_or_fail(message, done)
                 else:
                     done(self._failure)
 
     async def _perform_or_fail(self, message: Message, done: Done) -> None:
+        started = self._now()
         try:
             await self._perform(message, done)
+            self._meter.performed(message, self._now() - started)
+            self._meter.known_version = self._acceptor.known
         except VirtualLogError as error:
             # The acceptor in memory may now be ahead of the disk; nobody may see it again.
             self._failure = StorageError(f"the MetaStore of this node has stopped: {error}")
