@@ -102,7 +102,7 @@ def _read(path: Path, nodes: int, total: int, base_port: int | None) -> list[Nod
 
 
 def _plan(path: Path, nodes: int, total: int, base_port: int | None, loglet: str) -> list[NodeConfig]:
-    ports = _free_ports(total) if base_port == 0 else range(base_port or BASE_PORT, (base_port or BASE_PORT) + total)
+    ports = free_ports(total) if base_port == 0 else range(base_port or BASE_PORT, (base_port or BASE_PORT) + total)
     peers = tuple(NodeAddress(id=node, address=f"{HOST}:{port}") for node, port in enumerate(ports, start=1))
     return [
         NodeConfig(
@@ -131,7 +131,7 @@ def _check_ports_free(configs: list[NodeConfig]) -> list[NodeConfig]:
     return configs
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody uses just now. Somebody may take one before we do; then the node says so and ends."""
     free: list[int] = []
     for port in random.Random().sample(FREE_PORTS, len(FREE_PORTS)):
