@@ -28,7 +28,6 @@ from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.link import CONNECT_SECONDS
 from virtuallog.rpc.methods import bind
-from virtuallog.rpc.server import CONNECTIONS_MAX
 from virtuallog.rpc.server import UNSENT_BYTES_MAX as SERVER_UNSENT_BYTES_MAX
 from virtuallog.rpc.services import SWEEP_SECONDS
 from virtuallog.rpc.session import SILENCE_SECONDS, UNSENT_BYTES_MAX
@@ -446,13 +445,3 @@ async def test_truncated_frame_waits_and_then_ends_quietly(autojump_clock: objec
         await trio.testing.wait_all_tasks_blocked()
 
         assert await (await world.client()).call(SHOP, store(40), 1.0) == Stored(41)
-
-
-async def test_connections_are_bounded(autojump_clock: object) -> None:
-    """One too many is closed before it is read."""
-    async with shop_world() as world:
-        for _ in range(CONNECTIONS_MAX):
-            await world.connect_to_server("shop:1")
-        await trio.testing.wait_all_tasks_blocked()
-        one_more = await world.connect_to_server("shop:1")
-        assert await one_more.receive_some() == b""

@@ -13,6 +13,7 @@ from trio.abc import Stream
 
 from tests.rpc.shop import IDENTITY, Shop, annex, interfaces
 from virtuallog.rpc import Identity, Open, Peer, RpcServer, RpcServices
+from virtuallog.rpc.limits import ServerLimits
 from virtuallog.types import NodeId
 
 SHOP = NodeId(1)
@@ -43,6 +44,7 @@ class World:
     shop: Shop = attrs.field(factory=Shop)
     identity: Identity = IDENTITY
     expected: Open = attrs.field(factory=Open)
+    limits: ServerLimits = attrs.field(factory=ServerLimits)
     server: RpcServer = attrs.field(init=False)
     make_pair: Callable[[], tuple[Stream, Stream]] = trio.testing.memory_stream_pair
     server_ends: list[Stream] = attrs.field(factory=list)
@@ -50,7 +52,7 @@ class World:
     connect: Callable[[str], Awaitable[Stream]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.server = RpcServer(self.shop.handlers(), interfaces(), lambda: self.identity, TrioClock())
+        self.server = RpcServer(self.shop.handlers(), interfaces(), lambda: self.identity, TrioClock(), self.limits)
         self.connect = self.connect_to_server
 
     async def connect_to_server(self, address: str) -> Stream:
@@ -77,8 +79,10 @@ class World:
 
 
 @asynccontextmanager
-async def shop_world() -> AsyncIterator[World]:
+async def shop_world(limits: ServerLimits | None = None) -> AsyncIterator[World]:
     """A world whose tasks are cancelled at the end."""
     async with trio.open_nursery() as nursery:
-        yield World(nursery)
+        world = World(nursery, limits=limits or ServerLimits())
+        nursery.start_soon(world.server.expire)
+        yield world
         nursery.cancel_scope.cancel()

@@ -1,7 +1,11 @@
 """Drives one connection machine over one stream: the same for clients and servers.
 
 Two tasks. One receives and hands events out, synchronously and in order; one sends. Whatever is put into the outbox
-within one scheduler turn leaves in one `send_all`. Nothing is read while `may_read` says no: then TCP pushes back.
+within one scheduler turn leaves together. Nothing is read while `may_read` says no: then TCP pushes back.
+
+What one read brings is handled in one go, and everybody else waits for it. So a connection that sends many small
+messages gets smaller reads, until one brings about `FRAMES_AT_ONCE`, and after each it stands in line (`turns`) with all
+others of that kind. Batches and waves are few and large; they never notice.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import attrs
 import trio
 from trio.abc import Stream
 
-from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.ports import Clock
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.events import Event
@@ -21,6 +25,11 @@ from virtuallog.rpc.events import Event
 RECEIVE_BYTES: Final = 64 << 10
 """Read at a time: some waves of batches. Up to 1 MiB no difference was measured; this bounds how many small calls one
 read can bring."""
+READ_BYTES_MIN: Final = 4 << 10
+FRAMES_AT_ONCE: Final = 64
+"""Two milliseconds of work, if they are calls."""
+SEND_BYTES: Final = 256 << 10
+"""Sent at a time: what the other side must take for its connection to count as alive."""
 _GOODBYE_SECONDS: Final = 1.0
 """For the abort message of a connection that ends badly; a peer that does not take it does not need it."""
 
@@ -33,6 +42,11 @@ class Channel:
     clock: Clock
     received_at: float = attrs.field(init=False)
     """When bytes last came; before any, when the channel was made. By the monotonic clock."""
+    turns: trio.StrictFIFOLock | None = None
+    """Of all connections of a server."""
+    _unfinished_since: float | None = attrs.field(default=None, init=False)
+    _untaken_since: float | None = attrs.field(default=None, init=False)
+    _read_bytes: int = attrs.field(default=RECEIVE_BYTES, init=False)
     _sending_bytes: int = attrs.field(default=0, init=False)
     _wake_sender: trio.Event = attrs.field(factory=trio.Event, init=False)
     _wake_receiver: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -47,6 +61,13 @@ class Channel:
     def unsent_bytes(self) -> int:
         """Bytes that wait for the other side to take them."""
         return self.connection.outbox.waiting_bytes + self._sending_bytes
+
+    @property
+    def stuck_since(self) -> float | None:
+        """Since when the other side owes the rest of a message, or has taken nothing of what is sent to it."""
+        return min(
+            (since for since in (self._unfinished_since, self._untaken_since) if since is not None), default=None
+        )
 
     def kick(self) -> None:
         """Something has changed: the outbox was filled, or `may_read` may now say yes."""
@@ -84,20 +105,48 @@ class Channel:
     async def _receive(self, stream: Stream, on_event: Callable[[Event], None], may_read: Callable[[], bool]) -> None:
         connection = self.connection
         while connection.failure is None:
-            while not may_read():
-                self._wake_receiver = trio.Event()
-                await self._wake_receiver.wait()
+            if not may_read():
+                await self._wait_until(may_read)
             try:
-                chunk = await stream.receive_some(RECEIVE_BYTES)
+                chunk = await stream.receive_some(self._read_bytes)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                 return self._broken(error)
             if not chunk:
                 return None
-            self.received_at = self.clock.monotonic()
+            before = connection.received_frames
             for event in connection.receive_untrusted(bytes(chunk)):
                 on_event(event)
             self._wake_sender.set()
+            frames = connection.received_frames - before
+            self._note_received(frames)
+            if self.turns is not None and self._brings_much(len(chunk), frames):
+                async with self.turns:
+                    await trio.lowlevel.checkpoint()
         return None
+
+    async def _wait_until(self, may_read: Callable[[], bool]) -> None:
+        """If the rest of a message is missing, that is now our doing."""
+        self._unfinished_since = None
+        while not may_read():
+            self._wake_receiver = trio.Event()
+            await self._wake_receiver.wait()
+        self._note_received(0)
+
+    def _note_received(self, frames: int) -> None:
+        now = self.clock.monotonic()
+        if not self.connection.unfinished_bytes:
+            self._unfinished_since = None
+        elif frames or self._unfinished_since is None:
+            self._unfinished_since = now
+        self.received_at = now
+
+    def _brings_much(self, size: int, frames: int) -> bool:
+        """Whether a read has brought too much at once; the next one is sized accordingly."""
+        if frames > FRAMES_AT_ONCE:
+            self._read_bytes = max(READ_BYTES_MIN, self._read_bytes // 2)
+        elif size == self._read_bytes and 2 * frames <= FRAMES_AT_ONCE:
+            self._read_bytes = min(RECEIVE_BYTES, self._read_bytes * 2)
+        return frames > FRAMES_AT_ONCE // 2
 
     async def _send(self, stream: Stream) -> None:
         while True:
@@ -107,11 +156,24 @@ class Channel:
                 data = b"".join(chunks)
                 self._sending_bytes = len(data)
                 try:
-                    await stream.send_all(data)
+                    await self._send_pieces(stream, data)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     return self._broken(error)
-                self._sending_bytes = 0
                 self._wake_receiver.set()
+
+    async def _send_pieces(self, stream: Stream, data: bytes) -> None:
+        if len(data) <= SEND_BYTES:
+            await self._send_piece(stream, data)
+            return
+        whole = memoryview(data)
+        for start in range(0, len(whole), SEND_BYTES):
+            await self._send_piece(stream, whole[start : start + SEND_BYTES])
+
+    async def _send_piece(self, stream: Stream, piece: bytes | memoryview) -> None:
+        self._untaken_since = self.clock.monotonic()
+        await stream.send_all(piece)
+        self._untaken_since = None
+        self._sending_bytes -= len(piece)
 
     async def _sent(self) -> None:
         while self.unsent_bytes:
@@ -120,4 +182,7 @@ class Channel:
 
     def _broken(self, error: Exception) -> None:
         cause = error.__cause__ or error
-        self.close(UnavailableError(f"the connection broke: {cause}"))
+        if isinstance(cause, UntrustedError):  # TLS has refused us, before anything was done
+            self.close(cause)
+        else:
+            self.close(UnavailableError(f"the connection broke: {cause}"))

@@ -34,6 +34,8 @@ class Connection:
     outbox: Outbox
     failure: VirtualLogError | None = attrs.field(default=None, init=False)
     """Set with `Failed`; from then on received bytes are ignored."""
+    received_frames: int = attrs.field(default=0, init=False)
+    """Messages that came, of all kinds."""
     _splitter: FrameSplitter = attrs.field(factory=FrameSplitter, init=False)
 
     @classmethod
@@ -47,11 +49,18 @@ class Connection:
         outbox = Outbox()
         return cls(Questions(methods, outbox), Answers(methods, outbox, identity), outbox)
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Received, of a message that is not whole."""
+        return self._splitter.buffered_bytes
+
     def receive_untrusted(self, chunk: bytes) -> list[Event]:
         """What the other side's bytes mean. `Failed`, if it comes, is the last event."""
         events: list[Event] = []
         try:
-            for frame in () if self.failure else self._splitter.feed_untrusted(chunk):
+            frames = [] if self.failure else self._splitter.feed_untrusted(chunk)
+            self.received_frames += len(frames)
+            for frame in frames:
                 if event := self._step_untrusted(frame):
                     events.append(event)
                 if self.failure:

@@ -43,6 +43,11 @@ class FrameSplitter:
     _needed: int = attrs.field(default=_WORD, init=False)
     """Bytes until the frame at the front, or its header, is whole. Saves looking at every chunk of a large frame."""
 
+    @property
+    def buffered_bytes(self) -> int:
+        """Of the frame at the front, which is not whole."""
+        return self._buffered
+
     def feed_untrusted(self, chunk: bytes) -> list[Frame]:
         """The frames that `chunk` completes, in order.
 

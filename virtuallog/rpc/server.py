@@ -2,8 +2,9 @@
 
 Handlers are called in order of arrival, on the task that received the call; replies leave in any order, coalesced by
 the channel. Every connection is bounded: once it owes too many answers, holds too many bytes of unanswered requests, or
-its other side does not take its replies, no more is read from it. A connection that breaks the protocol is closed,
-with a line in the log; others do not notice.
+its other side does not take its replies, no more is read from it. All of them together are bounded, too, and those that
+say nothing or are stuck are closed in the end (`admission.py`). A connection that breaks the protocol is closed, with a
+line in the log; others do not notice.
 """
 
 from __future__ import annotations
@@ -16,27 +17,32 @@ import structlog
 import trio
 from trio.abc import Listener, Stream
 
+from virtuallog.batch import BATCH_BYTES_MAX
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Handlers
+from virtuallog.rpc.admission import Admission
 from virtuallog.rpc.channel import Channel
+from virtuallog.rpc.complaints import Complaints
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.dispatch import dispatch
 from virtuallog.rpc.events import CallArrived, Event, Failed
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.interface import Interface
+from virtuallog.rpc.limits import ServerLimits
 from virtuallog.rpc.methods import bind
 from virtuallog.rpc.node import Identity
 from virtuallog.rpc.transport import accepted
 
-CONNECTIONS_MAX: Final = 1024
-"""At a time. A node has one of each other node and of each client; more is a leak, or an attack."""
 PENDING_CALLS_MAX: Final = 2048
 """Unanswered calls of one connection. Above what our own clients keep in flight; one read may overshoot it."""
-PENDING_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
-"""Bytes of unanswered calls of one connection: two of the largest, so that one can come while one is served."""
+PENDING_BYTES_MAX: Final = BATCH_BYTES_MAX
+"""Bytes of unanswered calls of one connection: the window of an appender at its defaults. A quarter of what may wait
+for a sequencer, so that one client that floods it leaves room for others. One frame may overshoot it."""
 UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
 """Bytes of replies that one other side has not taken before no more is read from it. What it has asked for by then
 may come to twice as much: replies beyond that are dropped, so that small requests for large reads cannot fill memory."""
+EXPIRE_SECONDS: Final = 1.0
+"""Between two looks for connections whose time is over."""
 
 log = structlog.get_logger(__name__)
 
@@ -49,24 +55,51 @@ class RpcServer:
         interfaces: the wire form of the requests in `handlers`.
         identity: of this node, as of now; asked whenever somebody opens a connection.
         clock: of this node.
+        limits: of all connections together.
     """
 
     def __init__(
-        self, handlers: Handlers, interfaces: Iterable[Interface], identity: Callable[[], Identity], clock: Clock
+        self,
+        handlers: Handlers,
+        interfaces: Iterable[Interface],
+        identity: Callable[[], Identity],
+        clock: Clock,
+        limits: ServerLimits | None = None,
     ) -> None:
         self._handlers = handlers
         self._methods = bind(interfaces)
         self._identity = identity
         self._clock = clock
-        self._connections = 0
+        self._complaints = Complaints(clock)
+        self._admission = Admission(limits or ServerLimits())
+        self._turns = trio.StrictFIFOLock()
+
+    @property
+    def connections(self) -> int:
+        """Open ones."""
+        return len(self._admission)
+
+    @property
+    def held_bytes(self) -> int:
+        """What they make this node hold, all together."""
+        return self._admission.held_bytes
 
     async def serve(
         self,
         listeners: Sequence[Listener[Any]],
         task_status: trio.TaskStatus[list[Listener[Any]]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept connections until cancelled."""
-        await trio.serve_listeners(self._serve_accepted, list(listeners), task_status=task_status)
+        """Accept connections until cancelled. While the process has no descriptors left, newcomers wait (trio tries
+        again every 0.1 s)."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.expire)
+            await trio.serve_listeners(self._serve_accepted, list(listeners), task_status=task_status)
+
+    async def expire(self) -> None:
+        """End connections whose time is over, for ever. A part of `serve`."""
+        while True:
+            await self._clock.sleep(EXPIRE_SECONDS)
+            self._admission.expire(self._clock.monotonic())
 
     async def _serve_accepted(self, stream: Stream) -> None:
         accepted(stream)
@@ -74,26 +107,55 @@ class RpcServer:
 
     async def serve_stream(self, stream: Stream) -> None:
         """Serve one connection until it ends; closes the stream."""
-        if self._connections >= CONNECTIONS_MAX:
-            log.warning("connection refused", reason=f"{CONNECTIONS_MAX} are open")
+        channel = Channel(Connection.new(self._methods, self._identity), self._clock, self._turns)
+        guest = _ServerConnection(channel, self._handlers, self._admission, self._complaints)
+        if not self._admission.enter(guest):
+            self._complaints.warn("connection refused", reason=f"{self.connections} are open and in use")
             await trio.aclose_forcefully(stream)
             return
-        self._connections += 1
-        channel = Channel(Connection.new(self._methods, self._identity), self._clock)
         try:
-            await _ServerConnection(channel, self._handlers).run(stream)
+            await guest.run(stream)
         finally:
-            self._connections -= 1
+            self._admission.leave(guest)
 
 
 class _ServerConnection:
-    """One connection, as long as it lives."""
+    """One connection, as long as it lives: the `Guest` of an `Admission`."""
 
-    def __init__(self, channel: Channel, handlers: Handlers) -> None:
+    def __init__(self, channel: Channel, handlers: Handlers, admission: Admission, complaints: Complaints) -> None:
         self._channel = channel
         self._answers = channel.connection.answers
         self._handlers = handlers
+        self._admission = admission
+        self._complaints = complaints
         self._closed = False
+        self.arrived_at = channel.received_at
+
+    @property
+    def active_at(self) -> float:
+        return self._channel.received_at
+
+    @property
+    def has_asked(self) -> bool:
+        return self._channel.connection.received_frames > 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._answers.pending_calls and not self.held_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        channel = self._channel
+        return channel.unsent_bytes + self._answers.pending_call_bytes + channel.connection.unfinished_bytes
+
+    @property
+    def stuck_since(self) -> float | None:
+        return self._channel.stuck_since
+
+    def end(self, reason: str) -> None:
+        self._complaints.warn("connection closed", reason=reason)
+        self._closed = True
+        self._channel.close(UnavailableError(reason))
 
     async def run(self, stream: Stream) -> None:
         try:
@@ -103,6 +165,7 @@ class _ServerConnection:
 
     def _may_read(self) -> bool:
         answers = self._answers
+        self._admission.weigh(self)
         return (
             answers.pending_calls < PENDING_CALLS_MAX
             and answers.pending_call_bytes < PENDING_BYTES_MAX
@@ -113,7 +176,7 @@ class _ServerConnection:
         if isinstance(event, CallArrived):
             dispatch(self._handlers, event.request, partial(self._respond, event.answer))
         elif isinstance(event, Failed):
-            log.warning("connection closed", reason=str(event.error))
+            self._complaints.warn("connection closed", reason=str(event.error))
 
     def _respond(self, answer: int, outcome: Any) -> None:
         if self._closed:
@@ -127,4 +190,5 @@ class _ServerConnection:
         except Exception:
             log.exception("a reply does not fit its schema", reply=type(outcome).__name__)
             self._answers.respond(answer, UnavailableError("the node failed to encode its reply"))
+        self._admission.weigh(self)
         self._channel.kick()
