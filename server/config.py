@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from server.healing.policy import HealingSettings
 from virtuallog.cluster_file import NODE_ID_MAX, NodeAddress, check_address, check_unique, read_toml
 from virtuallog.toml_text import FieldError, toml_key
 from virtuallog.types import NodeId
@@ -53,6 +54,18 @@ class NodeConfig:
     loglet: str = "native"
     """Kind of the first loglet of a new cluster; later ones are chosen by `virtuallog reconfigure`."""
 
+    healing: str = "replace-failed"
+    """What this node does by itself when others fail: the name of a policy (an entry point of `virtuallog.policies`, or
+    `package.module:Class`), the same on all nodes. `replace-failed` replaces a sequencer that fails, and log servers that
+    fail if there are spare nodes. `off`: nothing, an operator does it."""
+
+    server_patience_seconds: float = 8.0
+    """How long a log server of the open segment must have failed before a spare node takes its place. Longer than a
+    restart takes, or restarts move the log."""
+
+    rebuild_patience_seconds: float = 60.0
+    """The same for copies of closed segments, whose entries are then copied to the spare node."""
+
     log_level: str = "info"
     """Least important messages that are logged to stderr: debug, info, warning or error."""
 
@@ -69,11 +82,21 @@ class NodeConfig:
             raise FieldError(f"the list of peers lacks this node, {self.id}", "peer")
         _check_known(self.metastore, known, "metastore", "no peer")
         _check_known(self.roles, ROLES, "roles", f"no role (roles: {', '.join(ROLES)})")
+        for name in ("server_patience_seconds", "rebuild_patience_seconds"):
+            if not getattr(self, name) >= 0:
+                raise FieldError(f"must not be negative, not {getattr(self, name)}", name)
         _check_known([self.log_level], LOG_LEVELS, "log_level", f"no level (levels: {', '.join(LOG_LEVELS)})")
 
     @property
     def node(self) -> NodeId:
         return NodeId(self.id)
+
+    @property
+    def healing_settings(self) -> HealingSettings:
+        return HealingSettings(
+            server_patience_seconds=self.server_patience_seconds,
+            rebuild_patience_seconds=self.rebuild_patience_seconds,
+        )
 
     @property
     def all_peers(self) -> tuple[NodeAddress, ...]:

@@ -13,10 +13,12 @@ import trio
 
 from server.healing.rebuild import RateLimit, rebuild
 from virtuallog.control import (
+    Alive,
     ChainChanged,
     GetStatus,
     NodeStatus,
     PrefixTrim,
+    Probe,
     RebuildSegment,
     ReconfigExtend,
     ReconfigModify,
@@ -38,6 +40,7 @@ class Control:
     """The handlers. `log` raises an UnavailableError that says why as long as there is none."""
 
     _status: Callable[[], NodeStatus]
+    _alive: Callable[[], Alive]
     _log: Callable[[], VirtualLog]
     _nursery: Callable[[], trio.Nursery]
     _pace: RateLimit
@@ -47,6 +50,7 @@ class Control:
     def handlers(self) -> Handlers:
         return {
             GetStatus: self._get_status,
+            Probe: self._probe,
             ReconfigExtend: self._changing(self._extend),
             ReconfigTruncate: self._changing(self._truncate),
             ReconfigModify: self._changing(self._modify),
@@ -57,6 +61,9 @@ class Control:
 
     def _get_status(self, _: GetStatus, done: Done) -> None:
         done(self._status())
+
+    def _probe(self, _: Probe, done: Done) -> None:
+        done(self._alive())
 
     def _changing(self, work: Callable[[VirtualLog, Any], Awaitable[Any]]) -> Handler:
         def handle(request: Any, done: Done) -> None:

@@ -27,12 +27,14 @@ from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.control import Control
 from server.formatting import Formatter
+from server.healing.healer import Healer
+from server.healing.policies import load_policy
 from server.healing.rebuild import RateLimit
 from server.identity import Identity, Phase
 from server.role import Role
 from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
 from virtuallog.chain import Segment, SegmentId
-from virtuallog.control import NodeStatus
+from virtuallog.control import Alive, NodeStatus
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     MalformedError,
@@ -44,7 +46,7 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
 from virtuallog.register import Register
-from virtuallog.replicated import ReplicatedProvider
+from virtuallog.replicated import replicated
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
@@ -110,7 +112,9 @@ class Node:
         }
         self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *self._loglet_roles.values()]
         self._pace = RateLimit(ports.clock)
-        self._control = Control(self.status, self._require_log, lambda: self._nursery, self._pace)
+        self._control = Control(self.status, self._alive, self._require_log, lambda: self._nursery, self._pace)
+        self._policy = load_policy(config.healing, config.healing_settings)
+        self._healer: Healer | None = None
         self._problem = ""
         self._nursery: trio.Nursery
         self._log: VirtualLog | None = None
@@ -147,6 +151,17 @@ class Node:
             register=register.encode() if register else b"",
             failures=tuple(self._failures()),
             phase=identity.phase.value,
+            healing=self._healer.report() if self._healer else (),
+        )
+
+    def _alive(self) -> Alive:
+        register, identity = self._log.view.cached if self._log else None, self.identity
+        return Alive(
+            node=identity.node,
+            store_id=identity.store_id,
+            boot=identity.boot,
+            roles=self._trusted_roles(),
+            version=register.version if register else 0,
         )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -163,6 +178,9 @@ class Node:
             await self._formatter.run()
             self._log = virtual_log = await self._open(nursery)
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
+            if self._policy is not None:
+                self._healer = Healer(self.config.node, virtual_log, self._policy, self._pace, self._alive)
+                nursery.start_soon(self._healer.run)
             await self._follow(virtual_log)
 
     async def _open(self, nursery: trio.Nursery) -> VirtualLog:
@@ -209,7 +227,8 @@ class Node:
         return await self._metastore.serve(self.config.members, environment)
 
     async def _survey(self, register: Register) -> Cluster:
-        return await survey(self._ports.services, register, self.config.node)
+        suspects = self._healer.detector.suspects if self._healer else ()
+        return await survey(self._ports.services, register, self.config.node, suspects)
 
     async def _follow(self, virtual_log: VirtualLog) -> None:
         """Act on every newer register, for ever."""
@@ -241,8 +260,8 @@ class Node:
 
     def _oldest_version(self, segment: Segment) -> int:
         """Nothing of this version, or a later one, may be forgotten because of this segment."""
-        provider = self._providers.get(segment.kind)
-        if not isinstance(provider, ReplicatedProvider):
+        provider = replicated(self._providers.get(segment.kind))
+        if provider is None:
             return segment.id.version
         try:
             return provider.origin(segment.id, segment.config).version

@@ -11,6 +11,7 @@ struct Status {
   register @6 :Data;          # register.capnp
   failures @7 :List(Text);
   phase @8 :Text = "formatted";
+  healing @9 :List(Text);
 }
 
 struct Setting {
@@ -27,6 +28,14 @@ struct Changed {
   register @0 :Data;          # register.capnp
 }
 
+struct Alive {
+  node @0 :UInt32;
+  storeId @1 :Data;
+  boot @2 :UInt64;
+  roles @3 :List(Text);
+  version @4 :UInt64;
+}
+
 interface Control {
   getStatus @0 () -> Status;
   reconfigExtend @1 (kind :Text, settings :List(Setting)) -> Changed;
@@ -35,4 +44,5 @@ interface Control {
   sealLog @4 () -> Changed;
   prefixTrim @5 (position :UInt64) -> (position :UInt64);
   rebuildSegment @6 (segment :SegmentId, servers :List(UInt32)) -> Changed;
+  probe @7 () -> Alive;
 }

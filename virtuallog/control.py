@@ -31,6 +31,8 @@ class NodeStatus:
     """Roles that this node refuses to serve, each with the reason: 'native: corruption ...'."""
     phase: str = "formatted"
     """How far the data directory has come: 'unformatted', 'formatting' or 'formatted' (server/identity.py)."""
+    healing: tuple[str, ...] = ()
+    """What this node sees of others' failures and does about it: 'log server 2 is silent, no spare node'."""
 
 
 @attrs.frozen(kw_only=True)
@@ -112,6 +114,24 @@ class RebuildSegment(Request[ChainChanged]):
     """All of them, those that stay included; not fewer than before."""
 
 
+@attrs.frozen(kw_only=True)
+class Alive:
+    """The answer to a `Probe`: little, as there are many of them."""
+
+    node: NodeId
+    store_id: bytes
+    boot: int
+    roles: tuple[str, ...]
+    """What others may use this node for just now."""
+    version: int
+    """Of the newest chain it knows; 0 before bootstrap."""
+
+
+@attrs.frozen
+class Probe(Request[Alive]):
+    """Node to node: are you there? Answered from memory, at once."""
+
+
 CONTROL: Final = Interface(
     schema=load("virtuallog", "control.capnp").Control,
     methods=(
@@ -122,6 +142,7 @@ CONTROL: Final = Interface(
         Method(name="sealLog", request=SealLog, reply=ChainChanged),
         Method(name="prefixTrim", request=PrefixTrim, reply=Trimmed),
         Method(name="rebuildSegment", request=RebuildSegment, reply=ChainChanged),
+        Method(name="probe", request=Probe, reply=Alive),
     ),
 )
 """The wire form of all of these."""

@@ -25,6 +25,8 @@ class Placement:
 
     servers: tuple[NodeId, ...]
     """Have copies of its entries. A majority of them must live, or it can neither take appends nor be sealed."""
+    role: str
+    """What a node must have among its roles to be one of them."""
     sequencer: NodeId | None
     """Must live for appends; None: any server may order."""
     boot: int
@@ -71,3 +73,8 @@ class ReplicatedProvider(Protocol):
             CorruptionError: what a newcomer gives back is not what was copied.
         """
         ...
+
+
+def replicated(provider: object) -> ReplicatedProvider | None:
+    """The provider, if its loglets are copies on nodes."""
+    return provider if isinstance(provider, ReplicatedProvider) else None

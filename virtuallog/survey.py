@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import trio
@@ -16,6 +16,8 @@ from virtuallog.types import NodeId
 
 ANSWER_SECONDS: Final = 1.0
 """A node that lives answers in a millisecond; one that takes a second is as good as dead to a planner."""
+
+_SILENT: Final = UnavailableError("it has not answered for a while")
 
 
 async def ask_all(
@@ -46,14 +48,17 @@ async def ask_all(
     return answers
 
 
-async def survey(services: Services, register: Register, planner: NodeId) -> Cluster:
-    """Which nodes of the register's table live, for a loglet provider to choose from."""
-    answers = await ask_all(services, sorted(register.nodes))
+async def survey(services: Services, register: Register, planner: NodeId, silent: Collection[NodeId] = ()) -> Cluster:
+    """Which nodes of the register's table live, for a loglet provider to choose from. The `silent` ones are dead without
+    being asked: waiting for them would be most of what a reconfiguration takes."""
+    asked = await ask_all(services, [node for node in sorted(register.nodes) if node not in silent])
+    answers = {node: asked.get(node, _SILENT) for node in sorted(register.nodes)}
     return Cluster(members=tuple(_member(register, node, answer) for node, answer in answers.items()), planner=planner)
 
 
 def _member(register: Register, node: NodeId, answer: Outcome[NodeStatus]) -> Member:
-    """A node counts as alive if it is the one meant and serves every role that the table says it has.
+    """A node counts as alive if it is the one meant and serves every role that the table says it has. It may be able to do
+    more: what it is used for is said by the table.
 
     One that has lost a role stays a candidate, only a dead one: else a planner would take it for a smaller cluster and
     keep fewer copies than before, silently.
@@ -61,8 +66,9 @@ def _member(register: Register, node: NodeId, answer: Outcome[NodeStatus]) -> Me
     entry = register.nodes[node]
     if (
         isinstance(answer, VirtualLogError)
+        or entry.is_expected
         or answer.store_id != entry.store_id
         or not entry.roles.issubset(answer.roles)
     ):
         return Member(node=node, boot=0, roles=entry.roles, alive=False)
-    return Member(node=node, boot=answer.boot, roles=frozenset(answer.roles), alive=True)
+    return Member(node=node, boot=answer.boot, roles=entry.roles, alive=True)

@@ -85,7 +85,9 @@ class NativeProvider:
 
     def placement(self, config: bytes) -> Placement:
         decoded = decode_untrusted(config)
-        return Placement(servers=decoded.servers, sequencer=decoded.sequencer, boot=decoded.boot)
+        return Placement(
+            servers=decoded.servers, role=planner.LOG_SERVER, sequencer=decoded.sequencer, boot=decoded.boot
+        )
 
     def origin(self, segment: SegmentId, config: bytes) -> SegmentId:
         return decode_untrusted(config).loglet or segment

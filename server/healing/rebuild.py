@@ -11,7 +11,7 @@ from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import InvalidSettingError, UnsupportedError
 from virtuallog.ports import Clock
 from virtuallog.register import Register
-from virtuallog.replicated import Pace, ReplicatedProvider
+from virtuallog.replicated import Pace, ReplicatedProvider, replicated
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
@@ -71,8 +71,8 @@ async def rebuild(log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId,
 
 
 def _replicated(log: VirtualLog, segment: Segment) -> ReplicatedProvider:
-    provider = log.view.provider(segment.kind)
-    if not isinstance(provider, ReplicatedProvider):
+    provider = replicated(log.view.provider(segment.kind))
+    if provider is None:
         raise UnsupportedError(f"a loglet of kind {segment.kind} cannot be moved to other nodes")
     return provider
 

@@ -1,0 +1,239 @@
+"""Runs failure-driven reconfiguration on one node: probes the others, asks the policy, does what it says.
+
+    probes --> detector --> policy --> decision --stands long enough for our rank--> extend | rebuild
+
+Delos, OSDI'20, sections 3.3 and 4.2.1: the loglet detects, a policy chooses, the VirtualLog executes. Every node runs this.
+What keeps them from all doing the same: the first in rank acts at once, each further one a moment later, when the chain has
+changed already. Two that act at once are harmless, the conditional put elects.
+
+A node that is cut off, with a minority, does nothing: its policy sees no majority, a plan needs one too, and so does a seal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import structlog
+import trio
+
+from server.healing.detector import ANSWER_SECONDS, ROUND_SECONDS, Condition, FailureDetector
+from server.healing.lane import Lane
+from server.healing.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
+from server.healing.rebuild import rebuild
+from virtuallog.chain import Chain
+from virtuallog.control import Alive, Probe
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import MalformedError, RetryableError, VirtualLogError
+from virtuallog.ports import Environment
+from virtuallog.register import Register
+from virtuallog.replicated import Pace, replicated
+from virtuallog.types import NodeId
+from virtuallog.view import View
+from virtuallog.virtual_log import VirtualLog
+
+RANK_SECONDS: Final = 0.3
+"""How much longer each further node waits before it extends: several times what an extension takes."""
+RANK_REBUILD_SECONDS: Final = 60.0
+"""The same for a rebuild, which takes long; two would move the data twice."""
+CALM_SECONDS: Final = (0.5, 0.5)
+"""After an extension that appends waited for. A second one so soon finds the first one's successor dead already."""
+LEISURE_SECONDS: Final = (15.0, 300.0)
+"""After one that nobody waited for: the spare may be worse than what it replaced, and the log must not wander for ever."""
+
+log = structlog.get_logger(__name__)
+
+_DECIDED = CrashPoint("healing: a failed node is to be replaced, nothing is done", rare=True)
+
+
+@attrs.define(eq=False)
+class Healer:
+    """See above. One per node, beside its watchdog, which finishes what others began."""
+
+    node: NodeId
+    _log: VirtualLog
+    _policy: Policy
+    _pace: Pace
+    _ourselves: Callable[[], Alive]
+    """What this node would answer to a probe."""
+    detector: FailureDetector = attrs.field(init=False)
+    _urgent: Lane = attrs.field(factory=lambda: Lane(calm_seconds=CALM_SECONDS), init=False)
+    _leisurely: Lane = attrs.field(factory=lambda: Lane(calm_seconds=LEISURE_SECONDS), init=False)
+    _rebuilding: Lane = attrs.field(factory=lambda: Lane(calm_seconds=(0.0, 0.0)), init=False)
+    _register: Register | None = attrs.field(default=None, init=False)
+    _segments: Sequence[PlacedSegment] = attrs.field(factory=tuple, init=False)
+    """Of that register."""
+    _decision: Decision = attrs.field(factory=Nothing, init=False)
+    _since: float = attrs.field(default=0.0, init=False)
+    """When the policy first decided so."""
+    _consulted: int = attrs.field(default=-1, init=False)
+    """What the detector had seen when the policy was asked last."""
+    _news: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.detector = FailureDetector(self.node)
+
+    @property
+    def _view(self) -> View:
+        return self._log.view
+
+    @property
+    def _environment(self) -> Environment:
+        return self._log.view.environment
+
+    def report(self) -> tuple[str, ...]:
+        """What is wrong with other nodes, and what this one does about it, for people."""
+        decision = self._decision
+        if isinstance(decision, Nothing):
+            return (decision.reason,) if decision.reason else ()
+        lane, seconds = self._lane(decision), self._environment.clock.monotonic() - self._since
+        what = "extending the chain" if isinstance(decision, Extend) else f"rebuilding segment {decision.segment}"
+        state = f"{what} since {seconds:.0f} s" if lane.acting else f"seen since {seconds:.0f} s"
+        return (f"{decision.reason}: {state}" + (f"; failed before: {lane.problem}" if lane.problem else ""),)
+
+    async def run(self) -> None:
+        """For ever. Cancelled, it leaves a change that anybody may finish, or a copy that anybody may continue."""
+        clock, next_round = self._environment.clock, 0.0
+        async with trio.open_nursery() as nursery:
+            while True:
+                now = clock.monotonic()
+                self.detector.look(now)
+                self._learn(now)
+                if now >= next_round:
+                    await self._begin_round(now)
+                    next_round = now + ROUND_SECONDS * self._environment.random.uniform(0.8, 1.2)
+                for node in self.detector.rechecks(now):
+                    self._probe(node)
+                self._consider(now, nursery)
+                await self._wait(next_round - now)
+
+    async def _wait(self, seconds: float) -> None:
+        recheck = self.detector.next_recheck
+        if recheck is not None:
+            seconds = min(seconds, recheck - self._environment.clock.monotonic())
+        self._news = trio.Event()
+        with self._environment.clock.timeout(max(seconds, 0.0)):
+            await self._news.wait()
+
+    # -- probes -------------------------------------------------------------------------------------------------------
+
+    async def _begin_round(self, now: float) -> None:
+        register = self._view.cached
+        if register is None:
+            return
+        if self.detector.newest_version > register.version:
+            try:
+                await self._view.refresh()
+            except RetryableError as error:
+                log.debug("healing", error=str(error))
+            self._learn(now)
+        for node in self.detector.round(self._sequencer, now):
+            self._probe(node)
+
+    def _learn(self, now: float) -> None:
+        register = self._view.cached
+        if register is not None and register is not self._register:
+            self._register, self._segments = register, placed_segments(self._view, register.chain)
+            self.detector.know(register.nodes, now)
+            self._consulted = -1
+
+    @property
+    def _sequencer(self) -> NodeId | None:
+        """Of the open segment, if it has one."""
+        if not self._segments or self._segments[-1].segment.stop is not None:
+            return None
+        return self._segments[-1].placement.sequencer
+
+    def _probe(self, node: NodeId) -> None:
+        clock, detector = self._environment.clock, self.detector
+
+        def done(outcome: Alive | VirtualLogError) -> None:
+            if isinstance(outcome, VirtualLogError):
+                detector.failed(node, clock.monotonic())
+                self._news.set()
+            else:
+                detector.answered(node, outcome, clock.monotonic())
+
+        self._environment.services.post(node, Probe(), done, ANSWER_SECONDS)
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def _consider(self, now: float, nursery: trio.Nursery) -> None:
+        if self.detector.changes == self._consulted and not self.detector.suspects:
+            return  # nothing has changed, and no patience is running out
+        self._consulted = self.detector.changes
+        decision = self._policy.decide({**self.detector.conditions(now), self.node: self._own()}, self._segments)
+        if decision != self._decision:
+            self._adopt(decision, now)
+        if isinstance(decision, Nothing):
+            return
+        lane, seconds = self._lane(decision), self._rank() * _rank_seconds(decision)
+        if now < self._since + seconds:
+            self._consulted = -1
+        elif lane.is_free(now):
+            lane.begin()
+            _DECIDED.reached()
+            nursery.start_soon(self._act, decision, lane)
+
+    def _own(self) -> Condition:
+        alive = self._ourselves()
+        return Condition(alive=True, boot=alive.boot, roles=frozenset(alive.roles))
+
+    def _lane(self, decision: Extend | Rebuild) -> Lane:
+        if isinstance(decision, Rebuild):
+            return self._rebuilding
+        return self._urgent if decision.urgent else self._leisurely
+
+    def _adopt(self, decision: Decision, now: float) -> None:
+        self._decision, self._since = decision, now
+        if isinstance(decision, Nothing) and not decision.reason:
+            for lane in (self._urgent, self._leisurely, self._rebuilding):
+                lane.all_is_well()
+        log.info("healing", decides=type(decision).__name__.lower(), reason=decision.reason or "all is well")
+
+    def _rank(self) -> int:
+        """How many nodes go before us: the sequencer's, where an extension then leaves it, and those with a lower id."""
+        suspects = self.detector.suspects
+        living = [node for node in (() if self._register is None else self._register.nodes) if node not in suspects]
+        return sum((node != self._sequencer, node) < (self.node != self._sequencer, self.node) for node in living)
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    async def _act(self, decision: Extend | Rebuild, lane: Lane) -> None:
+        clock, what = self._environment.clock, type(decision).__name__.lower()
+        log.warning("healing", does=what, segment=str(decision.segment), reason=decision.reason)
+        try:
+            await self._carry_out(decision)
+        except VirtualLogError as error:
+            log.warning("healing failed", what=what, reason=decision.reason, error=str(error))
+            lane.failed(f"{type(error).__name__}: {error}", clock.monotonic())
+        else:
+            lane.succeeded(clock.monotonic())
+        self._consulted = -1
+        self._news.set()
+
+    async def _carry_out(self, decision: Extend | Rebuild) -> None:
+        match decision:
+            case Extend(segment=segment):
+                await self._log.chain_writer.successor_of(segment, failed=True)
+            case Rebuild(segment=segment, servers=servers):
+                if (await self._view.refresh()).chain.find(segment) is not None:  # else somebody else has moved it
+                    await rebuild(self._log, segment, servers, self._pace)
+
+
+def placed_segments(view: View, chain: Chain) -> Sequence[PlacedSegment]:
+    """The segments of a chain that can be healed, and where they are."""
+    placed: list[PlacedSegment] = []
+    for segment in chain.segments:
+        provider = replicated(view.providers.get(segment.kind))
+        if provider is not None:
+            try:
+                placed.append(PlacedSegment(segment, provider.placement(segment.config)))
+            except MalformedError as error:
+                log.warning("config of a segment", segment=str(segment.id), error=str(error))
+    return placed
+
+
+def _rank_seconds(decision: Extend | Rebuild) -> float:
+    return RANK_SECONDS if isinstance(decision, Extend) else RANK_REBUILD_SECONDS

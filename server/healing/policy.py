@@ -1,0 +1,187 @@
+"""What to do when nodes fail: a policy, which may be replaced.                                                    Pure.
+
+A policy sees how the nodes are and where each segment is, and says what should be done, or why nothing is. It is asked
+again and again, by every node; doing it is somebody else's (`healer.py`), and so is that few nodes do it at the same time.
+
+A policy of one's own is a class with these methods, named in the config of each node: `healing = "package.module:Class"`,
+or by an entry point of the group `virtuallog.policies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from server.healing.detector import Condition
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.replicated import Placement
+from virtuallog.types import NodeId
+
+
+@attrs.frozen(kw_only=True)
+class HealingSettings:
+    """How patient a policy is. docs/sample.toml says what the fields mean, for nodes that are configured by a file."""
+
+    server_patience_seconds: float = 8.0
+    """How long a server of the open segment must have failed before a spare node takes its place."""
+    rebuild_patience_seconds: float = 60.0
+    """The same for closed segments, whose entries have to be copied."""
+
+
+@attrs.frozen
+class PlacedSegment:
+    """A segment, and the nodes it rests on."""
+
+    segment: Segment
+    placement: Placement
+
+
+@attrs.frozen(kw_only=True)
+class Nothing:
+    """All is well, or nothing can be done."""
+
+    reason: str = ""
+    """What is wrong and why nothing is done; empty: all is well."""
+
+
+@attrs.frozen(kw_only=True)
+class Extend:
+    """Close this segment and continue on a loglet of the same kind, planned over the nodes that live."""
+
+    segment: SegmentId
+    reason: str
+    urgent: bool
+    """Appends fail until it is done."""
+
+
+@attrs.frozen(kw_only=True)
+class Rebuild:
+    """Move this closed segment to these servers."""
+
+    segment: SegmentId
+    servers: tuple[NodeId, ...]
+    reason: str
+
+
+Decision: TypeAlias = Nothing | Extend | Rebuild
+
+
+class Policy(Protocol):
+    """See above."""
+
+    def decide(self, nodes: Mapping[NodeId, Condition], segments: Sequence[PlacedSegment]) -> Decision:
+        """What should be done now.
+
+        Args:
+            nodes: every node of the cluster.
+            segments: those of the chain whose kind can be healed, in order. The last of the chain is among them, if it is
+                open, as the last one here.
+        """
+        ...
+
+
+@attrs.frozen
+class ReplaceFailed:
+    """The default.
+
+    * A sequencer that has failed or started again is replaced at once: nothing else makes the log take appends.
+    * Never fewer copies: with nobody to take its place a dead server stays in the set, and alone it is no reason to act.
+    * A dead server of the active segment is replaced when a spare node lives, after a while: it may be restarting.
+    * A dead server of a closed segment is replaced when a spare node lives, after a longer while: that moves data.
+    * What works is left alone. A node that is back gets nothing back.
+    """
+
+    settings: HealingSettings
+
+    def decide(self, nodes: Mapping[NodeId, Condition], segments: Sequence[PlacedSegment]) -> Decision:
+        problems: list[str] = []
+        for placed in reversed(segments):  # the open one first
+            decision = self._heal(nodes, placed, segments)
+            if not isinstance(decision, Nothing):
+                return decision
+            if decision.reason and decision.reason not in problems:
+                problems.append(decision.reason)
+        return Nothing(reason="; ".join(problems))
+
+    def _heal(
+        self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment, segments: Sequence[PlacedSegment]
+    ) -> Decision:
+        if placed.segment.stop is None:
+            return self._heal_sequencer(nodes, placed) or self._heal_open(nodes, placed)
+        return self._heal_closed(nodes, placed, segments)
+
+    def _heal_sequencer(self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> Decision | None:
+        placement = placed.placement
+        if placement.sequencer is None:
+            return None
+        condition = nodes.get(placement.sequencer, Condition(alive=False))
+        restarted = condition.alive and placement.boot and condition.boot and condition.boot != placement.boot
+        if condition.alive and not restarted:
+            return None
+        reason = f"the sequencer's node {placement.sequencer} {'has started again' if restarted else 'has failed'}"
+        return _extend(nodes, placed, reason, urgent=True)
+
+    def _heal_open(self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> Decision:
+        dead = _dead(nodes, placed.placement.servers, self.settings.server_patience_seconds)
+        if not dead:
+            return Nothing()
+        reason = f"log server {_listed(dead)} has failed"
+        if not _spares(nodes, placed.placement):
+            return Nothing(reason=f"{reason}, no spare node")
+        return _extend(nodes, placed, reason, urgent=False)
+
+    def _heal_closed(
+        self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment, segments: Sequence[PlacedSegment]
+    ) -> Decision:
+        placement = placed.placement
+        dead = _dead(nodes, placement.servers, self.settings.rebuild_patience_seconds)
+        if not dead:
+            return Nothing()
+        reason = f"node {_listed(dead)}, which has copies of closed segments, has failed"
+        spares = sorted(_spares(nodes, placement), key=lambda node: (_load(segments, node), node))
+        chosen = dict(zip(dead, spares, strict=False))
+        if not chosen:
+            return Nothing(reason=f"{reason}, no spare node")
+        servers = tuple(sorted(chosen.get(server, server) for server in placement.servers))
+        return Rebuild(segment=placed.segment.id, servers=servers, reason=reason)
+
+
+def _extend(nodes: Mapping[NodeId, Condition], placed: PlacedSegment, reason: str, *, urgent: bool) -> Decision:
+    servers = placed.placement.servers
+    if 2 * sum(_lives(nodes, server) for server in servers) <= len(servers):
+        # We may be the ones who are cut off. Without a majority nothing can be sealed, here or there.
+        return Nothing(reason=f"{reason}, and no majority of nodes {_listed(servers)} answers")
+    return Extend(segment=placed.segment.id, reason=reason, urgent=urgent)
+
+
+def _lives(nodes: Mapping[NodeId, Condition], node: NodeId) -> bool:
+    return node in nodes and nodes[node].alive
+
+
+def _dead(nodes: Mapping[NodeId, Condition], servers: Sequence[NodeId], patience_seconds: float) -> list[NodeId]:
+    """Silent for so long; who answers with an empty disk will not come back with the old one, whatever is waited."""
+    return [
+        server
+        for server in servers
+        if not (condition := nodes.get(server, Condition(alive=False, lost=True))).alive
+        and (condition.lost or condition.failed_seconds >= patience_seconds)
+    ]
+
+
+def _spares(nodes: Mapping[NodeId, Condition], placement: Placement) -> list[NodeId]:
+    """Living nodes with the role of a server that are none yet."""
+    return [
+        node
+        for node, condition in nodes.items()
+        if condition.alive and placement.role in condition.roles and node not in placement.servers
+    ]
+
+
+def _load(segments: Sequence[PlacedSegment], node: NodeId) -> int:
+    return sum(node in placed.placement.servers for placed in segments)
+
+
+def _listed(nodes: Sequence[NodeId]) -> str:
+    return ", ".join(str(node) for node in nodes)

@@ -1,0 +1,166 @@
+"""What the default policy decides: each rule of its docstring, and never fewer copies than before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from server.healing.detector import Condition
+from server.healing.policies import load_policy
+from server.healing.policy import (
+    Decision,
+    Extend,
+    HealingSettings,
+    Nothing,
+    PlacedSegment,
+    Rebuild,
+    ReplaceFailed,
+)
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.errors import InvalidSettingError
+from virtuallog.replicated import Placement
+from virtuallog.types import LogPosition, NodeId
+
+ROLES = frozenset({"sequencer", "log-server"})
+SETTINGS = HealingSettings(server_patience_seconds=8.0, rebuild_patience_seconds=60.0)
+WELL = Condition(alive=True, boot=1, roles=ROLES)
+
+
+def failed(seconds: float = 1.0, *, lost: bool = False) -> Condition:
+    return Condition(alive=False, failed_seconds=seconds, boot=1, roles=ROLES, lost=lost)
+
+
+def nodes(count: int, **changed: Condition) -> Mapping[NodeId, Condition]:
+    """`n2=...` is node 2; the others are well."""
+    return {NodeId(node): changed.get(f"n{node}", WELL) for node in range(1, count + 1)}
+
+
+def placed(number: int, *servers: int, sequencer: int | None = 1, stop: int | None = None) -> PlacedSegment:
+    """Segment `number` begins at 10 times that."""
+    start, end = LogPosition(10 * number), None if stop is None else LogPosition(stop)
+    segment = Segment(id=SegmentId(number, number), kind="native", config=b"", start=start, stop=end)
+    orders = None if sequencer is None else NodeId(sequencer)
+    on = tuple(NodeId(server) for server in servers)
+    return PlacedSegment(segment, Placement(servers=on, role="log-server", sequencer=orders, boot=1))
+
+
+def decide(conditions: Mapping[NodeId, Condition], *segments: PlacedSegment) -> Decision:
+    return ReplaceFailed(SETTINGS).decide(conditions, segments)
+
+
+def test_all_is_well() -> None:
+    assert decide(nodes(3), placed(1, 1, 2, 3, stop=20), placed(2, 1, 2, 3)) == Nothing()
+
+
+def test_a_failed_sequencer_is_replaced_at_once() -> None:
+    """With or without a spare node: whoever plans keeps the dead log server if nobody can take its place."""
+    decision = decide(nodes(3, n1=failed()), placed(1, 1, 2, 3))
+
+    assert decision == Extend(segment=SegmentId(1, 1), reason="the sequencer's node 1 has failed", urgent=True)
+
+
+def test_a_sequencer_that_started_again_is_replaced() -> None:
+    """It never starts in place."""
+    decision = decide(nodes(3, n1=Condition(alive=True, boot=2, roles=ROLES)), placed(1, 1, 2, 3))
+
+    assert isinstance(decision, Extend)
+    assert decision.reason == "the sequencer's node 1 has started again"
+
+
+def test_who_is_cut_off_does_nothing() -> None:
+    """Without a majority of the servers nothing can be sealed."""
+    decision = decide(nodes(3, n1=failed(), n2=failed()), placed(1, 1, 2, 3))
+
+    assert decision == Nothing(reason="the sequencer's node 1 has failed, and no majority of nodes 1, 2, 3 answers")
+
+
+def test_a_failed_log_server_without_a_spare_node_triggers_nothing() -> None:
+    """However long it stays away; the status says so."""
+    decision = decide(nodes(3, n2=failed(9999.0)), placed(1, 1, 2, 3, stop=20), placed(2, 1, 2, 3))
+
+    assert isinstance(decision, Nothing)
+    assert "log server 2 has failed, no spare node" in decision.reason
+
+
+def test_a_failed_log_server_is_replaced_by_a_spare_node_after_a_while() -> None:
+    """It may be starting again. One that has lost its disk will not come back as it was."""
+    spare = placed(1, 1, 2, 3)
+
+    assert decide(nodes(4, n2=failed(7.9)), spare) == Nothing()
+    assert decide(nodes(4, n2=failed(8.0)), spare) == Extend(
+        segment=SegmentId(1, 1), reason="log server 2 has failed", urgent=False
+    )
+    assert isinstance(decide(nodes(4, n2=failed(0.1, lost=True)), spare), Extend)
+
+
+def test_a_spare_node_must_live_and_have_the_role() -> None:
+    """A node that only orders stores nothing, and one that has not said what it can do is not chosen."""
+    active = placed(1, 1, 2, 3)
+
+    for other in (failed(), Condition(alive=True, roles=frozenset({"sequencer"})), Condition(alive=True)):
+        assert isinstance(decide(nodes(4, n2=failed(99.0), n4=other), active), Nothing)
+
+
+def test_closed_segments_are_rebuilt_after_a_longer_while() -> None:
+    """One by one, the last first, onto the spare node that has least."""
+    chain = (placed(1, 1, 2, 4, stop=20), placed(2, 1, 2, 3, stop=30), placed(3, 3, 4, 5, sequencer=3))
+
+    assert decide(nodes(5, n1=failed(59.9)), *chain) == Nothing()
+    assert decide(nodes(5, n1=failed(60.0)), *chain) == Rebuild(
+        segment=SegmentId(2, 2),
+        servers=(NodeId(2), NodeId(3), NodeId(5)),
+        reason="node 1, which has copies of closed segments, has failed",
+    )
+
+
+def test_appends_come_before_rebuilds() -> None:
+    """The open segment is looked at first."""
+    chain = (placed(1, 1, 2, 4, stop=20), placed(2, 1, 2, 3))
+
+    assert isinstance(decide(nodes(5, n1=failed(99.0)), *chain), Extend)
+
+
+def test_a_loglet_that_any_server_orders_has_no_sequencer_to_fail() -> None:
+    assert decide(nodes(3, n1=failed()), placed(1, 1, 2, 3, sequencer=None)) == Nothing()
+
+
+conditions = st.builds(
+    Condition,
+    alive=st.booleans(),
+    failed_seconds=st.sampled_from([0.0, 10.0, 100.0]),
+    boot=st.integers(0, 2),
+    roles=st.sampled_from([ROLES, frozenset({"sequencer"})]),
+    lost=st.booleans(),
+)
+
+
+@given(st.lists(conditions, min_size=3, max_size=7), st.sampled_from([(1, 2, 3), (1, 2, 3, 4, 5)]))
+def test_no_decision_gives_up_a_copy(each: list[Condition], servers: tuple[int, ...]) -> None:
+    """A rebuild keeps the number of servers, keeps all that live, and adds living log servers only."""
+    seen = {NodeId(node): condition for node, condition in enumerate(each, start=1)}
+    before = placed(1, *servers, stop=20)
+    decision = decide(seen, before)
+
+    if isinstance(decision, Rebuild):
+        kept, added = set(decision.servers) & set(servers), set(decision.servers) - set(servers)
+        assert len(decision.servers) == len(set(decision.servers)) == len(servers)
+        assert kept >= {server for server in before.placement.servers if server in seen and seen[server].alive}
+        assert added
+        assert all(seen[node].alive and "log-server" in seen[node].roles for node in added)
+
+
+def test_a_policy_is_found_by_its_name() -> None:
+    """Our own, a stranger's, or none."""
+    assert load_policy("replace-failed", SETTINGS) == ReplaceFailed(SETTINGS)
+    assert load_policy("off", SETTINGS) is None
+    assert isinstance(load_policy("server.healing.policy:ReplaceFailed", SETTINGS), ReplaceFailed)
+
+
+@pytest.mark.parametrize("name", ["", "no-such", "server.healing.policy", "no.such:Class", "server.healing.policy:No"])
+def test_a_policy_that_is_not_there_is_refused(name: str) -> None:
+    """At the start, with the names that there are."""
+    with pytest.raises(InvalidSettingError, match="known: off, replace-failed"):
+        load_policy(name, SETTINGS)
