@@ -66,6 +66,10 @@ class NodeConfig:
     rebuild_patience_seconds: float = 60.0
     """The same for copies of closed segments, whose entries are then copied to the spare node."""
 
+    console: str = ""
+    """host:port on which the node answers HTTP: /metrics for Prometheus, /healthz, /readyz, /status. Loopback addresses
+    only, with TLS or without. Empty: no console."""
+
     log_level: str = "info"
     """Least important messages that are logged to stderr: debug, info, warning or error."""
 
@@ -76,6 +80,8 @@ class NodeConfig:
         if not 1 <= self.id <= NODE_ID_MAX:
             raise FieldError(f"must be between 1 and {NODE_ID_MAX}, not {self.id}", "id")
         check_address(self.listen, "listen")
+        if self.console:
+            check_address(self.console, "console")
         check_unique([peer.id for peer in self.peers], "peer")
         known = {peer.id for peer in self.all_peers}
         if self.id not in known:

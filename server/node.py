@@ -31,7 +31,10 @@ from server.healing.healer import Healer
 from server.healing.policies import load_policy
 from server.healing.rebuild import RateLimit
 from server.identity import Identity, Phase
+from server.node_metrics import node_metrics
 from server.role import Role
+from server.status import plain_status
+from virtuallog import metrics
 from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.control import Alive, NodeStatus
@@ -44,6 +47,7 @@ from virtuallog.errors import (
     UnknownKindError,
     VirtualLogError,
 )
+from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
 from virtuallog.register import Register
 from virtuallog.replicated import replicated
@@ -163,6 +167,22 @@ class Node:
             roles=self._trusted_roles(),
             version=register.version if register else 0,
         )
+
+    def plain_status(self) -> dict[str, Any]:
+        """`status` as plain values."""
+        return plain_status(self.status())
+
+    def not_ready(self) -> list[str]:
+        """What keeps this node from serving; nothing once all its roles are open and it knows a register."""
+        missing = [f"{role.name} is not open" for role in self._roles if not role.is_open]
+        if self._log is None or self._log.view.cached is None:
+            missing.append("the register is not known")
+        return missing
+
+    def metrics(self) -> list[Family]:
+        """Of the node and its parts. See `virtuallog.metrics.Measured`."""
+        parts = [self._metastore, *self._providers.values(), self._log]
+        return [*node_metrics(self.status(), {role.name: role.is_open for role in self._roles}), *metrics.of(parts)]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Be a node until cancelled. Serve `handlers` once `task_status` says started.

@@ -54,6 +54,8 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False) -> None:
     """
     refuse_optimised_python()
     refuse_open_address(config.listen)
+    if config.console:
+        refuse_open_address(config.console)
     logging.configure(config.log_level, as_json=config.log_json)
     structlog.contextvars.bind_contextvars(node=config.id)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -110,11 +112,20 @@ async def _run(config: NodeConfig) -> None:
         handlers.update(node.handlers)
         server = RpcServer(handlers, interfaces, lambda: rpc_identity(node), clock)
         listeners = await _listen(config.listen)
+        consoles = await _listen(config.console) if config.console else []
         log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)
             nursery.start_soon(node.run)
+            if consoles:
+                nursery.start_soon(_run_console, node, [node, services, server], consoles)
             await server.serve(listeners)
+
+
+async def _run_console(node: Node, parts: Sequence[object], listeners: Sequence[Listener[Any]]) -> None:
+    from server.console.running import run_console  # HTTP is half of what a node imports
+
+    await run_console(node, [*parts], node.config.data, listeners)
 
 
 async def _listen(address: str) -> Sequence[Listener[Any]]:

@@ -13,12 +13,12 @@ from server import process
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cluster import LocalCluster, open_local_cluster
 from server.config import NodeConfig, parse_peers, read_node_config
+from server.status import plain_status
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import open_services_to
 from virtuallog.control import NodeStatus
 from virtuallog.errors import StorageError, VirtualLogError
 from virtuallog.ports import Outcome
-from virtuallog.register import decode_untrusted
 from virtuallog.survey import ask_all
 from virtuallog.toml_text import FieldError
 from virtuallog.types import NodeId
@@ -136,14 +136,4 @@ async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[NodeStatu
 def _plain(node: NodeId, answer: Outcome[NodeStatus]) -> dict[str, Any]:
     if isinstance(answer, VirtualLogError):
         return {"node": node, "state": "silent", "error": str(answer)}
-    return {
-        "node": node,
-        "state": answer.phase if answer.phase != "formatted" else "running",
-        "boot": answer.boot,
-        "store_id": answer.store_id.hex(),
-        "cluster": answer.cluster.hex(),
-        "software": answer.software,
-        "roles": list(answer.roles),
-        "version": decode_untrusted(answer.register).version if answer.register else 0,
-        "failures": list(answer.failures),
-    }
+    return plain_status(answer)

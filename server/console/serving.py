@@ -1,0 +1,70 @@
+"""Serves the console over HTTP with Hypercorn, bounded in every direction.
+
+Hypercorn's `serve` opens its own sockets and takes any number of connections. So this accepts them itself, and gives
+each to Hypercorn's `TCPServer`, which is what `serve` does with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+import trio
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import wrap_app
+from trio.abc import Listener, Stream
+
+from server.console.application import Console
+
+CONNECTIONS_MAX: Final = 16
+"""At a time: some scrapers and a person. One more is closed."""
+REQUEST_BYTES_MAX: Final = 8 << 10
+"""Of a request's head. No page takes a body."""
+READ_SECONDS: Final = 10
+"""Until a connection has sent something, once its last answer has left or it has begun."""
+KEEP_ALIVE_SECONDS: Final = 5
+"""Of a connection without a request: scrapers come every few seconds or more and open a new one as well."""
+
+log = structlog.get_logger(__name__)
+
+
+class ConsoleServer:
+    """Serves one console."""
+
+    def __init__(self, console: Console) -> None:
+        self._app = wrap_app(console.application(), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
+        self._config = _config()
+        self._context = WorkerContext(max_requests=None)
+        self._connections = 0
+
+    async def run(self, listeners: Sequence[Listener[Any]]) -> None:
+        """Serve until cancelled."""
+        await trio.serve_listeners(self._serve, list(listeners))
+
+    async def _serve(self, stream: Stream) -> None:
+        """One connection. Whatever happens on it concerns no other."""
+        if self._connections >= CONNECTIONS_MAX:
+            await trio.aclose_forcefully(stream)
+            return
+        self._connections += 1
+        try:
+            await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
+        except Exception as error:
+            log.warning("console connection failed", error=repr(error))
+        finally:
+            self._connections -= 1
+
+
+def _config() -> Config:
+    config = Config()
+    config.errorlog = config.accesslog = None  # it would write to stderr beside our own log
+    config.h11_max_incomplete_size = REQUEST_BYTES_MAX
+    config.read_timeout = READ_SECONDS
+    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    config.alpn_protocols = ["http/1.1"]
+    config.include_server_header = False
+    return config
