@@ -15,10 +15,11 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from loglets.native import segment_index
 from loglets.native import wave as waves
 from loglets.native.wave import Wave
 from loglets.native.wave_index import WaveIndex
-from loglets.wal.record import Address, Record
+from loglets.wal.record import Address, Record, address_of
 from virtuallog.chain import SegmentId
 from virtuallog.errors import MalformedError
 
@@ -152,6 +153,11 @@ class DurableLoglet:
             self.waves.add(wave, address)
             self.tail = wave.stop
 
+    def extend(self, part: WaveIndex) -> None:
+        """Waves that were stored, each by `store`, in an earlier life."""
+        self.waves.extend(part)
+        self.tail = max(self.tail, part.stop)
+
     def learn(self, known_tail: int) -> None:
         self.known_tail = max(self.known_tail, known_tail)
 
@@ -204,6 +210,26 @@ class DurableLogs:
             for segment, loglet in self.loglets.items()
         ]
         return [encode(Floor(self.lowest_live_version)), *states]
+
+    def index(self, sequence: int) -> bytes:
+        """See `wal.indexer.Indexes`. Of loglets that are dropped by now, and waves that are trimmed, nothing is left."""
+        first, stop = address_of(sequence, 0), address_of(sequence + 1, 0)
+        parts = {segment: loglet.waves.part(first, stop) for segment, loglet in self.loglets.items()}
+        return segment_index.encode({segment: part for segment, part in parts.items() if len(part)})
+
+    def restore_untrusted(self, sequence: int, index: bytes) -> bool:
+        """See `wal.indexer.Indexes`. What else the segment said is in the snapshot behind it."""
+        try:
+            parts = segment_index.decode_untrusted(index)
+        except MalformedError:
+            return False
+        known = {segment: self.loglets.get(segment) or DurableLoglet() for segment in parts}
+        if not all(part.follows(known[segment].waves) for segment, part in parts.items()):
+            return False
+        self.loglets.update(known)
+        for segment, part in parts.items():
+            known[segment].extend(part)
+        return True
 
     def lowest_address_needed(self) -> Address:
         """The WAL may drop everything before."""

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 import attrs
+import structlog
 import trio
 
 from loglets.native.durable import Change, DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
@@ -15,8 +16,17 @@ from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry,
 from loglets.native.log_server_metrics import LogServerMeter
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail, Waves
 from loglets.wal import Address, WalSettings, WriteAheadLog
+from loglets.wal.scrub import scrub
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import CorruptionError, OverloadedError, TrimmedError, UnavailableError, VirtualLogError
+from virtuallog.errors import (
+    CorruptionError,
+    MalformedError,
+    OverloadedError,
+    StorageError,
+    TrimmedError,
+    UnavailableError,
+    VirtualLogError,
+)
 from virtuallog.metrics import Family
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 
@@ -28,6 +38,8 @@ READS_MAX: Final = 256
 READ_BYTES_MAX: Final = 8 << 20
 """Of one answer, whatever its asker would take; one wave may be larger."""
 STORAGE: Final = "native"
+
+log = structlog.get_logger(__name__)
 
 _TAKEN = CrashPoint("native: a LogServer has taken in a change, its WAL has not")
 _REPAIRED = CrashPoint("native: a repair is durable on a LogServer, the repairer has not been told", rare=True)
@@ -64,12 +76,13 @@ class LogServerService:
         """
         durable = DurableLogs()
         storage, now = await environment.storage(STORAGE), environment.clock.monotonic
-        wal = await WriteAheadLog.open(storage, settings, durable.replay, now)
+        wal = await WriteAheadLog.open(storage, settings, durable.replay, now, durable)
         service = cls(LogServer(durable), wal, environment)
         send, receive = trio.open_memory_channel[tuple[ReadWaves, Done]](READS_MAX)
         service._reads = send
         await environment.nursery.start(service._run_wal)
         environment.nursery.start_soon(service._run_ticks)
+        environment.nursery.start_soon(service._run_scrub)
         for _ in range(READERS):
             environment.nursery.start_soon(service._run_reader, receive)
         return service
@@ -162,6 +175,15 @@ class LogServerService:
         finally:
             for done in self._forgetting:
                 done(UnavailableError("this LogServer has been closed"))
+
+    async def _run_scrub(self) -> None:
+        """Rot that nobody happens to read ends this role as rot found at the start does: others have copies, yet."""
+        try:
+            await scrub(self._wal, self._environment.clock)
+        except (CorruptionError, MalformedError) as error:
+            self._environment.fail(error)
+        except StorageError as error:  # a read that fails is told to who reads; what cannot be read may be whole
+            log.warning("closed segments are not checked any more", reason=str(error))
 
     async def _run_ticks(self) -> None:
         while True:
