@@ -69,6 +69,10 @@ class AddressSpace:
                     return await self._read_segment(segment, start, stop, max_bytes)
                 except SealedError:  # the loglet was dropped: it is no longer in the chain
                     pass
+                except UnavailableError:  # its servers may be gone for good, and the segment be on others by now
+                    if (await self.view.refresh()).chain.find(segment.id) is not None:
+                        raise
+                    continue
             if (await self.view.refresh()).version == register.version:
                 raise UnavailableError(f"nobody serves position {start}, though the chain has it")
 
@@ -90,6 +94,10 @@ class AddressSpace:
             except SealedError as error:  # a loglet was dropped: others have trimmed further than we know
                 if (await self.view.refresh()).version == register.version:
                     raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
+                continue
+            except UnavailableError:  # as in a read
+                if (await self.view.refresh()).version == register.version:
+                    raise
                 continue
             after = (await self.view.refresh()).chain
             if after.start > effective or _replaced(register.chain, after, max(target, effective + 1)):

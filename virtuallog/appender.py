@@ -43,6 +43,9 @@ from virtuallog.types import GapKind, LogletOffset, LogPosition, PlacedBatch
 
 SETTLE_READ_BYTES: Final = 4 << 20
 """How much one call brings while a sealed range is searched."""
+WATCH_SECONDS: Final = 0.4
+"""Without any acknowledgement for so long the chain is looked at. A node that stands still answers nothing, and its
+successor may have been decided long before a call to it has timed out."""
 
 _PLACED = CrashPoint("appender: a batch is in the log, its callers have not been told")
 _SEARCHED = CrashPoint("appender: a sealed range is searched, nothing is sent to its successor")
@@ -64,7 +67,8 @@ class AppenderSettings:
     """Callers wait while this much is queued, so that a producer cannot outgrow a slow log."""
     retry_min: float = 0.005
     """First pause before a batch is offered again; doubles up to `retry_max`."""
-    retry_max: float = 1.0
+    retry_max: float = 0.25
+    """Each pause ends with a look at the chain, so it is also how late a successor may be noticed."""
     give_up: float = 60.0
     """Without any progress for so long, appends fail with UnavailableError: their outcome is unknown, for good. Loglets
     need not remember an idle session for much longer than this default; a larger value could put an entry in twice."""
@@ -100,6 +104,7 @@ class Appender:
         """Nothing that is not acknowledged can be below."""
         self._sends: list[trio.CancelScope] = []
         """Of the batches in flight."""
+        self._is_watching = False
         self._asked_for_successor = False
         """By the loglet itself, rather than sealed by somebody."""
         self._progress = self._clock.monotonic()
@@ -179,6 +184,9 @@ class Appender:
             flight.since, self._waiting_since = self._waiting_since, self._clock.monotonic()
         if self._segment is None and self._session.flights:
             await self._enter_segment()
+        if self._session.flights and not self._is_watching:
+            self._is_watching = True
+            nursery.start_soon(self._watch)
         for flight in self._session.sendable():
             assert self._segment is not None
             nursery.start_soon(self._send, flight, self._segment)
@@ -277,6 +285,18 @@ class Appender:
         if self._is_over():
             self._abandon_all(UnavailableError(f"given up after {self._settings.give_up:g} s: {error}"))
             return
+        await self._look(segment)
+
+    async def _watch(self) -> None:
+        """While batches are in flight; a task at most every `WATCH_SECONDS`, however many appends there are."""
+        while self._session.flights:
+            seen = self._progress
+            await self._clock.sleep(WATCH_SECONDS)
+            if self._progress == seen and self._session.flights and self._segment is not None:
+                await self._look(self._segment)
+        self._is_watching = False
+
+    async def _look(self, segment: Segment) -> None:
         try:
             last = (await self._view.refresh()).chain.last
         except RetryableError:

@@ -35,8 +35,9 @@ APPEND_SECONDS: Final = 5.0
 """How long an append may take before its outcome is called unknown and it is offered again."""
 WAIT_SECONDS: Final = 2.0
 """How long `wait_tail` waits before it returns the tail as it is."""
-READ_SECONDS: Final = 2.0
-"""For one server; then the next one is asked."""
+READ_SECONDS: Final = (0.4, 2.0)
+"""For one server; then the next one is asked. Once all have been asked, those that did not answer get more time: first find
+one that is well, whoever stands still, then be patient with those that are slow."""
 
 _SEALING = CrashPoint("native: a seal has left for one LogServer more")
 _TRIMMING = CrashPoint("native: a trim has left for one LogServer more")
@@ -98,24 +99,27 @@ class NativeLoglet:
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
         request = ReadWaves(segment=self.segment, start=start, stop=stop, max_bytes=max_bytes)
         damage: VirtualLogError | None = None
-        unheard: VirtualLogError | None = None
-        for server in list(self._readable):
-            try:
-                reply = await self._environment.services.call(server, request, READ_SECONDS)
-            except SealedError:
-                raise
-            except CorruptionError as error:
-                damage = error
-                continue
-            except VirtualLogError as error:
-                unheard = error
-                self._ask_last(server)
-                continue
-            copy = reading.assemble_untrusted(self.segment, reply, start, stop)
-            if copy.items:
-                return copy.items
-            damage = damage or copy.damage
-        raise _unreadable(start, damage, unheard)
+        unheard: dict[NodeId, VirtualLogError | None] = dict.fromkeys(self._readable)
+        for seconds in READ_SECONDS:
+            for server in list(unheard):
+                try:
+                    reply = await self._environment.services.call(server, request, seconds)
+                except SealedError:
+                    raise
+                except CorruptionError as error:
+                    del unheard[server]
+                    damage = error
+                    continue
+                except VirtualLogError as error:
+                    unheard[server] = error
+                    self._ask_last(server)
+                    continue
+                del unheard[server]
+                copy = reading.assemble_untrusted(self.segment, reply, start, stop)
+                if copy.items:
+                    return copy.items
+                damage = damage or copy.damage
+        raise _unreadable(start, damage, next(iter(unheard.values()), None))
 
     async def seal(self) -> None:
         await self._ask_majority(Seal(segment=self.segment), "seal", _SEALING)
