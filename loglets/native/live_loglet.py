@@ -113,6 +113,17 @@ class LiveLoglet:
 
     def take_ready(self, now: int) -> list[Waiter]:
         """The waiters whose tail has come, or whose time is up; they wait no longer."""
-        ready = [waiter for waiter in self.waiters if self.reached(waiter.past) or waiter.expires <= now]
-        self.waiters = [waiter for waiter in self.waiters if waiter not in ready]
+        ready: list[Waiter] = []
+        others: list[Waiter] = []
+        for waiter in self.waiters:
+            (ready if self.reached(waiter.past) or waiter.expires <= now else others).append(waiter)
+        self.waiters = others
         return ready
+
+    @property
+    def is_blank(self) -> bool:
+        """Nothing has come of it: a server that forgets it now says the same as before."""
+        durable = self.durable
+        nothing_durable = not (durable.tail or durable.sealed or durable.known_tail or durable.trim)
+        nothing_coming = not (self.waiters or self.in_flight or self.sealing or self.known_tail)
+        return nothing_durable and nothing_coming

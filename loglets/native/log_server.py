@@ -26,10 +26,21 @@ from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry,
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, State, Store, Stored, Trim, WaitTail
 from loglets.wal.record import Address
 from virtuallog.chain import SegmentId
-from virtuallog.errors import CorruptionError, OverloadedError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.errors import (
+    CorruptionError,
+    MalformedError,
+    OverloadedError,
+    SealedError,
+    UnavailableError,
+    VirtualLogError,
+)
+from virtuallog.types import POSITION_MAX
 
 WAITERS_MAX: Final = 4096
 """Parked `WaitTail`s of all clients: a few hundred bytes each."""
+LOGLETS_MAX: Final = 4096
+"""Of which anything is known. A register of 64 KiB names some hundred; more come from somebody who makes up names, and
+all of them together must fit into the snapshot at the head of a WAL segment: 400 KB."""
 WAIT_TICKS: Final = 4
 """A parked `WaitTail` is answered after so many ticks in any case: its client may have gone, or may look elsewhere."""
 READ_WAVES_MAX: Final = 1024
@@ -75,6 +86,8 @@ class LogServer:
         segment = request.segment
         if self._is_dropped(segment):
             return [Answer(ticket, _dropped(segment))]
+        if (refusal := self._refusal_untrusted(request)) is not None:
+            return [Answer(ticket, refusal)]
         match request:
             case Store():
                 return self._store(segment, (request.wave,), request.known_tail, ticket, repairs=False)
@@ -148,6 +161,26 @@ class LogServer:
         if durable is None:
             return []
         return durable.waves.find(max(request.start, durable.trim), request.stop, READ_WAVES_MAX)
+
+    def _refusal_untrusted(self, request: Store | Seal | GetState | WaitTail | Repair | Trim) -> VirtualLogError | None:
+        """Why a request cannot be meant, or has no room here; one of what cannot be an offset must not stay for ever."""
+        if isinstance(request, GetState):
+            return None
+        if not isinstance(request, Seal) and request.known_tail > POSITION_MAX:
+            return MalformedError(f"no such offset: {request.known_tail}")
+        if isinstance(request, Trim) and request.offset > POSITION_MAX:
+            return MalformedError(f"no such offset: {request.offset}")
+        if request.segment not in self.durable.loglets and not self._has_room():
+            return OverloadedError(f"{LOGLETS_MAX} loglets are known here")
+        return None
+
+    def _has_room(self) -> bool:
+        """For one more loglet, if need be in place of those that were only asked about."""
+        if len(self.durable.loglets) >= LOGLETS_MAX:
+            pending = {entry.segment for entry in self._pending}
+            for segment in [s for s, loglet in self._loglets.items() if loglet.is_blank and s not in pending]:
+                del self._loglets[segment], self.durable.loglets[segment]
+        return len(self.durable.loglets) < LOGLETS_MAX
 
     # -- requests -------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,8 @@ RESUME_SECONDS: Final = 0.05
 """Between a failed store and the next attempt."""
 EARLY_MAX: Final = 256
 """Appends that wait while the chain is asked whether there is a sequencer here."""
+EARLY_SEGMENTS_MAX: Final = 32
+"""Segments that the chain is asked about at a time. There is one active segment; more are made up."""
 
 _MADE = CrashPoint("native: a sequencer is made, nothing is ordered")
 _SENT = CrashPoint("native: a wave has left for one LogServer more")
@@ -76,10 +78,10 @@ class SequencerService:
             running.append(request, done)
         elif self._is_dropped(request.segment):
             done(SealedError(f"loglet {request.segment} has been dropped", refused=True))
-        elif request.segment not in self._early:
+        elif request.segment not in self._early and len(self._early) < EARLY_SEGMENTS_MAX:
             self._early[request.segment] = [(request, done)]
             self._environment.nursery.start_soon(self._make, request.segment)
-        elif len(self._early[request.segment]) < EARLY_MAX:
+        elif request.segment in self._early and len(self._early[request.segment]) < EARLY_MAX:
             self._early[request.segment].append((request, done))
         else:
             done(OverloadedError("the sequencer is not ready yet"))

@@ -26,7 +26,7 @@ from crc32c import crc32c
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, MalformedError
-from virtuallog.types import PlacedBatch
+from virtuallog.types import POSITION_MAX, PlacedBatch
 
 _PREFIX: Final = struct.Struct("<2sBBI")
 _HEADER: Final = struct.Struct("<QQQQQII")
@@ -106,6 +106,8 @@ def parse_untrusted(blob: bytes) -> Wave:
     segment_version, attempt, first, known_tail, time_ms, entries, batches = _HEADER.unpack_from(blob, _START)
     if not 0 < batches <= entries or _TABLE + 8 * batches > len(blob) or known_tail > first:
         raise MalformedError(f"a wave of {len(blob)} bytes claims {batches} batches with {entries} entries")
+    if first + entries > POSITION_MAX:
+        raise MalformedError(f"a wave of {entries} entries at offset {first}")
     return Wave(
         blob=blob, checksum=checksum, segment=SegmentId(segment_version, attempt), first=first, known_tail=known_tail,
         time_ms=time_ms, entries=entries, batches=batches,
