@@ -45,7 +45,10 @@ class Worker:
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:
-            job, token, task = item
-            result = outcome.capture(job)
-            with suppress(trio.RunFinishedError):  # the event loop was torn down meanwhile: nobody waits
-                token.run_sync_soon(trio.lowlevel.reschedule, task, result)
+            self._perform(*item)
+            del item  # nor what `_perform` had: an idle thread must not keep the last thing it has read alive
+
+    def _perform(self, job: Callable[[], Any], token: trio.lowlevel.TrioToken, task: trio.lowlevel.Task) -> None:
+        result = outcome.capture(job)
+        with suppress(trio.RunFinishedError):  # the event loop was torn down meanwhile: nobody waits
+            token.run_sync_soon(trio.lowlevel.reschedule, task, result)

@@ -3,7 +3,11 @@
 A bad spot is where no valid record begins. In a segment that was closed, or that has a successor, every bad spot is
 corruption. In the last one it is the normal end (zeros), a torn tail (a group that was being written when power was
 lost: nobody was told that it is durable), or corruption, which is certain when a valid record behind it says that the
-bad spot had been synced. Damage to the very last group cannot be told from a torn tail.
+bad spot had been synced.
+
+Damage to the very last group of a log cannot be told from a torn tail: nothing behind it says that it had been synced. So
+rot in the newest group, found at a restart, takes acknowledged records away in silence. Who needs more than one copy keeps
+more than one copy; and the next group, which any write brings, ends that state.
 """
 
 from __future__ import annotations

@@ -220,3 +220,11 @@ async def test_settings_that_cannot_work_are_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidSettingError):
             WalSettings(**bad)
+
+
+@pytest.mark.parametrize("kind", [-1, 256])
+def test_a_kind_that_takes_more_than_a_byte(kind: int) -> None:
+    """Refused where the record is made: the appender, which serves everybody, never sees it."""
+    with pytest.raises(ValueError, match="kinds are 0 to 255"):
+        Record(kind, b"")
+    assert [Record(kind, b"").kind for kind in (0, 255)] == [0, 255]
