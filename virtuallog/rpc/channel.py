@@ -21,6 +21,7 @@ from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.ports import Clock
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.events import Event
+from virtuallog.rpc.metrics import Traffic
 
 RECEIVE_BYTES: Final = 64 << 10
 """Read at a time: some waves of batches. Up to 1 MiB no difference was measured; this bounds how many small calls one
@@ -44,6 +45,8 @@ class Channel:
     """When bytes last came; before any, when the channel was made. By the monotonic clock."""
     turns: trio.StrictFIFOLock | None = None
     """Of all connections of a server."""
+    traffic: Traffic = attrs.field(factory=Traffic)
+    """Counts bytes, perhaps of several connections."""
     _unfinished_since: float | None = attrs.field(default=None, init=False)
     _untaken_since: float | None = attrs.field(default=None, init=False)
     _read_bytes: int = attrs.field(default=RECEIVE_BYTES, init=False)
@@ -113,6 +116,7 @@ class Channel:
                 return self._broken(error)
             if not chunk:
                 return None
+            self.traffic.received_bytes += len(chunk)
             before = connection.received_frames
             for event in connection.receive_untrusted(bytes(chunk)):
                 on_event(event)
@@ -174,6 +178,7 @@ class Channel:
         await stream.send_all(piece)
         self._untaken_since = None
         self._sending_bytes -= len(piece)
+        self.traffic.sent_bytes += len(piece)
 
     async def _sent(self) -> None:
         while self.unsent_bytes:

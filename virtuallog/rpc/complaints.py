@@ -7,6 +7,7 @@ from typing import Any, Final
 import attrs
 import structlog
 
+from virtuallog.instruments import Counters
 from virtuallog.ports import Clock
 
 LINES_MAX: Final = 20
@@ -24,9 +25,18 @@ class Complaints:
     _period_began: float = float("-inf")
     _lines: int = 0
     _withheld: int = 0
+    counts: Counters = attrs.field(
+        factory=lambda: Counters.of(
+            "virtuallog_rpc_complaints_total",
+            "What callers did wrong, or one too many: the lines in the log, those not written included.",
+            "what",
+            ("connection refused", "connection closed", "call refused"),
+        )
+    )
 
     def warn(self, event: str, **details: Any) -> None:
         """Log it, or count it."""
+        self.counts.add(event)
         now = self._clock.monotonic()
         if now - self._period_began >= PERIOD_SECONDS:
             self._period_began, self._lines = now, 0

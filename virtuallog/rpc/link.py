@@ -21,6 +21,7 @@ from virtuallog.ports import Clock, Done, Request
 from virtuallog.rpc.channel import Channel
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.methods import Methods
+from virtuallog.rpc.metrics import Traffic
 from virtuallog.rpc.node import Open
 from virtuallog.rpc.session import Session
 from virtuallog.rpc.transport import Connect
@@ -57,6 +58,9 @@ class Link:
     _nursery: trio.Nursery
     _report: Callable[[Done, Any], None]
     """Tells a caller, a turn later, what is known at once."""
+    traffic: Traffic = attrs.field(factory=Traffic, init=False)
+    sessions_ended: int = attrs.field(default=0, init=False)
+    """Attempts that failed are among them."""
     _session: Session | None = attrs.field(default=None, init=False)
     _failures: int = attrs.field(default=0, init=False)
     """In a row, since a session was last open."""
@@ -69,6 +73,18 @@ class Link:
     def is_waiting(self) -> bool:
         """Whether there is anything to `expire`."""
         return self._session is not None and self._session.is_waiting
+
+    @property
+    def is_open(self) -> bool:
+        return self._session is not None and self._session.is_open
+
+    @property
+    def waiting_calls(self) -> int:
+        return self._session.waiting_calls if self._session is not None else 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._session.channel.unsent_bytes if self._session is not None else 0
 
     def post(self, request: Request[Any], done: Done, timeout_seconds: float) -> None:
         """`Services.post`, for this node."""
@@ -93,7 +109,7 @@ class Link:
         peer = self._resolve(self.node)
         if now < self._retry_at and peer == self._last_peer:
             raise copy(self._error)
-        channel = Channel(Connection.new(self._methods), self._clock)
+        channel = Channel(Connection.new(self._methods), self._clock, traffic=self.traffic)
         self._last_peer = peer
         self._session = Session.start(channel, peer.expected, self._on_over)
         self._nursery.start_soon(self._run, self._session, peer)
@@ -123,6 +139,7 @@ class Link:
 
     def _on_over(self, session: Session, error: VirtualLogError) -> None:
         self._session, self._error = None, error
+        self.sessions_ended += 1
         if session.is_open:  # it has worked: try again as soon as somebody needs it
             self._failures, self._retry_at = 0, self._clock.monotonic()
         else:

@@ -19,6 +19,7 @@ from trio.abc import Listener, Stream
 
 from virtuallog.batch import BATCH_BYTES_MAX
 from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Handlers
 from virtuallog.rpc.admission import Admission
 from virtuallog.rpc.channel import Channel
@@ -30,6 +31,7 @@ from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.interface import Interface
 from virtuallog.rpc.limits import ServerLimits
 from virtuallog.rpc.methods import bind
+from virtuallog.rpc.metrics import ServerMeter
 from virtuallog.rpc.node import Identity
 from virtuallog.rpc.transport import accepted
 
@@ -73,6 +75,7 @@ class RpcServer:
         self._complaints = Complaints(clock)
         self._admission = Admission(limits or ServerLimits())
         self._turns = trio.StrictFIFOLock()
+        self._meter = ServerMeter()
 
     @property
     def connections(self) -> int:
@@ -83,6 +86,14 @@ class RpcServer:
     def held_bytes(self) -> int:
         """What they make this node hold, all together."""
         return self._admission.held_bytes
+
+    def metrics(self) -> list[Family]:
+        """See `virtuallog.metrics.Measured`."""
+        limits = self._admission.limits
+        return [
+            *self._meter.metrics(self.connections, limits.connections_max, self.held_bytes, limits.held_bytes_max),
+            self._complaints.counts.family(),
+        ]
 
     async def serve(
         self,
@@ -107,12 +118,13 @@ class RpcServer:
 
     async def serve_stream(self, stream: Stream) -> None:
         """Serve one connection until it ends; closes the stream."""
-        channel = Channel(Connection.new(self._methods, self._identity), self._clock, self._turns)
-        guest = _ServerConnection(channel, self._handlers, self._admission, self._complaints)
+        channel = Channel(Connection.new(self._methods, self._identity), self._clock, self._turns, self._meter.traffic)
+        guest = _ServerConnection(channel, self._handlers, self._admission, self._complaints, self._meter)
         if not self._admission.enter(guest):
             self._complaints.warn("connection refused", reason=f"{self.connections} are open and in use")
             await trio.aclose_forcefully(stream)
             return
+        self._meter.accepted += 1
         try:
             await guest.run(stream)
         finally:
@@ -122,12 +134,20 @@ class RpcServer:
 class _ServerConnection:
     """One connection, as long as it lives: the `Guest` of an `Admission`."""
 
-    def __init__(self, channel: Channel, handlers: Handlers, admission: Admission, complaints: Complaints) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        handlers: Handlers,
+        admission: Admission,
+        complaints: Complaints,
+        meter: ServerMeter,
+    ) -> None:
         self._channel = channel
         self._answers = channel.connection.answers
         self._handlers = handlers
         self._admission = admission
         self._complaints = complaints
+        self._meter = meter
         self._closed = False
         self.arrived_at = channel.received_at
 
@@ -174,6 +194,7 @@ class _ServerConnection:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, CallArrived):
+            self._meter.calls[type(event.request)] += 1
             dispatch(self._handlers, event.request, partial(self._respond, event.answer))
         elif isinstance(event, Failed):
             self._complaints.warn("connection closed", reason=str(event.error))
@@ -181,6 +202,8 @@ class _ServerConnection:
     def _respond(self, answer: int, outcome: Any) -> None:
         if self._closed:
             return
+        if isinstance(outcome, VirtualLogError):
+            self._meter.errors[type(outcome)] += 1
         if self._channel.unsent_bytes > 2 * UNSENT_BYTES_MAX:
             outcome = UnavailableError(f"a reply was dropped: {self._channel.unsent_bytes} bytes wait to be taken")
         try:

@@ -15,11 +15,13 @@ import outcome
 import trio
 
 from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Handlers, ReplyT, Request
 from virtuallog.rpc.interface import Interface
 from virtuallog.rpc.link import Link, Peer
 from virtuallog.rpc.local import Later, LocalLink
 from virtuallog.rpc.methods import bind
+from virtuallog.rpc.metrics import link_metrics
 from virtuallog.rpc.transport import Connect
 from virtuallog.types import NodeId
 
@@ -99,6 +101,10 @@ class RpcServices:
         link = self._links.get(node) or self._new_link(node, self._nursery)
         link.post(request, done, timeout_seconds)
         self._sweep_wanted.set()
+
+    def metrics(self) -> list[Family]:
+        """See `virtuallog.metrics.Measured`."""
+        return link_metrics(link for link in self._links.values() if isinstance(link, Link))
 
     async def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
         """`ports.Services.call`. Cancelling it leaves the call to itself: its outcome is dropped when it comes."""

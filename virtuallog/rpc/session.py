@@ -55,6 +55,10 @@ class Session:
     def is_waiting(self) -> bool:
         return len(self._calls) > 0
 
+    @property
+    def waiting_calls(self) -> int:
+        return len(self._calls)
+
     def post(self, request: Request[Any], done: Done, now: float, timeout_seconds: float) -> None:
         """Send a request, or keep it until there is a stream.
 

@@ -1,0 +1,118 @@
+"""What the RPC of a process tells about itself. Figures are added per call, per read and per piece sent.          Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from virtuallog import metrics
+from virtuallog.errors import VirtualLogError
+from virtuallog.instruments import Counters
+from virtuallog.metrics import Family, Kind, Sample
+from virtuallog.ports import Request
+from virtuallog.types import NodeId
+
+
+@attrs.define(eq=False)
+class Traffic:
+    """Bytes over some connections, since the start."""
+
+    received_bytes: int = 0
+    sent_bytes: int = 0
+
+
+@attrs.define(eq=False)
+class ServerMeter:
+    """Counts for one server."""
+
+    traffic: Traffic = attrs.field(factory=Traffic)
+    accepted: int = 0
+    """Connections that were let in."""
+    calls: defaultdict[type[Request[Any]], int] = attrs.field(factory=lambda: defaultdict(int))
+    """By request."""
+    errors: defaultdict[type[VirtualLogError], int] = attrs.field(factory=lambda: defaultdict(int))
+    """Calls that were answered with an error."""
+
+    def metrics(self, connections: int, connections_max: int, held_bytes: int, held_bytes_max: int) -> list[Family]:
+        """As of now."""
+        calls = Counters("virtuallog_rpc_calls_total", "Calls that other processes have made here.", ("request",))
+        for request, count in self.calls.items():
+            calls.add(request.__name__, amount=count)
+        errors = Counters("virtuallog_rpc_errors_total", "Such calls that were answered with an error.", ("error",))
+        for error, count in self.errors.items():
+            errors.add(error.__name__, amount=count)
+        return [
+            calls.family(),
+            errors.family(),
+            metrics.counter("virtuallog_rpc_connections_accepted_total", "Connections let in.", self.accepted),
+            metrics.counter(
+                "virtuallog_rpc_server_received_bytes_total", "Received from callers.", self.traffic.received_bytes
+            ),
+            metrics.counter("virtuallog_rpc_server_sent_bytes_total", "Sent to callers.", self.traffic.sent_bytes),
+            *metrics.queue_items("rpc_connections", connections, connections_max),
+            *metrics.queue_bytes("rpc_held", held_bytes, held_bytes_max),
+        ]
+
+
+class MeasuredLink(Protocol):
+    """The way to one other node, as far as it matters here."""
+
+    node: NodeId
+    traffic: Traffic
+    sessions_ended: int
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def waiting_calls(self) -> int: ...
+
+    @property
+    def unsent_bytes(self) -> int: ...
+
+
+def link_metrics(links: Iterable[MeasuredLink]) -> list[Family]:
+    """Of the ways to all nodes that this process has called."""
+    each = {str(link.node): link for link in links}
+    return [
+        metrics.gauges(
+            "virtuallog_rpc_link_open",
+            "1 while there is a connection to that node. An idle one that broke is opened at the next call.",
+            "node",
+            {node: link.is_open for node, link in each.items()},
+        ),
+        metrics.gauges(
+            "virtuallog_rpc_link_waiting_calls",
+            "Calls without an answer.",
+            "node",
+            {node: link.waiting_calls for node, link in each.items()},
+        ),
+        metrics.gauges(
+            "virtuallog_rpc_link_unsent_bytes",
+            "Bytes that the node has not taken.",
+            "node",
+            {node: link.unsent_bytes for node, link in each.items()},
+        ),
+        _counters(
+            "virtuallog_rpc_link_ended_total",
+            "Connections that ended, and attempts that failed.",
+            {node: link.sessions_ended for node, link in each.items()},
+        ),
+        _counters(
+            "virtuallog_rpc_link_received_bytes_total",
+            "Received from that node.",
+            {node: link.traffic.received_bytes for node, link in each.items()},
+        ),
+        _counters(
+            "virtuallog_rpc_link_sent_bytes_total",
+            "Sent to that node.",
+            {node: link.traffic.sent_bytes for node, link in each.items()},
+        ),
+    ]
+
+
+def _counters(name: str, meaning: str, values: Mapping[str, int]) -> Family:
+    return Family(name, Kind.COUNTER, meaning, tuple(Sample({"node": node}, value) for node, value in values.items()))
