@@ -13,12 +13,14 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import attrs
 import click
 
 Form: TypeAlias = Literal["text", "markdown", "json"]
+TEXT_COLUMNS: Final = 120
+"""Of tables that go into a file."""
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -82,6 +84,8 @@ class Report:
         from rich.table import Table as RichTable
 
         console = Console()
+        if not console.is_terminal:
+            console = Console(width=TEXT_COLUMNS)
         for table in self.tables:
             shown = RichTable(title=table.title, title_justify="left")
             for index, column in enumerate(table.columns):
@@ -124,9 +128,9 @@ def tell(text: str) -> None:
 
 
 def middle_and_ends(values: Sequence[float], digits: int = 0) -> str:
-    """Median and spread: '120 (90-140)'; '-' of nothing."""
-    if not values:
-        return "-"
+    """Median and spread: '120 (90-140)'; the value alone, if there is one; '-' of nothing."""
+    if len(values) < 2:
+        return "".join(f"{value:,.{digits}f}" for value in values) or "-"
     return f"{median(values):,.{digits}f} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
 
 

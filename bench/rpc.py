@@ -18,6 +18,7 @@ import trio
 from virtuallog.chain import SegmentId
 from virtuallog.clock import SystemClock
 from virtuallog.control import CONTROL, ChainChanged, ReconfigModify
+from virtuallog.ports import Handlers
 from virtuallog.rpc import Identity, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
 from virtuallog.types import NodeId
 
@@ -27,7 +28,7 @@ CLOCK = SystemClock()
 
 async def serve() -> None:
     """Answer every call at once."""
-    handlers = {ReconfigModify: lambda _, done: done(ChainChanged(register=b""))}
+    handlers: Handlers = {ReconfigModify: lambda _, done: done(ChainChanged(register=b""))}
     listeners = await tcp_listen("127.0.0.1:0")
     sys.stdout.write(bound_address(listeners[0]) + "\n")
     sys.stdout.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import swap
+from bench import kill, swap
 from bench.measuring import Machine
 from bench.trial import Load
 
@@ -22,3 +22,11 @@ async def test_three_swaps_under_load_lose_nothing() -> None:
     assert report.plain["swaps"] == 3
     assert report.plain["acknowledged"] == evidence.verdict.entries > 0
     assert report.plain["phases"].keys() >= {"seal", "tail", "put", "client finds it"}
+
+
+async def test_a_log_outlives_the_death_of_its_sequencer() -> None:
+    """A kill -9, and nobody helps: appends come back by themselves, and nothing is lost."""
+    evidence = await kill.run(["sequencer"], LOAD, 0.2, 20.0)
+
+    assert kill.report(Machine.look(), evidence).problems == []
+    assert [blow.kind for blow in evidence.result] == ["sequencer"]
