@@ -181,7 +181,7 @@ class Node:
 
     def metrics(self) -> list[Family]:
         """Of the node and its parts. See `virtuallog.metrics.Measured`."""
-        parts = [self._metastore, *self._providers.values(), self._log]
+        parts = [self._metastore, *self._providers.values(), self._log, self._healer]
         return [*node_metrics(self.status(), {role.name: role.is_open for role in self._roles}), *metrics.of(parts)]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -30,6 +30,13 @@ class SequencerMeter:
             SECONDS,
         )
     )
+    first_commit_seconds: Histogram = attrs.field(
+        factory=lambda: Histogram(
+            "virtuallog_sequencer_first_commit_seconds",
+            "From the making of a sequencer, at its first append, until its first commit.",
+            SECONDS,
+        )
+    )
     wave_entries: Histogram = attrs.field(
         factory=lambda: Histogram("virtuallog_sequencer_wave_entries", "Entries in a wave.", COUNTS)
     )
@@ -52,7 +59,8 @@ class SequencerMeter:
 
     def metrics(self, sequencers: Iterable[Sequencer]) -> list[Family]:
         """Of all `sequencers`, oldest first."""
-        own = (self.commit_seconds, self.wave_entries, self.wave_batches, self.wave_bytes, self.made, self.resumes)
+        times = (self.commit_seconds, self.first_commit_seconds)
+        own = (*times, self.wave_entries, self.wave_batches, self.wave_bytes, self.made, self.resumes)
         working = [core for core in sequencers if core.stopped is None]
         return [*(instrument.family() for instrument in own), *_places(working)]
 
@@ -65,6 +73,8 @@ class WaveTimes:
     """When the waves of one sequencer left."""
 
     _meter: SequencerMeter
+    _made_at: float | None
+    """None once something is committed."""
     _sent: deque[tuple[int, float]] = attrs.field(factory=deque)
     """(stop, when) of waves that are not committed: at most `WAVES_MAX`."""
     _stop: int = 0
@@ -83,6 +93,9 @@ class WaveTimes:
 
     def committed(self, tail: int, now: float) -> None:
         """All below `tail` is on a majority."""
+        if self._made_at is not None:
+            self._meter.first_commit_seconds.observe(now - self._made_at)
+            self._made_at = None
         while self._sent and self._sent[0][0] <= tail:
             self._meter.commit_seconds.observe(now - self._sent.popleft()[1])
 

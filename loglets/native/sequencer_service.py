@@ -134,7 +134,7 @@ class RunningSequencer:
     """The role has been closed, and its nursery with it: answers that are still on their way concern nobody."""
 
     def __attrs_post_init__(self) -> None:
-        self._times = WaveTimes(self._meter)
+        self._times = WaveTimes(self._meter, self._environment.clock.monotonic())
 
     @property
     def core(self) -> Sequencer:

@@ -20,12 +20,14 @@ import trio
 
 from server.healing.detector import ANSWER_SECONDS, ROUND_SECONDS, Condition, FailureDetector
 from server.healing.lane import Lane
+from server.healing.metrics import DONE, FAILED, HealingMeter
 from server.healing.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
 from server.healing.rebuild import rebuild
 from virtuallog.chain import Chain
 from virtuallog.control import Alive, Probe
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import MalformedError, RetryableError, VirtualLogError
+from virtuallog.metrics import Family
 from virtuallog.ports import Environment
 from virtuallog.register import Register
 from virtuallog.replicated import Pace, replicated
@@ -70,6 +72,7 @@ class Healer:
     _consulted: int = attrs.field(default=-1, init=False)
     """What the detector had seen when the policy was asked last."""
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _meter: HealingMeter = attrs.field(factory=HealingMeter, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.detector = FailureDetector(self.node)
@@ -91,6 +94,10 @@ class Healer:
         what = "extending the chain" if isinstance(decision, Extend) else f"rebuilding segment {decision.segment}"
         state = f"{what} since {seconds:.0f} s" if lane.acting else f"seen since {seconds:.0f} s"
         return (f"{decision.reason}: {state}" + (f"; failed before: {lane.problem}" if lane.problem else ""),)
+
+    def metrics(self) -> list[Family]:
+        """See `virtuallog.metrics.Measured`."""
+        return self._meter.metrics(len(self.detector.suspects))
 
     async def run(self) -> None:
         """For ever. Cancelled, it leaves a change that anybody may finish, or a copy that anybody may continue."""
@@ -202,14 +209,17 @@ class Healer:
 
     async def _act(self, decision: Extend | Rebuild, lane: Lane) -> None:
         clock, what = self._environment.clock, type(decision).__name__.lower()
+        started = clock.monotonic()
         log.warning("healing", does=what, segment=str(decision.segment), reason=decision.reason)
         try:
             await self._carry_out(decision)
         except VirtualLogError as error:
             log.warning("healing failed", what=what, reason=decision.reason, error=str(error))
             lane.failed(f"{type(error).__name__}: {error}", clock.monotonic())
+            self._meter.ended(what, FAILED, clock.monotonic() - started)
         else:
             lane.succeeded(clock.monotonic())
+            self._meter.ended(what, DONE, clock.monotonic() - started)
         self._consulted = -1
         self._news.set()
 

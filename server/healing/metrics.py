@@ -1,0 +1,47 @@
+"""What the healing of a node tells about itself.                                                                 Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from virtuallog import metrics
+from virtuallog.instruments import SECONDS, Counters, Histograms
+from virtuallog.metrics import Family
+
+ACTIONS: Final = ("extend", "rebuild")
+DONE: Final = "done"
+FAILED: Final = "failed"
+
+
+@attrs.define(eq=False)
+class HealingMeter:
+    """Counts for one node. Of several nodes that see the same failure, mostly one acts."""
+
+    actions: Counters = attrs.field(
+        factory=lambda: Counters(
+            "virtuallog_healing_actions_total",
+            "Changes that this node has made without being asked, by outcome.",
+            ("action", "outcome"),
+            {(action, outcome): 0 for action in ACTIONS for outcome in (DONE, FAILED)},
+        )
+    )
+    seconds: Histograms = attrs.field(
+        factory=lambda: Histograms.of(
+            "virtuallog_healing_seconds", "One such change, from its begin to its end.", "action", ACTIONS, SECONDS
+        )
+    )
+
+    def ended(self, action: str, outcome: str, seconds: float) -> None:
+        """One action is over."""
+        self.actions.add(action, outcome)
+        self.seconds.observe(action, seconds)
+
+    def metrics(self, suspects: int) -> list[Family]:
+        """As of now."""
+        return [
+            self.actions.family(),
+            self.seconds.family(),
+            metrics.gauge("virtuallog_healing_suspects", "Nodes that this one takes for failed.", suspects),
+        ]
