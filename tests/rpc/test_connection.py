@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import pytest
@@ -21,16 +21,24 @@ from virtuallog.errors import (
 )
 from virtuallog.rpc import Interface, Method, building
 from virtuallog.rpc.answers import ANSWERS_MAX
-from virtuallog.rpc.events import Failed, ReturnArrived
+from virtuallog.rpc.events import Failed, OpenRefused, ReturnArrived
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.methods import bind
-from virtuallog.rpc.node import Hello, Open, Opened
+from virtuallog.rpc.node import Hello, Identity, Open, Opened
 from virtuallog.rpc.protocol import RPC
 from virtuallog.rpc.questions import QUESTIONS_MAX
 from virtuallog.types import NodeId
+from virtuallog.versions import SPOKEN, Versions
 
 STORE = Store(segment=SegmentId(3, 9), batch=b"entries", position=17)
 HERE = Open(cluster=IDENTITY.cluster, node=IDENTITY.node, store_id=IDENTITY.store_id, boot=IDENTITY.boot)
+
+
+SpeakerT = TypeVar("SpeakerT", Open, Identity)
+
+
+def speaking(who: SpeakerT, versions: tuple[int, int]) -> SpeakerT:
+    return attrs.evolve(who, protocol_first=versions[0], protocol_last=versions[1])
 
 
 def opened() -> Pair:
@@ -53,7 +61,7 @@ def test_bootstrap_open_and_calls_leave_in_one_flight() -> None:
     pair.server.answers.respond(answer, Stored(18))
     pair.server.answers.respond(other_answer, Waited(5))
 
-    assert pair.returned() == {opening: Opened(), first: Stored(18), second: Waited(5)}
+    assert pair.returned() == {opening: Opened(SPOKEN.last), first: Stored(18), second: Waited(5)}
 
 
 def test_calls_after_open_name_the_capability() -> None:
@@ -109,9 +117,60 @@ def test_what_is_not_expected_is_not_checked() -> None:
     opening = pair.client.questions.open(Open())
     pair.to_server()
 
-    assert pair.returned() == {opening: Opened()}
-    mismatch = Open(cluster=b"c").mismatch(attrs.evolve(IDENTITY, cluster=b""))
+    assert pair.returned() == {opening: Opened(SPOKEN.last)}
+    mismatch = Open(cluster=b"c").answer_untrusted(attrs.evolve(IDENTITY, cluster=b""))
     assert repr(mismatch) == repr(WrongRecipientError("cluster", "63", "none yet"))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "agreed"),
+    [((1, 2), (1, 2), 2), ((1, 2), (1, 1), 1), ((1, 1), (1, 2), 1), ((1, 2), (2, 9), 2), ((2, 3), (1, 2), 2)],
+)
+def test_both_sides_speak_the_newest_version_that_both_know(
+    ours: tuple[int, int], theirs: tuple[int, int], agreed: int
+) -> None:
+    """Whoever is the older one; calls behind the open are served."""
+    pair = Pair(server=server_with(speaking(IDENTITY, theirs)))
+    opening = pair.client.questions.open(speaking(HERE, ours))
+    pair.client.questions.call(STORE)
+
+    assert [request for _, request in pair.arrived()] == [STORE]
+    assert pair.returned()[opening] == Opened(agreed)
+
+
+@pytest.mark.parametrize("theirs", [(90, 99), (1, 1)])
+def test_without_a_common_version_both_sides_say_why(theirs: tuple[int, int]) -> None:
+    """The node refuses and tells its log; the caller, and every call behind the open, gets the reason. Nothing runs."""
+    pair = Pair(server=server_with(speaking(IDENTITY, theirs)))
+    opening = pair.client.questions.open(speaking(HERE, (2, 3)))
+    question = pair.client.questions.call(STORE)
+
+    (refused,) = pair.to_server()
+    assert isinstance(refused, OpenRefused)
+    outcomes = pair.returned()
+    assert isinstance(outcomes[opening], UnsupportedError)
+    assert repr(outcomes[question]) == repr(outcomes[opening]) == repr(refused.error)
+    assert f"the node speaks versions {theirs[0]} to {theirs[1]}, its caller 2 to 3" in str(refused.error)
+
+
+def test_a_node_that_knows_no_versions_speaks_the_first() -> None:
+    """It does not read what the caller announces. A caller who does not speak the first any more leaves by itself."""
+    pair = Pair(server=server_with(speaking(IDENTITY, (1, 1))))
+    opening = pair.client.questions.open(speaking(HERE, (1, 2)))
+    pair.client.questions._spoken = Versions(2, 2)
+    pair.to_server()
+
+    (outcome,) = pair.returned().values()
+    assert isinstance(outcome, UnsupportedError)
+    assert "the node speaks versions 1, its caller 2 to 2" in str(outcome)
+    assert opening == 1
+
+
+@pytest.mark.parametrize("announced", [(3, 1), (0, 0), (0, 65535), (65535, 0)])
+def test_any_range_that_is_announced_is_answered(announced: tuple[int, int]) -> None:
+    """Numbers from the network may be anything."""
+    agreed = Versions(1, 2).agree_untrusted(*announced)
+    assert agreed == (2 if announced == (0, 65535) else None)
 
 
 def test_hello_says_who_is_there() -> None:

@@ -20,7 +20,7 @@ import attrs
 from virtuallog.errors import MalformedError, UnsupportedError, VirtualLogError
 from virtuallog.rpc import building, reading
 from virtuallog.rpc.codec import malformed
-from virtuallog.rpc.events import CallArrived
+from virtuallog.rpc.events import CallArrived, OpenRefused
 from virtuallog.rpc.failures import to_wire
 from virtuallog.rpc.frames import Outbox
 from virtuallog.rpc.methods import BoundMethod, Methods
@@ -70,7 +70,7 @@ class Answers:
         answer.outcome = Opened() if self._identity else UnsupportedError("there is no node at this end")
         self._return_node(question, answer.outcome, of_open=False)
 
-    def on_call(self, call: Call, frame_bytes: int) -> CallArrived | None:
+    def on_call(self, call: Call, frame_bytes: int) -> CallArrived | OpenRefused | None:
         """Read a call, or refuse it.
 
         Raises:
@@ -92,13 +92,13 @@ class Answers:
                 if outcome is None:
                     return CallArrived(call.question, request)
         self._settle(call.question, answer, outcome)
-        return None
+        return OpenRefused(outcome) if answer.is_open and isinstance(outcome, UnsupportedError) else None
 
     def _answer_about_node(self, request: Any) -> Identity | Opened | VirtualLogError | None:
         if isinstance(request, Open | Hello):
             assert self._identity is not None
             found = self._identity()
-            return found if isinstance(request, Hello) else request.mismatch(found) or Opened()
+            return found if isinstance(request, Hello) else request.answer_untrusted(found)
         return None
 
     def _enter(self, question: int, method: BoundMethod | None, frame_bytes: int) -> _Answer:
@@ -160,7 +160,7 @@ class Answers:
         if isinstance(outcome, VirtualLogError):
             self._outbox.put(building.exception(question, *to_wire(outcome), finish_needed=True))
         else:
-            self._outbox.put(building.node_results(question, _NODE, of_open=of_open))
+            self._outbox.put(building.node_results(question, _NODE, outcome.protocol if of_open else None))
 
     def on_finish(self, question: int) -> None:
         """They want no answer (any more). One for an answer that is gone is none of our business: it was not needed."""

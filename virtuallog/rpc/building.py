@@ -88,16 +88,17 @@ def results(answer: int, codec: Codec[Any], reply: Any) -> Segments:
     return _segments(root)
 
 
-def node_results(answer: int, export: int, *, of_open: bool) -> Segments:
-    """A return of the capability `export`: as it is (for a bootstrap), or as the results of Node.open."""
+def node_results(answer: int, export: int, protocol: int | None) -> Segments:
+    """A return of the capability `export`: as it is (for a bootstrap), or as the results of Node.open, with the version
+    of the protocol that is in force."""
     root, builder = _return(answer, finish_needed=True)
     payload = builder._init_by_field(RETURN_RESULTS)
     payload._init_by_field(PAYLOAD_CAPABILITIES, 1)[0]._set_by_field(CAPABILITY["senderHosted"], export)
-    if of_open:
-        payload._get_by_field(PAYLOAD_CONTENT).as_struct(_OPEN_RESULTS)
+    if protocol is not None:
+        payload._get_by_field(PAYLOAD_CONTENT).as_struct(_OPEN_RESULTS).protocol = protocol
     (segment,) = root.to_segments()
     # Message -> Return -> Payload -> content, which for Node.open is a struct with the capability as its only pointer.
-    return [_with_capability(segment, (0, 0, 0, 0) if of_open else (0, 0, 0))]
+    return [_with_capability(segment, (0, 0, 0) if protocol is None else (0, 0, 0, 0))]
 
 
 def exception(answer: int, reason: str, kind: str, *, finish_needed: bool) -> Segments:

@@ -28,10 +28,17 @@ class ReturnArrived:
 
 
 @attrs.frozen
+class OpenRefused:
+    """They cannot talk to the node that we offer; they have been told."""
+
+    error: VirtualLogError
+
+
+@attrs.frozen
 class Failed:
     """The connection is over, by their abort or by ours. Send what is in the outbox, then close."""
 
     error: VirtualLogError
 
 
-Event: TypeAlias = CallArrived | ReturnArrived | Failed
+Event: TypeAlias = CallArrived | ReturnArrived | OpenRefused | Failed

@@ -4,11 +4,15 @@
 @0xe2f3b1a6c94d7058;
 
 interface Node {
-  open @0 (cluster :Data, node :UInt32, storeId :Data, boot :UInt64) -> (node :Node);
+  open @0 (cluster :Data, node :UInt32, storeId :Data, boot :UInt64,
+           protocolFirst :UInt16 = 1, protocolLast :UInt16 = 1) -> (node :Node, protocol :UInt16 = 1);
   # Fails unless this is the node that is meant; gives the same node back. A field that is empty or zero is not
   # checked. Send it with the bootstrap request and the first calls, in one flight: if it fails, so do they, with the
   # same error, and none of them is executed.
+  # The caller speaks the protocol versions from protocolFirst to protocolLast; protocol is the one in force on this
+  # connection, the highest that both speak. Fails if there is none.
 
-  hello @1 () -> (cluster :Data, node :UInt32, storeId :Data, boot :UInt64, software :Text);
-  # Who is there. `cluster` is empty before the cluster is bootstrapped.
+  hello @1 () -> (cluster :Data, node :UInt32, storeId :Data, boot :UInt64, software :Text,
+              protocolFirst :UInt16 = 1, protocolLast :UInt16 = 1);
+  # Who is there, and what it speaks. `cluster` is empty before the cluster is bootstrapped.
 }

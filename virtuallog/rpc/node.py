@@ -6,11 +6,12 @@ from typing import Final
 
 import attrs
 
-from virtuallog.errors import WrongRecipientError
+from virtuallog.errors import UnsupportedError, VirtualLogError, WrongRecipientError
 from virtuallog.ports import Request
 from virtuallog.rpc.interface import Interface, Method
 from virtuallog.rpc.schema import load
 from virtuallog.types import NodeId
+from virtuallog.versions import FIRST, SPOKEN, Versions
 
 _ANY_NODE: Final = NodeId(0)
 
@@ -27,23 +28,46 @@ class Identity:
     boot: int
     """Counts the starts of the process."""
     software: str
+    protocol_first: int = SPOKEN.first
+    protocol_last: int = SPOKEN.last
+
+    @property
+    def versions(self) -> Versions:
+        """Of the protocol, that the node speaks."""
+        return Versions(self.protocol_first, self.protocol_last)
 
 
 @attrs.frozen
 class Opened:
-    """The reply to `Open`. On the wire it is a capability: the node."""
+    """The reply to `Open`. On the wire it comes with a capability: the node."""
+
+    protocol: int = FIRST
+    """The version in force on this connection."""
 
 
 @attrs.frozen(kw_only=True)
 class Open(Request[Opened]):
-    """Fails with WrongRecipientError unless the node is the one meant. What is empty or zero is not checked."""
+    """Fails with WrongRecipientError unless the node is the one meant; what is empty or zero is not checked. Fails with
+    UnsupportedError unless there is a version of the protocol that both sides speak."""
 
     cluster: bytes = b""
     node: NodeId = _ANY_NODE
     store_id: bytes = b""
     boot: int = 0
+    protocol_first: int = SPOKEN.first
+    protocol_last: int = SPOKEN.last
 
-    def mismatch(self, found: Identity) -> WrongRecipientError | None:
+    def answer_untrusted(self, found: Identity) -> Opened | VirtualLogError:
+        """What the node `found` says to it."""
+        mismatch = self._mismatch(found)
+        if mismatch is not None:
+            return mismatch
+        protocol = found.versions.agree_untrusted(self.protocol_first, self.protocol_last)
+        if protocol is None:
+            return no_common_protocol(str(found.versions), f"{self.protocol_first} to {self.protocol_last}")
+        return Opened(protocol)
+
+    def _mismatch(self, found: Identity) -> WrongRecipientError | None:
         """The first thing that is not as expected; None if this is the node meant."""
         if self.cluster and self.cluster != found.cluster:
             return WrongRecipientError("cluster", self.cluster.hex(), found.cluster.hex() or "none yet")
@@ -54,6 +78,11 @@ class Open(Request[Opened]):
         if self.boot and self.boot != found.boot:
             return WrongRecipientError("boot", str(self.boot), str(found.boot))
         return None
+
+
+def no_common_protocol(node: str, caller: str) -> UnsupportedError:
+    """For both sides' logs: what each speaks."""
+    return UnsupportedError(f"no common protocol: the node speaks versions {node}, its caller {caller}; upgrade one")
 
 
 @attrs.frozen

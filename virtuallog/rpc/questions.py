@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.errors import MalformedError, OverloadedError, UnavailableError, UnsupportedError
+from virtuallog.errors import MalformedError, OverloadedError, UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.ports import Request
 from virtuallog.rpc import building, reading
 from virtuallog.rpc.codec import malformed
@@ -22,8 +22,9 @@ from virtuallog.rpc.events import ReturnArrived
 from virtuallog.rpc.failures import from_wire_untrusted
 from virtuallog.rpc.frames import Outbox
 from virtuallog.rpc.methods import BoundMethod, Methods
-from virtuallog.rpc.node import Open, Opened
+from virtuallog.rpc.node import Open, Opened, no_common_protocol
 from virtuallog.rpc.protocol import Promise, Return, Target
+from virtuallog.versions import SPOKEN, Versions
 
 QUESTIONS_MAX: Final = 4096
 """Without a return at a time. Pipelines keep some hundred in flight; more means that the other side is stuck."""
@@ -41,6 +42,8 @@ class Questions:
     """Those of `_waiting` whose finish was sent early."""
     _next: int = attrs.field(default=0, init=False)
     _node: Target | None = attrs.field(default=None, init=False)
+    _spoken: Versions = attrs.field(default=SPOKEN, init=False)
+    """What `open` has announced."""
 
     def open(self, expected: Open) -> int:
         """Ask for the node and check that it is the one meant; calls may follow at once.
@@ -50,6 +53,7 @@ class Questions:
         bootstrap = self._ask(None)
         self._outbox.put(building.bootstrap(bootstrap))
         self._node = Promise(bootstrap, ())
+        self._spoken = Versions(expected.protocol_first, expected.protocol_last)
         question = self.call(expected)
         self._node = Promise(question, (0,))
         return question
@@ -122,12 +126,19 @@ class Questions:
             return UnavailableError(f"{method.name} was answered with '{received.kind}'")
         codec = method.results
         if codec is None:
-            self._node = reading.hosted_capability(received.value)
-            return Opened()
+            return self._opened_untrusted(received.value)
         try:
             return reading.results(received.value, codec)
         except Exception as error:  # this reply is unreadable; the connection is sound
             return malformed(f"a reply to {method.name}", error)
+
+    def _opened_untrusted(self, payload: Any) -> Opened | VirtualLogError:
+        """Nodes of version 1 choose without having read what we speak."""
+        protocol = reading.protocol(payload)
+        if self._spoken.agree_untrusted(protocol, protocol) is None:
+            return no_common_protocol(str(protocol), str(self._spoken))
+        self._node = reading.hosted_capability(payload)
+        return Opened(protocol)
 
     def on_unimplemented(self, question: int | None) -> ReturnArrived | None:
         """The other side sent our message back: it does not know such messages."""

@@ -6,11 +6,12 @@ Everything here is untrusted: any function may raise whatever pycapnp raises. Ca
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from virtuallog.errors import MalformedError
 from virtuallog.rpc.codec import NESTING_MAX, Codec, traversal_words_max
 from virtuallog.rpc.frames import Frame
+from virtuallog.rpc.node import NODE
 from virtuallog.rpc.protocol import (
     BOOTSTRAP,
     CALL_INTERFACE,
@@ -42,6 +43,8 @@ from virtuallog.rpc.protocol import (
     Return,
     Target,
 )
+
+_OPEN_RESULTS: Final = NODE.schema.schema.methods["open"].result_type
 
 
 def parse(frame: Frame) -> Any:
@@ -98,6 +101,12 @@ def params(content: Any, codec: Codec[Any]) -> Any:
 
 def results(payload: Any, codec: Codec[Any]) -> Any:
     return params(payload._get_by_field(PAYLOAD_CONTENT), codec)
+
+
+def protocol(payload: Any) -> int:
+    """The version in the results of Node.open; what a node of version 1 sends has none, which reads as 1."""
+    version: int = payload._get_by_field(PAYLOAD_CONTENT).as_struct(_OPEN_RESULTS).protocol
+    return version
 
 
 def hosted_capability(payload: Any) -> int:

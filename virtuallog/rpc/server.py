@@ -26,7 +26,7 @@ from virtuallog.rpc.channel import Channel
 from virtuallog.rpc.complaints import Complaints
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.dispatch import dispatch
-from virtuallog.rpc.events import CallArrived, Event, Failed
+from virtuallog.rpc.events import CallArrived, Event, Failed, OpenRefused
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.interface import Interface
 from virtuallog.rpc.limits import ServerLimits
@@ -196,6 +196,8 @@ class _ServerConnection:
         if isinstance(event, CallArrived):
             self._meter.calls[type(event.request)] += 1
             dispatch(self._handlers, event.request, partial(self._respond, event.answer))
+        elif isinstance(event, OpenRefused):
+            self._complaints.warn("connection refused", reason=str(event.error))
         elif isinstance(event, Failed):
             self._complaints.warn("connection closed", reason=str(event.error))
 
