@@ -46,6 +46,8 @@ class LocalNode:
     config: NodeConfig
     program: Sequence[str] = PROGRAM
     """What runs it; a whole `serve` command follows."""
+    console: str = ""
+    """Where its console listens; if empty, where its config says, if that does."""
     process: trio.Process | None = None
 
     @property
@@ -94,9 +96,10 @@ class LocalCluster:
         """
         child = self.nodes[node]
         assert child.pid is None
+        console = ("--console", child.console) if child.console else ()
         with layout.file_errors(child.config.data), (child.config.data / "log").open("ab") as log:
             child.process = await trio.lowlevel.open_process(
-                [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config)],
+                [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config), *console],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -188,10 +191,11 @@ async def open_local_cluster(
     base_port: int | None = None,
     loglet: str = "native",
     program: Sequence[str] = PROGRAM,
+    console_port: int | None = None,
 ) -> AsyncIterator[LocalCluster]:
     """Start the cluster in `path`, new or as it was left, and end it with the block.
 
-    `program` runs the nodes; the other arguments are those of `layout.prepare`.
+    `program` runs the nodes; with `console_port` node N has a console at console_port + N - 1; the other arguments are those of `layout.prepare`.
 
     Raises:
         InvalidSettingError: `path` holds a cluster of another shape, or one that runs.
@@ -199,13 +203,18 @@ async def open_local_cluster(
     """
     with layout.hold(path):
         configs = layout.prepare(path, nodes, log_nodes, base_port, loglet)
-        cluster = LocalCluster(path, {config.node: LocalNode(config, program) for config in configs}, SystemClock())
+        children = {config.node: LocalNode(config, program, _console(config, console_port)) for config in configs}
+        cluster = LocalCluster(path, children, SystemClock())
         try:
             for node in cluster.nodes:
                 await cluster.start(node)
             yield cluster
         finally:
             await cluster.stop()
+
+
+def _console(config: NodeConfig, first_port: int | None) -> str:
+    return "" if first_port is None else f"{layout.HOST}:{first_port + config.id - 1}"
 
 
 async def _forget(node: LocalNode) -> None:

@@ -20,4 +20,5 @@ def plain_status(status: NodeStatus) -> dict[str, Any]:
         "roles": list(status.roles),
         "version": decode_untrusted(status.register).version if status.register else 0,
         "failures": list(status.failures),
+        "healing": list(status.healing),
     }

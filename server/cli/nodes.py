@@ -29,7 +29,8 @@ from virtuallog.types import NodeId
 @click.option("--log-nodes", default=0, show_default=True, type=click.IntRange(0, 9), help="How many more log servers.")
 @click.option("--data", required=True, type=click.Path(path_type=Path, file_okay=False), help="Where they keep data.")
 @click.option("--base-port", type=click.IntRange(1, 65000), help="Port of the first node.  [default: 7001]")
-def up(nodes: int, log_nodes: int, data: Path, base_port: int | None) -> None:
+@click.option("--console-port", type=click.IntRange(1, 65000), help="HTTP port of the first node: /metrics, /status.")
+def up(nodes: int, log_nodes: int, data: Path, base_port: int | None, console_port: int | None) -> None:
     """Run a cluster on this machine, in the foreground, until Ctrl-C or SIGTERM.
 
     Writes DATA/cluster.toml once the cluster answers; give that to the other commands. Each node keeps its data, its
@@ -40,7 +41,7 @@ def up(nodes: int, log_nodes: int, data: Path, base_port: int | None) -> None:
     Example:
         virtuallog up --nodes 3 --data /tmp/log
     """
-    trio.run(_up, data, nodes, log_nodes, base_port)
+    trio.run(_up, data, nodes, log_nodes, base_port, console_port)
 
 
 @click.command()
@@ -48,9 +49,15 @@ def up(nodes: int, log_nodes: int, data: Path, base_port: int | None) -> None:
 @click.option("--id", "node", type=int, help="Number of this node.")
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data directory.")
 @click.option("--peers", metavar="ID@HOST:PORT,...", help="All nodes of the cluster, this one included.")
+@click.option("--console", metavar="HOST:PORT", help="Answer HTTP there: /metrics, /healthz, /readyz, /status.")
 @click.option("--end-with-parent", is_flag=True, hidden=True, help="End when stdin is closed.")
 def serve(
-    config_file: Path | None, node: int | None, data: Path | None, peers: str | None, end_with_parent: bool
+    config_file: Path | None,
+    node: int | None,
+    data: Path | None,
+    peers: str | None,
+    console: str | None,
+    end_with_parent: bool,
 ) -> None:
     """Run one node in the foreground, until Ctrl-C or SIGTERM.
 
@@ -64,7 +71,7 @@ def serve(
     if config_file is not None and (node, data, peers) != (None, None, None):
         raise click.UsageError("--config FILE says everything; leave out --id, --data and --peers")
     config = read_node_config(config_file) if config_file else _config_of_options(node, data, peers)
-    process.serve(config, end_with_parent=end_with_parent)
+    process.serve(_with_console(config, console), end_with_parent=end_with_parent)
 
 
 @click.command()
@@ -95,12 +102,13 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     Console().print(table)
 
 
-async def _up(data: Path, nodes: int, log_nodes: int, base_port: int | None) -> None:
+async def _up(data: Path, nodes: int, log_nodes: int, base_port: int | None, console_port: int | None) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.end_on_signal, nursery.cancel_scope)
-        async with open_local_cluster(data, nodes, log_nodes, base_port) as cluster:
+        async with open_local_cluster(data, nodes, log_nodes, base_port, console_port=console_port) as cluster:
             for node in cluster.nodes.values():
-                click.echo(f"node {node.id}: pid {node.pid}, {node.config.listen}, {node.config.data}")
+                console = f", http://{node.console}" if node.console else ""
+                click.echo(f"node {node.id}: pid {node.pid}, {node.config.listen}, {node.config.data}{console}")
             await _announce(cluster)
             async for node in cluster.wait_ended():
                 assert node.process is not None
@@ -126,6 +134,15 @@ def _config_of_options(node: int | None, data: Path | None, peers: str | None) -
         return attrs.evolve(config, listen=mine[0]) if mine else config
     except FieldError as error:
         raise click.UsageError(f"{' '.join(str(part) for part in error.path)}: {error}") from error
+
+
+def _with_console(config: NodeConfig, console: str | None) -> NodeConfig:
+    if console is None:
+        return config
+    try:
+        return attrs.evolve(config, console=console)
+    except FieldError as error:
+        raise click.UsageError(f"--console: {error}") from error
 
 
 async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[NodeStatus]]:
