@@ -56,9 +56,14 @@ class ObservedProvider:
 
 @attrs.frozen
 class _ObservedReplicatedProvider(ObservedProvider):
-    """The same of one that can move loglets to other nodes. Copies are looked at on the servers, not recorded."""
+    """The same of one that can move loglets to other nodes. A loglet that was moved is the same one in the history; copies
+    are looked at on the servers, not recorded."""
 
     _replicated: ReplicatedProvider
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+        loglet = self._provider.open(segment, config, environment)
+        return RecordedLoglet(loglet, self._history, self.origin(segment, config), self._who)
 
     def placement(self, config: bytes) -> Placement:
         return self._replicated.placement(config)

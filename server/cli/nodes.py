@@ -96,7 +96,7 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
         table.add_column(column)
     for node, answer in answers.items():
         row = _plain(node, answer)
-        problems = "\n".join(row.get("failures", [])) or row.get("error", "")
+        problems = "\n".join([*row.get("failures", []), *row.get("healing", [])]) or row.get("error", "")
         cells = [str(row.get(name, "")) for name in ("boot", "version")]
         table.add_row(str(node), row["state"], *cells, ", ".join(row.get("roles", [])), problems)
     Console().print(table)

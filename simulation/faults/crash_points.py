@@ -33,6 +33,8 @@ AREAS: Final[Mapping[str, str]] = {
     "chain": "changes of the chain, by clients and by the watchdog of a node",
     "appender": "sessions of clients",
     "node": "the start of a node, its identity, the founding of a cluster",
+    "healing": "a node that does something about the failure of another one",
+    "rebuild": "copies of closed segments that are made on other nodes",
 }
 """Parts of the product that have crash points."""
 

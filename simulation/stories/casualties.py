@@ -1,14 +1,13 @@
-"""What the nemesis has left of the nodes: whether it is to blame that nobody can append to a loglet any more.
+"""Whether it is an operator's part to replace a loglet that takes no appends any more.
 
-A sequencer never starts in place. So a native loglet takes no more appends once the node of its sequencer is down, has
-lost its data, or has started again; then an operator has to replace it. Nothing else excuses it, and nothing at all in a
-run without faults.
+The cluster heals loglets that are copies on its own nodes by itself, and is judged by it. A kind that it knows nothing of
+may rest on any node; whoever runs such loglets replaces them by hand when nodes have been hurt. Somebody else's service is
+well, and nothing excuses anybody in a run without faults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import attrs
 
@@ -16,6 +15,7 @@ from simulation.faults.nemesis import Nemesis
 from simulation.workload.actor import Stage
 from simulation.world.cluster import Cluster
 from virtuallog.chain import Segment
+from virtuallog.replicated import replicated
 from virtuallog.types import NodeId
 
 
@@ -37,22 +37,12 @@ class Casualties:
         outside = None if stage.archive is None else stage.archive.kind
         return cls(stage.cluster, frozenset(dead) | nemesis.wounds.lost, outside, bool(nemesis.plan.active))
 
-    def explain(self, active: Segment, config: Mapping[str, Any]) -> bool:
-        """Whether faults explain that nobody can append to this loglet, as its provider describes it."""
-        if not self.faults or active.kind == self.outside:
+    def excuse(self, active: Segment, provider: object) -> bool:
+        """Whether nobody but an operator can be expected to replace this loglet."""
+        if not self.faults or active.kind == self.outside or replicated(provider) is not None:
             return False
-        if "sequencer" in config:
-            return self._is_gone(config["sequencer"], config["boot"])
-        return any(self._is_hurt(node) for node in self.cluster.nodes)  # of an unknown kind: it may depend on any
-
-    def _is_gone(self, node: NodeId, boot: int) -> bool:
-        """Whether the process that this boot number means is no more."""
-        product = self.cluster.products.get(node)
-        return self._is_down(node) or product is None or product.identity.boot != boot
+        return any(self._is_hurt(node) for node in self.cluster.nodes)
 
     def _is_hurt(self, node: NodeId) -> bool:
-        process = self.cluster.machines[node].process
-        return self._is_down(node) or process is None or process.boot > 1
-
-    def _is_down(self, node: NodeId) -> bool:
-        return node in self.nodes or not self.cluster.machines[node].running
+        machine = self.cluster.machines[node]
+        return node in self.nodes or machine.process is None or not machine.running or machine.process.boot > 1

@@ -24,10 +24,11 @@ JUDGE: Final = "judge"
 """Name of the clients that demand."""
 CALM_SECONDS: Final = 60.0
 """For each demand: several times the longest timeout, grace period and watchdog period one after the other."""
-OPERATOR_SECONDS: Final = 20.0
-"""Nothing replaces a sequencer that died for good while nothing was in flight: that is an operator's part today
-(`virtuallog reconfigure`), so the judge plays it when no append has succeeded for so long, and the nemesis is to blame
-(`casualties.py`)."""
+HEAL_SECONDS: Final = 20.0
+"""For the first append: the cluster must have replaced whatever died. A suspicion takes two seconds, some more of a node
+that kept coming back; an attempt that failed before is made again after up to eight."""
+OPERATOR_SECONDS: Final = 10.0
+"""The judge plays the operator when no append has succeeded for so long, where one is needed (`casualties.py`)."""
 RETRY_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 0.1
 
@@ -64,33 +65,38 @@ class Judge:
         )
 
     async def demand_log(self) -> bool:
-        """An append and a full read."""
+        """An append, soon: the cluster heals itself. Then an append and a full read."""
         began = self._now()
 
         async def work() -> None:
             try:
-                await self._append_and_read()
+                await self._append()
             except VirtualLogError:
                 if self._now() - began > OPERATOR_SECONDS and self._may_replace():
                     self.actor.stage.cluster.world.fault("judge replaced a dead loglet")
                     await operating.extend(self.actor)
                 raise
 
-        return await self._demand("append and full read", work)
-
-    def _may_replace(self) -> bool:
-        """A loglet that should work is not replaced: that it does not is what a judge is there to see."""
-        view = self.actor.client.log.view
-        active = None if view.cached is None else view.cached.chain.active
-        return active is not None and self._casualties.explain(
-            active, view.provider(active.kind).describe(active.config)
+        return await self._demand("first append", work, seconds=HEAL_SECONDS) and await self._demand(
+            "append and full read", self._append_and_read
         )
 
-    async def _append_and_read(self) -> None:
+    def _may_replace(self) -> bool:
+        """A loglet that the cluster should heal is not replaced: that it does is what a judge is there to see."""
+        view = self.actor.client.log.view
+        active = None if view.cached is None else view.cached.chain.active
+        return active is not None and self._casualties.excuse(active, view.provider(active.kind))
+
+    async def _append(self) -> None:
+        """The log may have been closed on purpose, by an operator who died before it was opened again."""
         actor = self.actor
         if (await actor.client.log.view.refresh()).chain.active is None:
             await operating.extend(actor)
         await actor.append()
+
+    async def _append_and_read(self) -> None:
+        actor = self.actor
+        await self._append()
         tail, at = await actor.check_tail(), 0
         while at < tail:
             at = await actor.read(at, tail, 1 << 20)
@@ -130,15 +136,20 @@ class Judge:
     # -- time -----------------------------------------------------------------------------------------------------
 
     async def _demand(
-        self, what: str, work: Callable[[], Awaitable[object]], tell: Callable[[], str] = lambda: ""
+        self,
+        what: str,
+        work: Callable[[], Awaitable[object]],
+        tell: Callable[[], str] = lambda: "",
+        *,
+        seconds: float = CALM_SECONDS,
     ) -> bool:
         world, began = self.actor.stage.cluster.world, self._now()
-        with trio.move_on_after(CALM_SECONDS) as limit:
+        with trio.move_on_after(seconds) as limit:
             while not await attempt(work()):
                 await trio.sleep(RETRY_SECONDS)
         world.demanded(what, self._now() - began)
         if limit.cancelled_caught:
-            message = f"no {what} within {CALM_SECONDS:g} s after the faults stopped{tell()}"
+            message = f"no {what} within {seconds:g} s after the faults stopped{tell()}"
             world.violations.append(Violation("progress", message, (len(world.history.events) - 1,)))
         return not limit.cancelled_caught
 

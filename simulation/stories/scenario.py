@@ -40,6 +40,7 @@ DEFAULT: Final = "cluster"
 def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
     from simulation.stories.ballots import BALLOTS
+    from simulation.stories.bereft import BEREFT, NERVOUS
     from simulation.stories.cancelled import CANCELLED
     from simulation.stories.cluster import CLUSTER
     from simulation.stories.contended import CONTENDED
@@ -49,6 +50,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.native import LOADED, NATIVE, REPAIR
     from simulation.stories.overtaken import OVERTAKEN, RESTART, UNEVEN
     from simulation.stories.reborn import REBORN
+    from simulation.stories.rebuilt import REBUILT
     from simulation.stories.register import REGISTER
     from simulation.stories.sealed import BROKEN_DISK, SEALED
     from simulation.stories.trimmed import TRIMMED
@@ -57,6 +59,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
 
     return (
         BALLOTS,
+        BEREFT,
         BROKEN_DISK,
         CANCELLED,
         CLUSTER,
@@ -66,8 +69,10 @@ def all_scenarios() -> tuple[Scenario, ...]:
         LOADED,
         MINORITY,
         NATIVE,
+        NERVOUS,
         OVERTAKEN,
         REBORN,
+        REBUILT,
         REGISTER,
         REPAIR,
         RESTART,

@@ -14,6 +14,7 @@ import trio
 
 from metastore import PaxosProvider
 from server.config import NodeConfig
+from server.healing.policies import DEFAULT
 from server.identity import Identity
 from server.node import Node, NodePorts, rpc_identity
 from simulation.observed import ObservedMetaStoreProvider, observed
@@ -31,6 +32,10 @@ from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
 
 FIRST_CLIENT: Final = 1000
 """Clients are numbered from here on; nodes from 1."""
+
+SERVER_PATIENCE_SECONDS: Final = 1.5
+REBUILD_PATIENCE_SECONDS: Final = 2.0
+"""How long nodes wait before others take the place of one that has failed: short, as runs and their faults are."""
 
 ProviderMaker: TypeAlias = Callable[[], LogletProvider]
 """A provider object serves at most one node, so each process makes its own."""
@@ -64,6 +69,8 @@ class Cluster:
     world: World
     plan: ClusterPlan
     settings: VirtualLogSettings = attrs.field(factory=VirtualLogSettings)
+    healing: str = DEFAULT
+    """The policy of its nodes."""
     kinds: Sequence[ProviderMaker] = attrs.field(init=False)
     """Those of the plan that can be used: over byte streams not the ones without a wire form."""
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
@@ -169,6 +176,9 @@ class Cluster:
             peers=seeds_of(self.nodes),
             metastore=tuple(self.members),
             loglet=self.kinds[0]().kind,
+            healing=self.healing,
+            server_patience_seconds=SERVER_PATIENCE_SECONDS,
+            rebuild_patience_seconds=REBUILD_PATIENCE_SECONDS,
         )
 
     def _make_providers(self) -> Mapping[str, LogletProvider]:

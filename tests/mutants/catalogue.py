@@ -9,6 +9,7 @@ import attrs
 from simulation.runner import run_seed
 from tests.mutants import (
     changes,
+    healing,
     identity,
     metastore,
     native,
@@ -32,6 +33,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *readers.MUTANTS,
     *identity.MUTANTS,
     *stopping.MUTANTS,
+    *healing.MUTANTS,
 )
 
 

@@ -222,7 +222,7 @@ async def asleep(*_: Any) -> Any:
 @pytest.mark.parametrize(
     ("target", "replacement", "missing"),
     [
-        ("virtuallog.virtual_log:VirtualLog.append", never, "no append and full read"),
+        ("virtuallog.virtual_log:VirtualLog.append", never, "no first append"),
         ("virtuallog.virtual_log:VirtualLog.reconfig_extend", never, "no extend"),
         ("virtuallog.virtual_log:VirtualLog.reconfig_members", never, "no change of the members"),
         ("virtuallog.reader:Reader._wait_limit", asleep, "no arrival of all readers"),

@@ -1,0 +1,193 @@
+"""Healing on the nodes of a simulated cluster: what it says, and what an operator may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from loglets.native import NativeProvider
+from server.healing.lane import BACKOFF_SECONDS, Lane
+from simulation.world import scheduler
+from simulation.world.cluster import Client, Cluster, ClusterPlan
+from simulation.world.world import World, open_world
+from tests.simulation.stage import WAL
+from virtuallog.control import RebuildSegment
+from virtuallog.errors import InvalidSettingError
+from virtuallog.register import decode_untrusted
+from virtuallog.types import LogPosition, NodeId
+
+Story = Callable[[Cluster, Client], Awaitable[None]]
+
+
+def native() -> NativeProvider:
+    return NativeProvider(WAL)
+
+
+def in_cluster(nodes: int, story: Story, *, healing: str = "replace-failed") -> None:
+    """Tell a story of a cluster and a client of it."""
+
+    async def told() -> None:
+        async with open_world(1) as world:
+            await _tell(world)
+
+    async def _tell(world: World) -> None:
+        cluster = Cluster(world, ClusterPlan(nodes=nodes, members=3, kinds=(native,)), healing=healing)
+        cluster.start()
+        await cluster.wait_ready()
+        async with cluster.client("client") as client:
+            await trio.sleep(2.0)  # noqa: TID251 -- simulated time
+            await story(cluster, client)
+
+    scheduler.run(1, told)
+
+
+async def servers_of(client: Client) -> list[tuple[int, ...]]:
+    chain = (await client.log.view.refresh()).chain
+    return [tuple(native().placement(segment.config).servers) for segment in chain.segments]
+
+
+async def bystander(cluster: Cluster, client: Client) -> NodeId:
+    """A log server that orders nothing."""
+    placement = native().placement((await client.log.view.refresh()).chain.last.config)
+    return next(server for server in placement.servers if server != placement.sequencer)
+
+
+def test_without_a_spare_node_a_dead_log_server_triggers_nothing_and_the_status_says_so() -> None:
+    """The chain stays as it is; every other node sees why."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        await client.log.append(b"before")
+        dead, version = await bystander(cluster, client), (await client.log.view.refresh()).version
+        cluster.machines[dead].crash()
+        await trio.sleep(30.0)  # noqa: TID251 -- simulated time
+
+        await client.log.append(b"after")
+        assert (await client.log.view.refresh()).version == version
+        reports = {cluster.products[node].status().healing for node in cluster.nodes if node != dead}
+        assert reports == {(f"log server {dead} has failed, no spare node",)}
+        cluster.machines[dead].start()
+        await trio.sleep(30.0)  # noqa: TID251 -- simulated time
+        assert {cluster.products[node].status().healing for node in cluster.nodes} == {()}
+
+    in_cluster(3, story)
+
+
+def test_a_spare_node_takes_the_place_of_a_dead_log_server_once() -> None:
+    """After a while; the sequencer stays where it is, and who is back gets nothing back."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        await client.log.append(b"before")
+        dead, before = await bystander(cluster, client), await servers_of(client)
+        cluster.machines[dead].crash()
+        await trio.sleep(30.0)  # noqa: TID251 -- simulated time
+
+        after, version = await servers_of(client), (await client.log.view.refresh()).version
+        assert len(after[-1]) == len(before[-1])
+        assert all(dead not in servers for servers in after)  # the closed segment has been rebuilt as well
+        cluster.machines[dead].start()
+        await trio.sleep(60.0)  # noqa: TID251 -- simulated time
+        assert (await client.log.view.refresh()).version == version
+
+    in_cluster(5, story)
+
+
+def test_switched_off_nothing_is_replaced() -> None:
+    """An operator does it."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        await client.log.append(b"before")
+        version = (await client.log.view.refresh()).version
+        placement = native().placement((await client.log.view.refresh()).chain.last.config)
+        assert placement.sequencer is not None
+        cluster.machines[placement.sequencer].crash()
+        await trio.sleep(30.0)  # noqa: TID251 -- simulated time
+
+        assert (await client.log.view.refresh()).version == version
+        await client.log.reconfig_extend("native")
+        await client.log.append(b"after")
+
+    in_cluster(3, story, healing="off")
+
+
+def test_an_operator_may_have_a_segment_moved() -> None:
+    """By a request to any node; asked again it finds nothing to do, and an open segment is refused."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        log, services = client.log, client.log.view.environment.services
+        await log.reconfig_extend("native", {"servers": "1,2,3"})
+        positions = [await log.append(b"%d" % number) for number in range(10)]
+        closed = (await log.reconfig_extend("native", {"servers": "1,2,3"})).chain.segments[-2]
+        target = (NodeId(3), NodeId(4), NodeId(5))
+
+        request = RebuildSegment(segment=closed.id, servers=target)
+        changed = decode_untrusted((await services.call(NodeId(1), request, 30.0)).register)
+        moved = changed.chain.segment_at(closed.start)
+        assert moved is not None
+        assert native().placement(moved.config).servers == target
+
+        again = RebuildSegment(segment=moved.id, servers=target)
+        assert decode_untrusted((await services.call(NodeId(2), again, 30.0)).register).version == changed.version
+        for node in (1, 2, 3):
+            cluster.machines[NodeId(node)].crash()
+        async with cluster.client("reader", node=NodeId(2001)) as reader:
+            reader.log.view.adopt(changed)
+            found = await reader.log.read(LogPosition(positions[0]), LogPosition(positions[-1] + 1))
+            assert [record.payload for batch in found for record in batch.records()] == [  # type: ignore[union-attr]
+                b"%d" % number for number in range(10)
+            ]
+        for node in (1, 2, 3):
+            cluster.machines[NodeId(node)].start()
+
+    in_cluster(5, story)
+
+
+def test_a_segment_that_is_open_or_gone_is_not_moved() -> None:
+    """Nothing is done, and the answer says which it is."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        last = (await client.log.view.refresh()).chain.last
+        for segment, word in ((last.id, "open"), (type(last.id)(9, 9), "not in the chain")):
+            request = RebuildSegment(segment=segment, servers=(NodeId(3), NodeId(4), NodeId(5)))
+            with pytest.raises(InvalidSettingError, match=word):
+                await client.log.view.environment.services.call(NodeId(1), request, 30.0)
+
+    in_cluster(5, story)
+
+
+def test_actions_of_a_lane_come_one_at_a_time_and_not_too_often() -> None:
+    """Calm after a success, and twice that after each further one until all was well; likewise after failures."""
+    lane = Lane(calm_seconds=(10.0, 30.0))
+    times = []
+    for now in range(100):
+        if lane.is_free(now):
+            times.append(now)
+            lane.begin()
+            assert not lane.is_free(now)
+            lane.succeeded(now)
+    assert times == [0, 10, 30, 60, 90]
+
+    lane.all_is_well()
+    lane.begin()
+    lane.succeeded(100)
+    assert lane.is_free(110)
+
+
+def test_failures_are_repeated_after_a_pause_that_grows() -> None:
+    """What is missing comes back in its own time; what was wrong is told until it works."""
+    lane, now, pauses = Lane(calm_seconds=(0.0, 0.0)), 0.0, []
+    for _ in range(7):
+        lane.begin()
+        lane.failed("no majority", now)
+        then = now
+        while not lane.is_free(now):
+            now += 0.25
+        pauses.append(now - then)
+    assert (pauses[0], pauses[-1]) == BACKOFF_SECONDS
+    assert pauses == sorted(pauses)
+    assert lane.problem == "no majority"
+
+    lane.begin()
+    lane.succeeded(now)
+    assert lane.problem == ""
