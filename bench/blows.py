@@ -1,16 +1,21 @@
-"""What `bench.kill` does to nodes, each with the wait until the client is served again, and everything mended afterwards."""
+"""Bad things done to nodes under load, each with the wait until the client is served again, and everything mended afterwards.
+
+`bench.kill` uses those of this file, `bench.hosts` brings its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import attrs
 import trio
 
+from bench.measuring import tell
 from bench.pauses import longest_pause
 from bench.trial import Evidence, Trial
 
+WARM_UP_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 1.0
 """Before the next one: what has just come back takes part again, and a second pause would be seen."""
@@ -29,13 +34,32 @@ class Blow:
     """Whether appends resumed without a reconfiguration by hand."""
 
 
+Strike: TypeAlias = Callable[[Trial, float], Awaitable[Blow]]
+"""Given the trial, and for how many seconds to wait before something is done by hand."""
+
+
+async def strike_repeatedly(
+    plan: Sequence[str], strikes: Mapping[str, Strike], calm_seconds: float, patience_seconds: float, trial: Trial
+) -> list[Blow]:
+    """A story: blows, each after some seconds of undisturbed load."""
+    await trial.clock.sleep(WARM_UP_SECONDS)
+    done = []
+    for number, kind in enumerate(plan):
+        await trial.clock.sleep(calm_seconds)
+        blow = await strikes[kind](trial, patience_seconds)
+        tell(f"{number + 1}/{len(plan)} {kind}: {'' if blow.by_itself else 'NOT '}back by itself")
+        done.append(blow)
+    await trial.clock.sleep(calm_seconds)
+    return done
+
+
 async def kill_sequencer(trial: Trial, patience_seconds: float) -> Blow:
     """Its node is started again only when the others have gone on without it."""
     victim, at = await trial.sequencer(), trial.workload.elapsed
     await trial.cluster.kill(victim)
-    by_itself = await _wait_or_help(trial, patience_seconds)
+    by_itself = await wait_or_help(trial, patience_seconds)
     await trial.restart(victim)
-    return await _mended(trial, "sequencer", at, by_itself)
+    return await mended(trial, "sequencer", at, by_itself)
 
 
 async def kill_all(trial: Trial, patience_seconds: float) -> Blow:
@@ -43,8 +67,8 @@ async def kill_all(trial: Trial, patience_seconds: float) -> Blow:
     at = trial.workload.elapsed
     await trial.cluster.kill(*trial.cluster.nodes)
     await trial.restart(*trial.cluster.nodes)
-    by_itself = await _wait_or_help(trial, patience_seconds)
-    return await _mended(trial, "blackout", at, by_itself)
+    by_itself = await wait_or_help(trial, patience_seconds)
+    return await mended(trial, "blackout", at, by_itself)
 
 
 async def stop_sequencer(trial: Trial, patience_seconds: float) -> Blow:
@@ -53,15 +77,20 @@ async def stop_sequencer(trial: Trial, patience_seconds: float) -> Blow:
     with trial.stopped(victim):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trial.clock.sleep, STOP_SECONDS)
-            by_itself = await _wait_or_help(trial, min(patience_seconds, STOP_SECONDS))
-    return await _mended(trial, "stop", at, by_itself)
+            by_itself = await wait_or_help(trial, min(patience_seconds, STOP_SECONDS))
+    return await mended(trial, "stop", at, by_itself)
 
 
-BLOWS: Final[Mapping[str, Callable[[Trial, float], Awaitable[Blow]]]] = {
+BLOWS: Final[Mapping[str, Strike]] = {
     "sequencer": kill_sequencer,
     "blackout": kill_all,
     "stop": stop_sequencer,
 }
+
+
+def kinds_of(blows: Sequence[Blow]) -> list[str]:
+    """Each once, in the order in which they first came."""
+    return list(dict.fromkeys(blow.kind for blow in blows))
 
 
 def recovery_seconds(evidence: Evidence[list[Blow]], kind: str) -> list[float]:
@@ -73,7 +102,7 @@ def recovery_seconds(evidence: Evidence[list[Blow]], kind: str) -> list[float]:
     ]
 
 
-async def _wait_or_help(trial: Trial, patience_seconds: float) -> bool:
+async def wait_or_help(trial: Trial, patience_seconds: float) -> bool:
     """Whether an append that was offered from now on has been acknowledged in time; makes sure that one will be."""
     now = trial.workload.elapsed
     if await trial.wait_acknowledged(now, patience_seconds):
@@ -83,6 +112,7 @@ async def _wait_or_help(trial: Trial, patience_seconds: float) -> bool:
     return False
 
 
-async def _mended(trial: Trial, kind: str, at: float, by_itself: bool) -> Blow:
+async def mended(trial: Trial, kind: str, at: float, by_itself: bool) -> Blow:
+    """The blow, once what was mended takes part again."""
     await trial.clock.sleep(SETTLE_SECONDS)
     return Blow(kind=kind, at=at, until=trial.workload.elapsed, by_itself=by_itself)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.blow_picture import draw as draw_blows
 from bench.blows import Blow, recovery_seconds
 from bench.gaps import Swap, find_gaps
-from bench.kill_picture import draw as draw_blows
 from bench.measuring import Machine, Report, Table, middle_and_ends
 from bench.pauses import Pause, Spread, longest_pause
 from bench.steps import PHASES, split_into_phases

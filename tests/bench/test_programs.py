@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import kill, swap
+from bench.blow_report import report
 from bench.measuring import Machine
 from bench.trial import Load
 
@@ -16,17 +17,17 @@ LOAD = Load(writers=16)
 async def test_three_swaps_under_load_lose_nothing() -> None:
     """Each swap is seen, with its phases; the history is right."""
     evidence, steps = await swap.run(["native"], 3, LOAD, 0.2)
-    report = swap.report(Machine.look(), evidence, steps, 0.2)
+    told = swap.report(Machine.look(), evidence, steps, 0.2)
 
-    assert report.problems == ()
-    assert report.plain["swaps"] == 3
-    assert report.plain["acknowledged"] == evidence.verdict.entries > 0
-    assert report.plain["phases"].keys() >= {"seal", "tail", "put", "client finds it"}
+    assert told.problems == ()
+    assert told.plain["swaps"] == 3
+    assert told.plain["acknowledged"] == evidence.verdict.entries > 0
+    assert told.plain["phases"].keys() >= {"seal", "tail", "put", "client finds it"}
 
 
 async def test_a_log_outlives_the_death_of_its_sequencer() -> None:
     """A kill -9, and nobody helps: appends come back by themselves, and nothing is lost."""
     evidence = await kill.run(["sequencer"], LOAD, 0.2, 20.0)
 
-    assert kill.report(Machine.look(), evidence).problems == []
+    assert report(Machine.look(), evidence).problems == []
     assert [blow.kind for blow in evidence.result] == ["sequencer"]

@@ -1,0 +1,50 @@
+"""What blows have cost, as tables and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bench.blows import Blow, kinds_of, recovery_seconds
+from bench.measuring import Machine, Report, Table
+from bench.pauses import SPREAD_COLUMNS, Spread
+from bench.trial import Evidence
+
+TARGET_SECONDS: Final = 3.0
+"""Until somebody else orders appends."""
+
+
+def report(machine: Machine, evidence: Evidence[list[Blow]], *, without_target: Sequence[str] = ()) -> Report:
+    """A table of the times, and the verdict. Kinds `without_target` may take as long as they take."""
+    blows = evidence.result
+    times = {kind: recovery_seconds(evidence, kind) for kind in kinds_of(blows)}
+    spreads = {kind: Spread.of(seconds) for kind, seconds in times.items()}
+    stuck = [
+        f"{blow.kind} at {blow.at:.1f} s: appends did not resume by themselves" for blow in blows if not blow.by_itself
+    ]
+    return Report(
+        title=f"{len(blows)} blows under load",
+        machine=machine,
+        tables=[_table(times, spreads, without_target)],
+        plain={
+            "blows": {kind: {"times": len(times[kind]), **spread.plain()} for kind, spread in spreads.items()},
+            "by_itself": sum(blow.by_itself for blow in blows),
+            "acknowledged": evidence.workload.acknowledged,
+            "unknown": evidence.workload.unknown,
+        },
+        verdict=evidence.summary,
+        problems=[*stuck, *evidence.verdict.problems],
+    )
+
+
+def _table(times: dict[str, list[float]], spreads: dict[str, Spread], without_target: Sequence[str]) -> Table:
+    rows = [
+        [kind, str(len(times[kind])), *spread.cells(), "" if kind in without_target else _met(spread)]
+        for kind, spread in spreads.items()
+    ]
+    title = f"Until appends are acknowledged again; target {TARGET_SECONDS:g} s, each time"
+    return Table(title, ["", "times", *SPREAD_COLUMNS, "target"], rows)
+
+
+def _met(spread: Spread) -> str:
+    return "met" if spread.max_ms <= 1000 * TARGET_SECONDS else "missed"
