@@ -3,7 +3,8 @@
 A node that lost its disk looks exactly like one that starts for the first time, but must not vote: it has forgotten
 promises that others rely on. So a directory is formatted only when *every* listed peer says that it is new as well, in
 two steps (Mesos' EMPTY and STARTING, see `server.identity`): nobody votes before everybody has left the state in which
-a wiped disk finds itself. Hence a node without a file that meets a formatted peer has lost a disk, and stays out.
+a wiped disk finds itself. Hence a node without a file that meets a formatted peer has lost a disk, or was added later. It
+stays out, unless the register of the cluster expects it (`server.joining`).
 
 `advance` is the rule; `Formatter` asks the peers until it lets the node in.
 """
@@ -18,6 +19,8 @@ import attrs
 import structlog
 
 from server.identity import Identity, Phase
+from server.joining import join
+from virtuallog.api import MetaStore
 from virtuallog.control import NodeStatus
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Clock, Services
@@ -44,17 +47,15 @@ class Wait:
 
 
 def advance(own: Phase, peers: Mapping[NodeId, Phase | None]) -> Phase | Wait:
-    """The phase that a node may enter next.
+    """The phase that a node may enter next; `JOINING`: only if the register expects it, whatever its peers say.
 
     Args:
         own: its phase now, not `FORMATTED`.
         peers: of each other listed node; None for one that did not answer.
     """
     assert own is not Phase.FORMATTED
-    formatted = _nodes(peers, Phase.FORMATTED)
-    if own is Phase.UNFORMATTED and formatted:
-        return Wait(f"the data directory is empty but {formatted} has one: a disk was lost or the path is wrong;"
-                    " this node stays out until it is replaced")  # fmt: skip
+    if own is Phase.JOINING or (own is Phase.UNFORMATTED and Phase.FORMATTED in peers.values()):
+        return Phase.JOINING
     if silent := _nodes(peers, None):
         return Wait(f"no answer from {silent}; all nodes must answer at the first start")
     if own is Phase.UNFORMATTED:
@@ -80,26 +81,37 @@ class Formatter:
     waiting: str = ""
     """Why the directory is not formatted yet; for the node's status."""
 
-    async def run(self) -> None:
-        """Return once the directory is formatted; never if a disk was lost. Cancelled, it starts over next time.
+    async def run(self, metastore: MetaStore) -> None:
+        """Return once the directory is formatted; never if a disk was lost and nobody has replaced the node. Cancelled, it
+        starts over next time.
 
         Raises:
             StorageError: the disk cannot be written.
+            MalformedError: the register of the cluster is of a later format.
         """
         pause = ASK_PAUSE_SECONDS
         while self.identity.phase is not Phase.FORMATTED:
-            answer = advance(self.identity.phase, await self._ask_peers())
-            if isinstance(answer, Wait):
-                if answer.reason != self.waiting:
-                    log.warning("not formatted", node=self.identity.node, reason=answer.reason)
-                self.waiting = answer.reason
+            reason = await self._advance(metastore)
+            if reason:
+                if reason != self.waiting:
+                    log.warning("not formatted", node=self.identity.node, reason=reason)
+                self.waiting = reason
                 await self._clock.sleep(pause * (0.5 + self._random.random()))
                 pause = min(1.3 * pause, ASK_PAUSE_SECONDS_MAX)
-            elif answer is Phase.FORMATTING:
-                await self.identity.start_formatting(self._random)
-            else:
-                await self.identity.finish_formatting()
         self.waiting = ""
+
+    async def _advance(self, metastore: MetaStore) -> str:
+        """One phase further; returns why not, if it must wait."""
+        match advance(self.identity.phase, await self._ask_peers()):
+            case Wait(reason):
+                return reason
+            case Phase.FORMATTING:
+                await self.identity.start_formatting(self._random)
+            case Phase.JOINING:
+                return await join(self.identity, metastore, self._random)
+            case _:
+                await self.identity.finish_formatting()
+        return ""
 
     async def _ask_peers(self) -> dict[NodeId, Phase | None]:
         others = [peer for peer in self._peers if peer != self.identity.node]

@@ -6,13 +6,18 @@ what must not survive one: sequencers. Both stand in one small file, which is re
 
     unformatted ---- every peer is new as well ----> formatting ---- every peer is at least that ----> formatted
     (no file)                                        (a store id, no vote)                              (votes)
+        '------ the register expects it ----> joining ---- the register names its store id ----------------^
 
-The middle state is what makes the rule for wiped disks hold (`server.formatting`).
+The middle states are what makes the rule for wiped disks hold (`server.formatting`, `server.joining`).
 
-File format, version 1, little-endian; an unknown version is refused, never guessed at:
+File, little-endian; an unknown version is refused, never guessed at:
 
-    magic "VLOGNODE" | version u16 | formatted u8 | pad u8 | node u32 | boot u64 | store id 16 | cluster id 16 (or zeros)
+    magic "VLOGNODE" | version u16 | phase u8 | pad u8 | node u32 | boot u64 | store id 16 | cluster id 16 (or zeros)
+    joined u64, from version 2 on
     crc32c u32 of all that
+
+Version 1 has the phases 0, formatting, and 1, formatted. A directory that has joined a running cluster needs version 2; all
+others are still written as version 1, which older programs read.
 """
 
 from __future__ import annotations
@@ -34,8 +39,10 @@ from virtuallog.types import NodeId
 FILE_NAME: Final = "identity"
 _NEW_NAME: Final = "identity.new"
 _MAGIC: Final = b"VLOGNODE"
-_VERSION: Final = 1
+_FIRST_VERSION: Final = 1
+_VERSION: Final = 2
 _RECORD: Final = struct.Struct("<8sHBxIQ16s16s")
+_JOINED: Final = struct.Struct("<Q")
 _CHECKSUM: Final = struct.Struct("<I")
 _VERSION_FIELD: Final = struct.Struct("<8sH")
 _NO_CLUSTER: Final = bytes(16)
@@ -50,7 +57,12 @@ class Phase(enum.Enum):
 
     UNFORMATTED = "unformatted"
     FORMATTING = "formatting"
+    JOINING = "joining"
     FORMATTED = "formatted"
+
+
+_NUMBERS: Final = {0: Phase.FORMATTING, 1: Phase.FORMATTED, 2: Phase.JOINING}
+"""In the file."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,15 +70,19 @@ class Marker:
     """The content of the identity file."""
 
     node: NodeId
-    formatted: bool
+    phase: Phase
     boot: int
     store_id: bytes
     cluster: ClusterId | None = None
+    joined: int = 0
+    """The version of the register in which it joined a cluster that ran; 0: it was there from the beginning."""
 
     def encode(self) -> bytes:
-        record = _RECORD.pack(
-            _MAGIC, _VERSION, self.formatted, self.node, self.boot, self.store_id, self.cluster or _NO_CLUSTER
-        )
+        is_first = self.joined == 0 and self.phase is not Phase.JOINING
+        number = next(number for number, phase in _NUMBERS.items() if phase is self.phase)
+        version = _FIRST_VERSION if is_first else _VERSION
+        record = _RECORD.pack(_MAGIC, version, number, self.node, self.boot, self.store_id, self.cluster or _NO_CLUSTER)
+        record += b"" if is_first else _JOINED.pack(self.joined)
         return record + _CHECKSUM.pack(crc32c(record))
 
 
@@ -80,16 +96,20 @@ def decode_untrusted(content: bytes) -> Marker:
     if len(content) < _VERSION_FIELD.size or content[: len(_MAGIC)] != _MAGIC:
         raise MalformedError("the identity file is not one of a virtuallog node")
     _, version = _VERSION_FIELD.unpack_from(content)
-    if version != _VERSION:
-        raise MalformedError(f"a data directory of format {version}; this program reads format {_VERSION}")
-    if len(content) != _RECORD.size + _CHECKSUM.size:
+    if version not in {_FIRST_VERSION, _VERSION}:
+        raise MalformedError(f"a data directory of format {version}; this program reads formats up to {_VERSION}")
+    size = _RECORD.size + (0 if version == _FIRST_VERSION else _JOINED.size)
+    if len(content) != size + _CHECKSUM.size:
         raise CorruptionError(f"the identity file has {len(content)} bytes")
-    record, checksum = content[: _RECORD.size], _CHECKSUM.unpack_from(content, _RECORD.size)[0]
+    record, checksum = content[:size], _CHECKSUM.unpack_from(content, size)[0]
     if crc32c(record) != checksum:
         raise CorruptionError("the identity file does not match its checksum")
-    _, _, formatted, node, boot, store_id, cluster = _RECORD.unpack(record)
+    _, _, number, node, boot, store_id, cluster = _RECORD.unpack_from(record)
+    if number not in _NUMBERS:
+        raise MalformedError(f"a data directory in phase {number}, which this program does not know")
+    joined = 0 if version == _FIRST_VERSION else _JOINED.unpack_from(record, _RECORD.size)[0]
     known = None if cluster == _NO_CLUSTER else ClusterId(cluster)
-    return Marker(node=NodeId(node), formatted=bool(formatted), boot=boot, store_id=store_id, cluster=known)
+    return Marker(node=NodeId(node), phase=_NUMBERS[number], boot=boot, store_id=store_id, cluster=known, joined=joined)
 
 
 class Identity:
@@ -126,9 +146,7 @@ class Identity:
 
     @property
     def phase(self) -> Phase:
-        if self._marker is None:
-            return Phase.UNFORMATTED
-        return Phase.FORMATTED if self._marker.formatted else Phase.FORMATTING
+        return Phase.UNFORMATTED if self._marker is None else self._marker.phase
 
     @property
     def store_id(self) -> bytes:
@@ -145,19 +163,38 @@ class Identity:
         """None until this node has learned a register."""
         return self._marker.cluster if self._marker else None
 
+    @property
+    def joined(self) -> int:
+        """The version of the register in which this directory joined a cluster that ran; 0: it did not."""
+        return self._marker.joined if self._marker else 0
+
     async def start_formatting(self, source: random.Random) -> None:
         """Give the directory a store id, and the first of its boot numbers."""
+        await self._make(Phase.FORMATTING, source)
+
+    async def start_joining(self, source: random.Random) -> None:
+        """The same, for a cluster that runs: the store id is to be put into its register."""
+        await self._make(Phase.JOINING, source)
+
+    async def _make(self, phase: Phase, source: random.Random) -> None:
         assert self.phase is Phase.UNFORMATTED
         store_id = source.randbytes(16)
         # Not 1: a directory that replaces a lost one, for the same node, would count through the same numbers again,
         # and a sequencer of the lost one would be taken for its own.
         first = 1 + int.from_bytes(store_id[:4], "little")
-        await self._save(Marker(node=self.node, formatted=False, boot=first, store_id=store_id))
+        await self._save(Marker(node=self.node, phase=phase, boot=first, store_id=store_id))
 
     async def finish_formatting(self) -> None:
         """From now on this node may vote and store."""
         assert self._marker is not None
-        await self._save(attrs.evolve(self._marker, formatted=True))
+        assert self.phase is Phase.FORMATTING
+        await self._save(attrs.evolve(self._marker, phase=Phase.FORMATTED))
+
+    async def finish_joining(self, cluster: ClusterId, joined: int) -> None:
+        """The register of `cluster` names this store since version `joined`: from now on this node may vote and store."""
+        assert self._marker is not None
+        assert self.phase is Phase.JOINING
+        await self._save(attrs.evolve(self._marker, phase=Phase.FORMATTED, cluster=cluster, joined=joined))
 
     async def join(self, cluster: ClusterId) -> None:
         """Remember the cluster; nothing happens if it is known already.

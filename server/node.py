@@ -35,7 +35,7 @@ from server.node_metrics import node_metrics
 from server.role import Role
 from server.status import plain_status
 from virtuallog import metrics
-from virtuallog.api import Cluster, LogletProvider, MetaStoreProvider
+from virtuallog.api import Cluster, LogletProvider, MetaStore, MetaStoreProvider
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.control import Alive, NodeStatus
 from virtuallog.crash_points import CrashPoint
@@ -46,10 +46,11 @@ from virtuallog.errors import (
     UnavailableError,
     UnknownKindError,
     VirtualLogError,
+    WrongRecipientError,
 )
 from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
-from virtuallog.register import Register
+from virtuallog.register import Register, decode_untrusted
 from virtuallog.replicated import replicated
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
@@ -195,17 +196,21 @@ class Node:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await self._formatter.run()
-            self._log = virtual_log = await self._open(nursery)
+            client = Environment(
+                services=self._ports.services, clock=self._ports.clock, random=self._ports.random, nursery=nursery
+            )
+            metastore = self._metastore.open(self.config.members, client)
+            await self._formatter.run(metastore)
+            self._log = virtual_log = await self._open(client, metastore)
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
             if self._policy is not None:
                 self._healer = Healer(self.config.node, virtual_log, self._policy, self._pace, self._alive)
                 nursery.start_soon(self._healer.run)
             await self._follow(virtual_log)
 
-    async def _open(self, nursery: trio.Nursery) -> VirtualLog:
+    async def _open(self, client: Environment, metastore: MetaStore) -> VirtualLog:
         """Start the roles and make sure that there is a register."""
-        ports, config = self._ports, self.config
+        ports, config, nursery = self._ports, self.config, client.nursery
         environment = NodeEnvironment(
             services=ports.services,
             clock=ports.clock,
@@ -217,13 +222,14 @@ class Node:
             key_values=ports.key_values,
             segment_config=self.segment_config,
             fail=_fail_outside_a_role,
+            is_seated=self._is_seated,
+            joined=self.identity.joined,
         )
         for role in self._roles:
             nursery.start_soon(role.run, environment)
-        client = Environment(services=ports.services, clock=ports.clock, random=ports.random, nursery=nursery)
-        metastore = self._metastore.open(config.members, client)
-        first = self._providers[config.loglet]
-        await bootstrap(config, metastore, first, ports.services, ports.clock, ports.random)
+        if self.identity.joined == 0:  # else the cluster had a register before it had this directory
+            first = self._providers[config.loglet]
+            await bootstrap(config, metastore, first, ports.services, ports.clock, ports.random)
         return VirtualLog(metastore, self._providers, client, planner=self._survey)
 
     async def segment_config(self, segment_id: Any) -> tuple[str, bytes]:
@@ -244,7 +250,20 @@ class Node:
         return segment.kind, segment.config
 
     async def _serve_metastore(self, environment: NodeEnvironment) -> Handlers:
-        return await self._metastore.serve(self.config.members, environment)
+        # A directory that joined later is no first member, whatever its config lists: it founds nothing.
+        members = self.config.members if self.identity.joined == 0 else ()
+        return await self._metastore.serve(members, environment)
+
+    def _is_seated(self, value: bytes) -> bool:
+        """See `NodeEnvironment.is_seated`. The first members vote for the first version, which nobody is named in yet."""
+        identity = self.identity
+        if not value:
+            return identity.joined == 0
+        register = decode_untrusted(value)
+        if identity.cluster not in {None, register.cluster}:
+            raise WrongRecipientError("cluster", (identity.cluster or b"").hex(), register.cluster.hex())
+        entry = register.nodes.get(identity.node)
+        return entry is not None and entry.store_id == identity.store_id
 
     async def _survey(self, register: Register) -> Cluster:
         suspects = self._healer.detector.suspects if self._healer else ()
@@ -268,15 +287,23 @@ class Node:
         await self.identity.join(register.cluster)
         entry = register.nodes.get(self.identity.node)
         if entry is None or entry.store_id != self.identity.store_id:
-            self._problem = "identity: the cluster knows this node by another data directory"
-        else:
-            self._problem = ""
+            self._leave(register)
         self._on_register(register)
         _FOLLOWING.reached()
         lowest = min(self._oldest_version(segment) for segment in register.chain.segments)
         for kind, role in self._loglet_roles.items():
             if role.is_open:
                 await self._forget(role, self._providers[kind], lowest)
+
+    def _leave(self, register: Register) -> None:
+        """The place of this directory is somebody else's, for good: what it holds is no part of the cluster any more. Its
+        decisions of the register stay true, so it goes on to show these."""
+        known = self.identity.node in register.nodes
+        found = "another data directory" if known else "none: the node was removed"
+        self._problem = f"identity: the cluster knows this node by {found}"
+        for role in self._loglet_roles.values():
+            if role.cause is None:
+                role.fail(WrongRecipientError("data directory", found, self.identity.store_id.hex()))
 
     def _oldest_version(self, segment: Segment) -> int:
         """Nothing of this version, or a later one, may be forgotten because of this segment."""

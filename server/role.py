@@ -17,7 +17,7 @@ import attrs
 import structlog
 import trio
 
-from virtuallog.errors import CorruptionError, StorageError, UnavailableError, VirtualLogError
+from virtuallog.errors import CorruptionError, StorageError, UnavailableError, VirtualLogError, WrongRecipientError
 from virtuallog.ports import Done, Handler, Handlers, NodeEnvironment, Request
 from virtuallog.rpc.interface import Interface
 
@@ -72,7 +72,8 @@ class Role:
             self._bug = self._bug or error
         elif self.failure is None:
             self.cause = error
-            self.failure = error if isinstance(error, CorruptionError | StorageError) else StorageError(str(error))
+            tells = isinstance(error, CorruptionError | StorageError | WrongRecipientError)
+            self.failure = error if tells else StorageError(str(error))
             log.error("role refused", role=self.name, reason=str(error))
         self._open = None
         if self._scope is not None:

@@ -38,6 +38,8 @@ class AddressBook:
         register = self._register
         if register is not None and node in register.nodes:
             entry = register.nodes[node]
+            if entry.is_expected:  # it is no part of the cluster so far, and knows of none
+                return Peer(entry.addresses, Open(node=node))
             return Peer(entry.addresses, Open(cluster=register.cluster, node=node, store_id=entry.store_id))
         if node in self._seeds:
             return Peer((self._seeds[node],), Open(node=node))

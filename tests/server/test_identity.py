@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 
+import attrs
 import pytest
 
 from server.identity import FILE_NAME, Identity, Marker, Phase, decode_untrusted
@@ -103,18 +104,55 @@ async def test_a_directory_of_another_cluster_is_refused() -> None:
         await identity.join(ClusterId(b"d" * 16))
 
 
-MARKER = Marker(node=NODE, formatted=True, boot=7, store_id=b"s" * 16, cluster=CLUSTER)
+MARKER = Marker(node=NODE, phase=Phase.FORMATTED, boot=7, store_id=b"s" * 16, cluster=CLUSTER)
+JOINED = Marker(node=NODE, phase=Phase.FORMATTED, boot=7, store_id=b"s" * 16, cluster=CLUSTER, joined=12)
+FIRST_FORMAT = bytes.fromhex(
+    "564c4f474e4f4445010001000300000007000000000000007373737373737373737373737373737363636363636363636363636363636363"
+)
+"""What the first version wrote for MARKER, without the checksum."""
 
 
-def test_the_file_reads_back_as_it_was_written() -> None:
-    """Both with and without a cluster."""
-    for marker in (MARKER, Marker(node=NODE, formatted=False, boot=1, store_id=b"t" * 16)):
-        assert decode_untrusted(marker.encode()) == marker
+@pytest.mark.parametrize(
+    "marker",
+    [
+        MARKER,
+        JOINED,
+        Marker(node=NODE, phase=Phase.FORMATTING, boot=1, store_id=b"t" * 16),
+        Marker(node=NODE, phase=Phase.JOINING, boot=1, store_id=b"t" * 16),
+    ],
+    ids=["formatted", "joined", "formatting", "joining"],
+)
+def test_the_file_reads_back_as_it_was_written(marker: Marker) -> None:
+    """In every phase, with and without a cluster."""
+    assert decode_untrusted(marker.encode()) == marker
 
 
-def test_a_flipped_bit_anywhere_is_noticed() -> None:
+def test_a_first_node_is_written_as_the_first_version_did() -> None:
+    """Older programs read it. What they could not say, a directory that joined later, they refuse: it has format 2."""
+    assert MARKER.encode()[:-4] == FIRST_FORMAT
+    assert [marker.encode()[8] for marker in (MARKER, JOINED, attrs.evolve(MARKER, phase=Phase.JOINING))] == [1, 2, 2]
+
+
+async def test_a_directory_that_joins_has_its_store_id_before_anybody_is_told() -> None:
+    """It survives a crash in between, so that a claim that was decided is recognised; then it says since which version."""
+    disk = Disk(random.Random(1))
+    identity = await Identity.open(disk.mount(), NODE)
+    await identity.start_joining(random.Random(1))
+    disk.crash()
+
+    again = await Identity.open(disk.mount(), NODE)
+    assert (again.phase, again.store_id) == (Phase.JOINING, identity.store_id)
+    await again.finish_joining(CLUSTER, 12)
+    disk.crash()
+
+    last = await Identity.open(disk.mount(), NODE)
+    assert (last.phase, last.cluster, last.joined) == (Phase.FORMATTED, CLUSTER, 12)
+
+
+@pytest.mark.parametrize("marker", [MARKER, JOINED], ids=["first", "joined"])
+def test_a_flipped_bit_anywhere_is_noticed(marker: Marker) -> None:
     """No single flipped bit is read as another identity."""
-    whole = MARKER.encode()
+    whole = marker.encode()
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -125,9 +163,9 @@ def test_a_flipped_bit_anywhere_is_noticed() -> None:
 def test_a_later_format_is_refused_by_name() -> None:
     """An old program does not guess what a newer one has written."""
     later = bytearray(MARKER.encode())
-    later[8] = 2
+    later[8] = 3
 
-    with pytest.raises(MalformedError, match="format 2; this program reads format 1"):
+    with pytest.raises(MalformedError, match="format 3; this program reads formats up to 2"):
         decode_untrusted(bytes(later))
 
 
