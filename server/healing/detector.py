@@ -7,7 +7,8 @@ Rules:
 * A probe fails without an answer in time, by a refused connection, or by the answer of somebody else: another data
   directory, or a node that refuses one of its roles.
 * A suspicion may be wrong. Acting on it is safe, as a seal stops whoever lives all the same; it costs a reconfiguration.
-* Whoever has stood still himself has measured nothing: after a pause of our own, all counts begin again.
+* Whoever has stood still himself has measured nothing: after a pause of our own all counts begin again, and on a machine
+  that lets us wait for our turn it takes more failures.
 * A node that keeps coming back was not dead but slow; from its second return on it needs more failures.
 
 Probes are few: the sequencer's node in each round, and of the others one in turn.
@@ -42,7 +43,13 @@ RETURNS_MAX: Final = 4
 STEADY_SECONDS: Final = 30.0
 """After so long without a suspicion one return is forgotten."""
 PAUSE_SECONDS: Final = 1.0
-"""Between two looks: more says that we stood still, or that our machine is too busy to measure others."""
+"""A look that comes so late says that we stood still."""
+LATE_SECONDS: Final = 0.1
+"""One that comes so late, that our machine is busy; so others may be, who share it."""
+BUSY_SECONDS: Final = 5.0
+"""How long we take it for busy."""
+FAILURES_BUSY: Final = 3
+"""More, meanwhile."""
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +102,7 @@ class FailureDetector:
     _rounds: int = attrs.field(default=0, init=False)
     _turn: int = attrs.field(default=0, init=False)
     """Counts the probes of others."""
-    _looked: float | None = attrs.field(default=None, init=False)
+    _busy_until: float = attrs.field(default=float("-inf"), init=False)
 
     # -- events ---------------------------------------------------------------------------------------------------
 
@@ -108,12 +115,13 @@ class FailureDetector:
             if node != self.node and (peer is None or peer.entry != entry):
                 self._peers[node] = _Peer(entry=entry, since=now, steady_from=now)
 
-    def look(self, now: float) -> None:
-        """Time has passed."""
-        if self._looked is not None and now - self._looked > PAUSE_SECONDS:
+    def woke(self, now: float, due: float) -> None:
+        """We look again, and had meant to at `due`."""
+        if now - due > PAUSE_SECONDS and now > self._busy_until:  # one that always stands still must not wait for ever
             for peer in self._peers.values():
                 peer.failures = 0
-        self._looked = now
+        if now - due > LATE_SECONDS:
+            self._busy_until = now + BUSY_SECONDS
 
     def round(self, sequencer: NodeId | None, now: float) -> list[NodeId]:
         """Whom to probe in this round."""
@@ -193,7 +201,8 @@ class FailureDetector:
 
     def _fail(self, peer: _Peer, now: float) -> None:
         peer.failures += 1
-        if not peer.failed and peer.failures >= FAILURES + FAILURES_MORE * max(0, peer.returns - 1):
+        needed = FAILURES + FAILURES_MORE * max(0, peer.returns - 1) + FAILURES_BUSY * (now < self._busy_until)
+        if not peer.failed and peer.failures >= needed:
             self.changes += 1
             peer.failed = True
         peer.due = max(now, peer.begun + RECHECK_SECONDS)  # at once, if this one took its time

@@ -101,11 +101,12 @@ class Healer:
 
     async def run(self) -> None:
         """For ever. Cancelled, it leaves a change that anybody may finish, or a copy that anybody may continue."""
-        clock, next_round = self._environment.clock, 0.0
+        clock = self._environment.clock
+        next_round = due = clock.monotonic()
         async with trio.open_nursery() as nursery:
             while True:
                 now = clock.monotonic()
-                self.detector.look(now)
+                self.detector.woke(now, due)
                 self._learn(now)
                 if now >= next_round:
                     await self._begin_round(now)
@@ -113,15 +114,11 @@ class Healer:
                 for node in self.detector.rechecks(now):
                     self._probe(node)
                 self._consider(now, nursery)
-                await self._wait(next_round - now)
-
-    async def _wait(self, seconds: float) -> None:
-        recheck = self.detector.next_recheck
-        if recheck is not None:
-            seconds = min(seconds, recheck - self._environment.clock.monotonic())
-        self._news = trio.Event()
-        with self._environment.clock.timeout(max(seconds, 0.0)):
-            await self._news.wait()
+                recheck = self.detector.next_recheck
+                due = next_round if recheck is None else min(next_round, recheck)
+                self._news = trio.Event()
+                with clock.timeout(max(due - clock.monotonic(), 0.0)):
+                    await self._news.wait()
 
     # -- probes -------------------------------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ from virtuallog.types import NodeId
 RESUME_SECONDS: Final = 5.0
 """An append that is offered after a failure is acknowledged within this time: a suspicion takes less than two seconds, a
 reconfiguration some milliseconds, a client looks every half second. Several times that of a node that kept coming back."""
+SPARE_SECONDS: Final = 8.0
+"""A suspicion, the patience with log servers, and time for one attempt that fails."""
 AWAY_SECONDS: Final = (0.0, 3.0, 12.0)
 """After the append, until the harm ends."""
 SETTLE_SECONDS: Final = 6.0
@@ -94,12 +96,15 @@ async def _bereave(actor: Actor, source: random.Random) -> bool:
 
 
 async def _look_at_spares(actor: Actor, victim: NodeId) -> None:
-    """If there is a spare node it has the dead one's place; if there is none, the dead one keeps it."""
-    servers = (await _placement(actor)).servers
-    spare = len(actor.stage.cluster.nodes) > len(servers)
+    """If there is a spare node it gets the dead one's place, soon: a client that reaches the dead one may have planned the
+    successor. If there is none, the dead one keeps it."""
+    world, servers = actor.stage.cluster.world, (await _placement(actor)).servers
+    spare, began = len(actor.stage.cluster.nodes) > len(servers), world.now()
+    while spare and victim in servers and world.now() - began < SPARE_SECONDS:
+        await trio.sleep(0.5)
+        servers = (await _placement(actor)).servers
     if (victim in servers) == spare:
-        message = f"node {victim} is gone, the log servers are {servers}"
-        _object(actor.stage.cluster.world, "healing", message)
+        _object(world, "healing", f"node {victim} is gone, the log servers are {servers}")
 
 
 async def _end(actor: Actor, heal: Heal, source: random.Random) -> None:

@@ -8,10 +8,12 @@ import attrs
 import pytest
 
 from server.healing.detector import (
+    BUSY_SECONDS,
     FAILURES,
+    FAILURES_BUSY,
     FAILURES_MORE,
+    LATE_SECONDS,
     OTHERS_EVERY,
-    PAUSE_SECONDS,
     RECHECK_SECONDS,
     ROUND_SECONDS,
     STEADY_SECONDS,
@@ -132,16 +134,27 @@ def test_the_answer_of_somebody_else_is_a_failure(answer: Alive) -> None:
 
 
 def test_who_stood_still_has_measured_nothing() -> None:
-    """Our own pause lets all probes time out; they say nothing about others."""
+    """Our own pause lets all probes time out; they say nothing about others. But one that always stands still acts, too."""
     watching = detector()
-    watching.look(1.0)
     fail(watching, ONE, 1.0, FAILURES - 1)
-    watching.look(1.0 + 2 * PAUSE_SECONDS)
-    fail(watching, ONE, 4.0, FAILURES - 1)
+    watching.woke(4.0, 1.1)
+    fail(watching, ONE, 4.0, FAILURES + FAILURES_BUSY - 1)
     assert watching.suspects == []
 
-    watching.look(1.5 + 2 * PAUSE_SECONDS)
-    watching.failed(ONE, 4.0)
+    watching.woke(6.0, 4.1)
+    watching.failed(ONE, 6.0)
+    assert watching.suspects == [ONE]
+
+
+def test_a_busy_machine_needs_more_failures() -> None:
+    """Who waits for its own turn on the processor may wait for that of others. That passes."""
+    watching = detector()
+    watching.woke(1.0 + 2 * LATE_SECONDS, 1.0)
+    fail(watching, ONE, 1.5)
+    assert watching.suspects == []
+
+    watching.answered(ONE, alive(1), 2.0)
+    fail(watching, ONE, 3.0 + BUSY_SECONDS)
     assert watching.suspects == [ONE]
 
 
