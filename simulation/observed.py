@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -75,9 +75,16 @@ class _ObservedReplicatedProvider(ObservedProvider):
         return self._replicated.move(segment, config, servers)
 
     async def replicate(
-        self, segment: SegmentId, config: bytes, target: bytes, stop: LogletOffset, environment: Environment, pace: Pace
+        self,
+        segment: SegmentId,
+        config: bytes,
+        target: bytes,
+        stop: LogletOffset,
+        environment: Environment,
+        pace: Pace,
+        lost: Collection[NodeId] = (),
     ) -> None:
-        await self._replicated.replicate(segment, config, target, stop, environment, pace)
+        await self._replicated.replicate(segment, config, target, stop, environment, pace, lost)
 
 
 def observed(provider: LogletProvider, history: History, who: str) -> LogletProvider:

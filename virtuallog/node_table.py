@@ -14,7 +14,7 @@ its vote for the register (`metastore.acceptor`), its copies of loglets (`NodeEn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 import attrs
@@ -128,6 +128,15 @@ class Remove:
             return "is a member of the MetaStore: drain it first"
         used = [str(segment.id) for segment in register.chain.segments if self.is_used(segment)]
         return f"is needed by segments {', '.join(used)}: drain it first" if used else ""
+
+
+def lost_copies(register: Register, segment: Segment, servers: Iterable[NodeId]) -> frozenset[NodeId]:
+    """Those of a segment's servers that hold nothing of it, because their data directory took its place later.
+
+    Copied again, the segment has a new id, and nothing is lost any more.
+    """
+    nodes = register.nodes
+    return frozenset(node for node in servers if node in nodes and nodes[node].joined >= segment.id.version)
 
 
 def _entry(register: Register, node: NodeId) -> NodeEntry:

@@ -6,7 +6,7 @@ OSDI'20, sections 3.2 and 4.2.1: failures are seen by the loglet, a policy choos
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import attrs
@@ -59,9 +59,17 @@ class ReplicatedProvider(Protocol):
         ...
 
     async def replicate(
-        self, segment: SegmentId, config: bytes, target: bytes, stop: LogletOffset, environment: Environment, pace: Pace
+        self,
+        segment: SegmentId,
+        config: bytes,
+        target: bytes,
+        stop: LogletOffset,
+        environment: Environment,
+        pace: Pace,
+        lost: Collection[NodeId] = (),
     ) -> None:
-        """Bring the servers that `target`, made by `move`, has and `config` has not up to `stop`, the end of the segment.
+        """Bring the servers that `target`, made by `move`, has and `config` has not up to `stop`, the end of the segment;
+        and those that both have but have lost their copies with a former disk, which `lost` names.
 
         On return each of them has every entry below `stop` that is not trimmed, durably; all of it was read back and its
         checksums were right. Nobody uses the copies before the chain says so. Safe to cancel, to repeat and to run on

@@ -57,7 +57,7 @@ class Copying:
     async def run(self) -> None:
         """See `ReplicatedProvider.replicate`. Cancelling it leaves what has been copied."""
         trim = await self._trim_point()
-        state = await self._ask(self.newcomer, Seal(segment=self.loglet))
+        state = await self._ask(self.newcomer, Seal(segment=self.loglet, rebuilds=True))
         _BEGUN.reached()
         at = max(trim, state.local_tail)
         while at < self.stop:

@@ -8,6 +8,8 @@ Rules:
 * A sealed loglet accepts repairs only. A server that does not know a loglet creates it when told to seal it, so that a
   store which comes later is refused.
 * The known tail is volatile, but a gap that rests on it is written together with it.
+* A server on a data directory that took the place of a lost one does not speak for that one: about a loglet which was there
+  before, and was not copied to it, it knows nothing. An empty state would be a lie that can make a majority.
 
 Departure from the paper, whose servers log single entries: the unit is a wave, and answers are cumulative.
 """
@@ -54,6 +56,8 @@ class LogServer:
     """Requests and results of the WAL in, effects out."""
 
     durable: DurableLogs
+    joined: int = 0
+    """See `NodeEnvironment.joined`."""
     waiting: int = attrs.field(default=0, init=False)
     """Parked `WaitTail`s."""
     _loglets: dict[SegmentId, LiveLoglet] = attrs.field(factory=dict, init=False)
@@ -86,6 +90,8 @@ class LogServer:
         segment = request.segment
         if self._is_dropped(segment):
             return [Answer(ticket, _dropped(segment))]
+        if segment.version <= self.joined and self._may_have_lost(request):
+            return [Answer(ticket, UnavailableError(f"loglet {segment} is older than this data directory"))]
         if (refusal := self._refusal_untrusted(request)) is not None:
             return [Answer(ticket, refusal)]
         match request:
@@ -258,6 +264,11 @@ class LogServer:
 
     def _is_dropped(self, segment: SegmentId) -> bool:
         return segment.version < self._floor
+
+    def _may_have_lost(self, request: Store | Seal | GetState | WaitTail | Repair | Trim) -> bool:
+        """Whether a former disk may have held what this one has nothing of."""
+        known = request.segment in self._loglets or request.segment in self.durable.loglets
+        return not known and not (isinstance(request, Seal) and request.rebuilds)
 
     def _loglet(self, segment: SegmentId) -> LiveLoglet:
         loglet = self._loglets.get(segment)

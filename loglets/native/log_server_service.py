@@ -77,7 +77,7 @@ class LogServerService:
         durable = DurableLogs()
         storage, now = await environment.storage(STORAGE), environment.clock.monotonic
         wal = await WriteAheadLog.open(storage, settings, durable.replay, now, durable)
-        service = cls(LogServer(durable), wal, environment)
+        service = cls(LogServer(durable, environment.joined), wal, environment)
         send, receive = trio.open_memory_channel[tuple[ReadWaves, Done]](READS_MAX)
         service._reads = send
         await environment.nursery.start(service._run_wal)

@@ -74,6 +74,8 @@ class Seal(Request[State]):
     """Client to LogServer: take no more stores, for ever. The answer covers every store that was or will be accepted."""
 
     segment: SegmentId
+    rebuilds: bool = False
+    """From whoever is about to copy the loglet, which is closed, to a server that joined when it was there already."""
 
 
 @attrs.frozen(kw_only=True)

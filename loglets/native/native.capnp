@@ -38,6 +38,7 @@ struct Store {
 
 struct Seal {
   segment @0 :SegmentId;
+  rebuilds @1 :Bool;
 }
 
 struct GetState {

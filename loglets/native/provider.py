@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -96,9 +96,17 @@ class NativeProvider:
         return planner.move(segment, decode_untrusted(config), servers).encode()
 
     async def replicate(
-        self, segment: SegmentId, config: bytes, target: bytes, stop: LogletOffset, environment: Environment, pace: Pace
+        self,
+        segment: SegmentId,
+        config: bytes,
+        target: bytes,
+        stop: LogletOffset,
+        environment: Environment,
+        pace: Pace,
+        lost: Collection[NodeId] = (),
     ) -> None:
-        former, latter = decode_untrusted(config).servers, decode_untrusted(target).servers
+        former = [server for server in decode_untrusted(config).servers if server not in lost]
+        latter = decode_untrusted(target).servers
         for newcomer in (server for server in latter if server not in former):
             loglet = self.origin(segment, config)
             await Copying(loglet, former, newcomer, stop, environment, self.pieces, pace).run()

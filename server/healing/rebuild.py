@@ -9,6 +9,7 @@ import attrs
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import InvalidSettingError, UnsupportedError
+from virtuallog.node_table import lost_copies
 from virtuallog.ports import Clock
 from virtuallog.register import Register
 from virtuallog.replicated import Pace, ReplicatedProvider, replicated
@@ -41,7 +42,8 @@ async def rebuild(log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId,
     """Move a closed segment onto `servers`, as many as it has now or more; the chain names them on return.
 
     Servers that have it already keep it; a newcomer gets a whole copy, from any former server that lives, in pieces that
-    `pace` spaces. So a dead server is replaced, or a living one is drained, by naming the others and a newcomer. The
+    `pace` spaces. So a dead server is replaced, or a living one is drained, by naming the others and a newcomer. A server
+    that lost its disk and was replaced (`virtuallog.node_table.lost_copies`) counts as a newcomer, also if it stays. The
     register, as it is then, comes back; nothing is done if the segment is on these servers already. The segment has
     another id afterwards: look it up by its start.
 
@@ -62,10 +64,12 @@ async def rebuild(log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId,
     if segment is None:
         raise InvalidSettingError(f"segment {segment_id}", "is not in the chain")
     provider = _replicated(log, segment)
-    if set(provider.placement(segment.config).servers) == set(servers):
+    former = provider.placement(segment.config).servers
+    lost = lost_copies(found, segment, former)
+    if set(former) == set(servers) and not lost:
         return found
     target = provider.move(segment.id, segment.config, servers)
-    await _copy(log, provider, segment, target, pace)
+    await _copy(log, provider, segment, target, lost, pace)
     _COMPLETE.reached()
     return await log.reconfig_modify(segment.id, segment.kind, target, segment.base)
 
@@ -77,8 +81,15 @@ def _replicated(log: VirtualLog, segment: Segment) -> ReplicatedProvider:
     return provider
 
 
-async def _copy(log: VirtualLog, provider: ReplicatedProvider, segment: Segment, target: bytes, pace: Pace) -> None:
+async def _copy(
+    log: VirtualLog,
+    provider: ReplicatedProvider,
+    segment: Segment,
+    target: bytes,
+    lost: frozenset[NodeId],
+    pace: Pace,
+) -> None:
     if segment.stop is None:
         raise InvalidSettingError(f"segment {segment.id}", "is open; extend the chain to close it")
     stop, environment = segment.offset(segment.stop), log.view.environment
-    await provider.replicate(segment.id, segment.config, target, stop, environment, pace)
+    await provider.replicate(segment.id, segment.config, target, stop, environment, pace, lost)

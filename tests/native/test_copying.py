@@ -48,13 +48,15 @@ async def closed(cluster: Cluster) -> NativeLoglet:
     return loglet
 
 
-async def move(cluster: Cluster, *servers: int, pace: Spaced | None = None) -> NativeLoglet:
+async def move(
+    cluster: Cluster, *servers: int, pace: Spaced | None = None, lost: tuple[NodeId, ...] = ()
+) -> NativeLoglet:
     """Copy what the servers lack, and open the loglet on them."""
     provider, former = NativeProvider(pieces=PIECES), cluster.chain[SEGMENT].encode()
     target = provider.move(SEGMENT, former, tuple(NodeId(server) for server in servers))
     environment = environment_of(cluster)
     stop = LogletOffset(len(ENTRIES))
-    await provider.replicate(SEGMENT, former, target, stop, environment, pace or Spaced())
+    await provider.replicate(SEGMENT, former, target, stop, environment, pace or Spaced(), lost)
     moved = provider.open(SEGMENT, target, environment)
     assert isinstance(moved, NativeLoglet)
     return moved
@@ -72,6 +74,22 @@ async def test_a_newcomer_has_everything(autojump_clock: MockClock) -> None:
         assert moved.config == NativeConfig(
             servers=(NodeId(1), NodeId(2), NodeId(4)), sequencer=NodeId(1), boot=1, loglet=SEGMENT
         )
+        cluster.crash(1)
+        cluster.crash(2)
+        assert await read_all(moved, 0, len(ENTRIES)) == ENTRIES
+
+
+async def test_a_server_that_lost_its_disk_gets_its_copy_back(autojump_clock: MockClock) -> None:
+    """The set stays; node 3 is no source of what it has lost, and has all of it in the end."""
+    async with running_cluster(nodes=3) as cluster:
+        cluster.create()
+        await closed(cluster)
+        cluster.crash(3)
+        cluster.nodes[NodeId(3)].disk.wipe()
+        await cluster.start(3)
+
+        moved = await move(cluster, 1, 2, 3, lost=(NodeId(3),))
+
         cluster.crash(1)
         cluster.crash(2)
         assert await read_all(moved, 0, len(ENTRIES)) == ENTRIES

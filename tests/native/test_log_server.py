@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from loglets.native.durable import Sealed, WaveStored, encode
 from loglets.native.log_server import WAIT_TICKS, WAITERS_MAX
 from loglets.native.log_server_effects import Answer, DropBefore, Fail, Persist
-from loglets.native.messages import ReadWaves, Seal, Store, Trim, WaitTail
+from loglets.native.messages import GetState, ReadWaves, Seal, Store, Trim, WaitTail
 from tests.native.parts import SEGMENT, Server, state_of, stored_of, wave_of
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
@@ -433,3 +436,41 @@ def test_waves_are_found_by_any_offset_within_and_up_to_a_gap() -> None:
     assert found(6, 12) == []
     assert found(11, 12) == [4]
     assert found(12, 13) == []
+
+
+OLD_SEGMENTS = [GetState, Seal, lambda segment: WaitTail(segment=segment, past=-1, known_tail=0)]
+
+
+@pytest.mark.parametrize("make", OLD_SEGMENTS, ids=["state", "seal", "wait"])
+def test_a_server_does_not_speak_for_the_disk_whose_place_it_took(make: Callable[..., Any]) -> None:
+    """BookKeeper's limbo: "nothing here" from somebody who may have forgotten would lose what a majority had."""
+    server = Server()
+    server.core.joined = SEGMENT.version
+
+    (answer,) = server.core.step(make(segment=SEGMENT), "a")
+
+    assert isinstance(answer, Answer)
+    assert isinstance(answer.outcome, UnavailableError)
+    assert server.store(wave_of(0)) != stored_of(1)
+    assert server.core.find(ReadWaves(segment=SEGMENT, start=0, stop=9, max_bytes=1)) == []
+
+
+def test_a_loglet_of_later_is_served_as_by_anybody() -> None:
+    """What came after it joined, it has seen all of."""
+    server = Server()
+    server.core.joined = SEGMENT.version - 1
+
+    assert server.store(wave_of(0, 2)) == stored_of(2)
+    assert server.state() == state_of(2)
+
+
+def test_what_was_copied_to_a_server_that_joined_later_is_served() -> None:
+    """Whoever copies says so; from then on, also after a restart, the server has the loglet."""
+    server = Server()
+    server.core.joined = SEGMENT.version
+    effects = server.core.step(Seal(segment=SEGMENT, rebuilds=True), "a")
+    (persist,) = effects
+    assert isinstance(persist, Persist)
+    server.core.persisted(persist.entry, [1])  # type: ignore[list-item]
+
+    assert server.core.step(GetState(segment=SEGMENT), "b") == [Answer("b", state_of(0, sealed=True))]
