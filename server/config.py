@@ -15,9 +15,10 @@ from typing import Final
 import attrs
 
 from server.healing.policy import HealingSettings
-from virtuallog.cluster_file import NODE_ID_MAX, NodeAddress, check_address, check_unique, read_toml
+from virtuallog.cluster_file import NODE_ID_MAX, NodeAddress, TlsFiles, check_address, check_unique, read_toml
 from virtuallog.toml_text import FieldError, toml_key
 from virtuallog.types import NodeId
+from virtuallog.versions import SPOKEN, Versions
 
 ROLES: Final = ("sequencer", "log-server")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -36,8 +37,8 @@ class NodeConfig:
     empty or missing directory is formatted at the first start, once every peer has said that it is new as well."""
 
     listen: str = "127.0.0.1:7001"
-    """host:port to listen on. Only loopback addresses are accepted: connections are neither encrypted nor
-    authenticated, so an open port would let anybody on the network read and seal the log."""
+    """host:port to listen on. Without `tls` only loopback addresses are accepted: connections are then neither encrypted
+    nor authenticated, so an open port would let anybody on the network read and seal the log."""
 
     peers: tuple[NodeAddress, ...] = attrs.field(default=(), metadata=toml_key("peer"))
     """Every node of the cluster as it starts, this one included, the same on all of them. Used for the first start
@@ -54,6 +55,10 @@ class NodeConfig:
     loglet: str = "native"
     """Kind of the first loglet of a new cluster; later ones are chosen by `virtuallog reconfigure`."""
 
+    console: str = ""
+    """host:port on which the node answers HTTP: /metrics for Prometheus, /healthz, /readyz, /status. Loopback addresses
+    only, with TLS or without. Empty: no console."""
+
     healing: str = "replace-failed"
     """What this node does by itself when others fail: the name of a policy (an entry point of `virtuallog.policies`, or
     `package.module:Class`), the same on all nodes. `replace-failed` replaces a sequencer that fails, and log servers that
@@ -66,9 +71,9 @@ class NodeConfig:
     rebuild_patience_seconds: float = 60.0
     """The same for copies of closed segments, whose entries are then copied to the spare node."""
 
-    console: str = ""
-    """host:port on which the node answers HTTP: /metrics for Prometheus, /healthz, /readyz, /status. Loopback addresses
-    only, with TLS or without. Empty: no console."""
+    protocol: int = 0
+    """Newest version of the protocol to speak, and to write for others to read; 0: the newest that this program knows.
+    Set it to the former version while nodes are upgraded one by one, and a node can still go back to its former program."""
 
     log_level: str = "info"
     """Least important messages that are logged to stderr: debug, info, warning or error."""
@@ -76,10 +81,15 @@ class NodeConfig:
     log_json: bool = False
     """Log one JSON object per line instead of text for people."""
 
+    tls: TlsFiles | None = None
+    """The certificate of this node and the authority that it believes, for all its connections. None: no TLS."""
+
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.id <= NODE_ID_MAX:
             raise FieldError(f"must be between 1 and {NODE_ID_MAX}, not {self.id}", "id")
         check_address(self.listen, "listen")
+        if not 0 <= self.protocol <= SPOKEN.last:
+            raise FieldError(f"this program speaks versions {SPOKEN}, not {self.protocol}", "protocol")
         if self.console:
             check_address(self.console, "console")
         check_unique([peer.id for peer in self.peers], "peer")
@@ -92,6 +102,11 @@ class NodeConfig:
             if not getattr(self, name) >= 0:
                 raise FieldError(f"must not be negative, not {getattr(self, name)}", name)
         _check_known([self.log_level], LOG_LEVELS, "log_level", f"no level (levels: {', '.join(LOG_LEVELS)})")
+
+    @property
+    def versions(self) -> Versions:
+        """Of the protocol, that this node speaks."""
+        return SPOKEN.up_to(self.protocol)
 
     @property
     def node(self) -> NodeId:
@@ -121,13 +136,14 @@ class NodeConfig:
 
 
 def read_node_config(path: Path) -> NodeConfig:
-    """The node's config file; a relative data directory counts from the folder that the file is in.
+    """The node's config file; relative paths in it count from the folder that the file is in.
 
     Raises:
         InvalidSettingError: names file, line and key.
     """
     config = read_toml(NodeConfig, path)
-    return attrs.evolve(config, data=path.parent / config.data)
+    tls = config.tls.below(path.parent) if config.tls else None
+    return attrs.evolve(config, data=path.parent / config.data, tls=tls)
 
 
 def parse_peers(text: str) -> tuple[NodeAddress, ...]:

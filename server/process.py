@@ -25,10 +25,11 @@ from server.identity import Identity
 from server.node import Node, NodePorts, rpc_identity
 from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import split_address
+from virtuallog.cluster_file import TlsFiles, split_address
 from virtuallog.errors import InvalidSettingError, UnsupportedError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Handler, Request
+from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import tcp_connect, tcp_listen
@@ -53,7 +54,7 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False) -> None:
         CorruptionError, MalformedError, StorageError: the data directory cannot be used.
     """
     refuse_optimised_python()
-    refuse_open_address(config.listen)
+    refuse_open_address(config.listen, config.tls)
     if config.console:
         refuse_open_address(config.console)
     logging.configure(config.log_level, as_json=config.log_json)
@@ -72,19 +73,25 @@ def refuse_optimised_python() -> None:
         raise UnsupportedError("a node does not run under python -O: its assertions are part of its safety")
 
 
-def refuse_open_address(address: str) -> None:
-    """Serving others than this machine needs encryption and authentication, which there is none of yet.
+def refuse_open_address(address: str, tls: TlsFiles | None = None) -> None:
+    """Serving others than this machine needs encryption and authentication. For every listener of a node.
+
+    Args:
+        address: host:port to listen on.
+        tls: what protects connections to it, if anything does.
 
     Raises:
-        InvalidSettingError: the address is not a loopback one.
+        InvalidSettingError: nothing does, and the address is not a loopback one.
     """
+    if tls is not None:
+        return
     host, _ = split_address(address)
     try:
         loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
         loopback = host == "localhost"
     if not loopback:
-        reason = "only loopback addresses are served: connections are neither encrypted nor authenticated"
+        reason = "without TLS only loopback addresses are served: nothing would be encrypted, and everybody could call"
         raise InvalidSettingError(f"listen {address}", reason)
 
 
@@ -97,29 +104,57 @@ async def _run_until_signalled(config: NodeConfig, end_with_parent: bool) -> Non
 
 
 async def _run(config: NodeConfig) -> None:
+    credentials = open_credentials(config)
     async with open_data_directory(config.data) as data:
         identity = await Identity.open(data.root, config.node)
-        book = AddressBook.of(config.all_peers)
+        book = AddressBook.of(config.all_peers, config.versions)
         clock, source = SystemClock(), random.Random()
         providers, metastore = loglet_providers(), metastore_provider()
         handlers: dict[type[Request[Any]], Handler] = {}  # filled below: a node calls itself through its own services
         interfaces = all_interfaces(providers, metastore)
-        services = RpcServices(interfaces, book.find, tcp_connect(), clock, source, node=config.node, handlers=handlers)
+        connect = tcp_connect(credentials)
+        services = RpcServices(interfaces, book.find, connect, clock, source, node=config.node, handlers=handlers)
         ports = NodePorts(
             services=services, clock=clock, random=source, storage=data.storage, key_values=data.key_values
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
         handlers.update(node.handlers)
-        server = RpcServer(handlers, interfaces, lambda: rpc_identity(node), clock)
+        server = RpcServer(handlers, interfaces, lambda: rpc_identity(node), clock, credentials=credentials)
         listeners = await _listen(config.listen)
         consoles = await _listen(config.console) if config.console else []
         log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)
         async with trio.open_nursery() as nursery:
+            if credentials is not None:
+                nursery.start_soon(_reload_on_signal, credentials)
             await nursery.start(services.run)
             nursery.start_soon(node.run)
             if consoles:
                 nursery.start_soon(_run_console, node, [node, services, server], consoles)
             await server.serve(listeners)
+
+
+def open_credentials(config: NodeConfig) -> Credentials | None:
+    """What `[tls]` says; None without it.
+
+    Raises:
+        InvalidSettingError: it cannot be used, or is not this node's.
+    """
+    if config.tls is None:
+        return None
+    credentials = Credentials.open(config.tls)
+    if credentials.owner.node != config.node:
+        reason = f"is of {credentials.owner}, not of node {config.node}"
+        raise InvalidSettingError(str(config.tls.certificate), reason)
+    log.info("certificates loaded", owner=str(credentials.owner), expires=credentials.current().expires)
+    return credentials
+
+
+async def _reload_on_signal(credentials: Credentials) -> None:
+    """Look at the certificates on SIGHUP. The next connection would do so as well, but says it to nobody who waits."""
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        async for _ in signals:
+            loaded = credentials.current()
+            log.info("certificates in use", owner=str(loaded.owner), expires=loaded.expires)
 
 
 async def _run_console(node: Node, parts: Sequence[object], listeners: Sequence[Listener[Any]]) -> None:

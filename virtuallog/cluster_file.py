@@ -5,6 +5,7 @@ Everything else about a cluster is in its register. `virtuallog up` writes such 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -39,11 +40,34 @@ class NodeAddress:
 
 
 @attrs.frozen(kw_only=True)
+class TlsFiles:
+    """The section `[tls]`: what to prove who we are with, and whom to believe. PEM files, read again when they change."""
+
+    certificate: Path
+    """Our certificate; it names us by a URI (`virtuallog.rpc.roles`)."""
+    key: Path
+    """Its private key, not encrypted."""
+    authority: Path
+    """The certificates of the authorities that may vouch for others. Whoever has one of their keys is everybody."""
+
+    def below(self, folder: Path) -> TlsFiles:
+        """The same with relative paths counted from `folder`."""
+        return TlsFiles(certificate=folder / self.certificate, key=folder / self.key, authority=folder / self.authority)
+
+    def spell(self) -> str:
+        """The section that reads back as this."""
+        lines = (f"{field.name} = {json.dumps(str(getattr(self, field.name)))}\n" for field in attrs.fields(TlsFiles))
+        return "\n[tls]\n" + "".join(lines)
+
+
+@attrs.frozen(kw_only=True)
 class ClusterFile:
     """Where a client starts to look for a cluster: `cluster.toml`."""
 
     nodes: tuple[NodeAddress, ...] = attrs.field(metadata=toml_key("node"))
     """Some nodes of the cluster; one that answers is enough, it names the others."""
+    tls: TlsFiles | None = None
+    """None: connections are neither encrypted nor authenticated, which nodes offer on loopback addresses only."""
 
     def __attrs_post_init__(self) -> None:
         if not self.nodes:
@@ -53,16 +77,18 @@ class ClusterFile:
     def spell(self) -> str:
         """The file that reads back as this."""
         head = "# Where clients of this cluster start to look for it.\n"
-        return head + "".join(f'\n[[node]]\nid = {node.id}\naddress = "{node.address}"\n' for node in self.nodes)
+        nodes = "".join(f'\n[[node]]\nid = {node.id}\naddress = "{node.address}"\n' for node in self.nodes)
+        return head + nodes + (self.tls.spell() if self.tls else "")
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
-    """The client's list of nodes.
+    """The client's list of nodes; relative paths in it count from the folder that the file is in.
 
     Raises:
         InvalidSettingError: names file, line and key.
     """
-    return read_toml(ClusterFile, path)
+    cluster = read_toml(ClusterFile, path)
+    return attrs.evolve(cluster, tls=cluster.tls.below(path.parent)) if cluster.tls else cluster
 
 
 def split_address(address: str) -> tuple[str, int]:

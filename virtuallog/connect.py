@@ -16,12 +16,13 @@ import trio
 from virtuallog.address_book import AddressBook
 from virtuallog.api import LogletProvider
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.cluster_file import ClusterFile, TlsFiles, read_cluster_file
 from virtuallog.control import CONTROL, NodeStatus
-from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Environment, Outcome, ReplyT, Request, Services
 from virtuallog.register import Register, decode_untrusted
+from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.interface import Interface
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import tcp_connect
@@ -46,12 +47,13 @@ async def connect(
 
     Raises:
         UnavailableError: none of the listed nodes answers, or the cluster is not bootstrapped.
-        InvalidSettingError: the file cannot be read.
+        UntrustedError: none of them takes our certificate, or proves that it is a node of our cluster.
+        InvalidSettingError: the file, or our certificate, cannot be used.
     """
     seeds = cluster if isinstance(cluster, ClusterFile) else read_cluster_file(Path(cluster))
     kinds, metastore = providers if providers is not None else loglet_providers(), metastore_provider()
     book, source = AddressBook.of(seeds.nodes), random.Random()
-    async with _run_services(book, all_interfaces(kinds, metastore)) as services:
+    async with _run_services(book, all_interfaces(kinds, metastore), seeds.tls) as services:
         register = newest_register(await ask_all(services, _ids(seeds)))
         book.learn(register)
         with _plain_errors():
@@ -71,8 +73,12 @@ async def connect(
 
 @asynccontextmanager
 async def open_services_to(cluster: ClusterFile) -> AsyncIterator[Services]:
-    """Control requests to the nodes of a cluster file."""
-    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL]) as services:
+    """Control requests to the nodes of a cluster file.
+
+    Raises:
+        InvalidSettingError: our certificate cannot be used.
+    """
+    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL], cluster.tls) as services:
         yield services
 
 
@@ -108,7 +114,10 @@ def newest_register(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> Register:
     return max(known, key=lambda register: register.version)
 
 
-def _nobody(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> UnavailableError:
+def _nobody(answers: Mapping[NodeId, Outcome[NodeStatus]]) -> VirtualLogError:
+    refusals = [answer for answer in answers.values() if isinstance(answer, UntrustedError)]
+    if refusals and len(refusals) == len(answers):
+        return refusals[0]
     reasons = "; ".join(f"node {node}: {_reason(answer)}" for node, answer in answers.items())
     return UnavailableError(f"no node of the cluster can be used ({reasons})")
 
@@ -124,8 +133,11 @@ def _ids(cluster: ClusterFile) -> list[NodeId]:
 
 
 @asynccontextmanager
-async def _run_services(book: AddressBook, interfaces: Sequence[Interface]) -> AsyncIterator[RpcServices]:
-    services = RpcServices(interfaces, book.find, tcp_connect(), SystemClock(), random.Random())
+async def _run_services(
+    book: AddressBook, interfaces: Sequence[Interface], tls: TlsFiles | None
+) -> AsyncIterator[RpcServices]:
+    connect_to = tcp_connect(Credentials.open(tls) if tls else None)
+    services = RpcServices(interfaces, book.find, connect_to, SystemClock(), random.Random())
     with _plain_errors():
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)

@@ -1,10 +1,9 @@
-"""Real loopback sockets: our own client, with and without TLS, and a stock Cap'n Proto client in another process."""
+"""Real loopback sockets: our own client, and a stock Cap'n Proto client in another process."""
 
 from __future__ import annotations
 
 import json
 import random
-import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 import trio
-import trustme
 
 import virtuallog.rpc
 from tests.rpc.shop import IDENTITY, SCHEMA_PATH, Shop, Store, Stored, Visit, annex, interfaces
@@ -29,21 +27,19 @@ from virtuallog.types import NodeId
 
 
 @asynccontextmanager
-async def serving(shop: Shop, context: ssl.SSLContext | None = None) -> AsyncIterator[tuple[str, trio.Nursery]]:
+async def serving(shop: Shop) -> AsyncIterator[tuple[str, trio.Nursery]]:
     """A server on a free port: its address, and a nursery that ends with it."""
     server = RpcServer(shop.handlers(), interfaces(), lambda: IDENTITY, TrioClock())
     async with trio.open_nursery() as nursery:
-        listeners = await tcp_listen("127.0.0.1:0", context)
+        listeners = await tcp_listen("127.0.0.1:0")
         await nursery.start(server.serve, listeners)
         yield bound_address(listeners[0]), nursery
         nursery.cancel_scope.cancel()
 
 
-async def client_of(
-    nursery: trio.Nursery, addresses: tuple[str, ...], context: ssl.SSLContext | None = None
-) -> RpcServices:
+async def client_of(nursery: trio.Nursery, addresses: tuple[str, ...]) -> RpcServices:
     peer = Peer(addresses, Open(node=IDENTITY.node, boot=IDENTITY.boot))
-    client = RpcServices(interfaces(), lambda _: peer, tcp_connect(context), TrioClock(), random.Random(1))
+    client = RpcServices(interfaces(), lambda _: peer, tcp_connect(), TrioClock(), random.Random(1))
     await nursery.start(client.run)
     return client
 
@@ -90,28 +86,6 @@ async def test_server_that_dies_fails_calls_in_flight() -> None:
         with pytest.raises(UnavailableError):
             await client.call(SHOP, store(41), 5.0)
         outer.cancel_scope.cancel()
-
-
-async def test_calls_over_tls() -> None:
-    """Both sides show certificates of one authority; a client without one is cut off."""
-    authority = trustme.CA()
-    server_context, client_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), ssl.create_default_context()
-    for context in (server_context, client_context):
-        authority.configure_trust(context)
-        authority.issue_cert("127.0.0.1").configure_cert(context)
-    server_context.verify_mode = ssl.CERT_REQUIRED
-    stranger_context = ssl.create_default_context()
-    authority.configure_trust(stranger_context)
-
-    async with serving(Shop(), server_context) as (address, nursery):
-        stranger = await client_of(nursery, (address,), stranger_context)
-        with pytest.raises(UnavailableError):
-            await stranger.call(SHOP, store(40), 5.0)
-        plain = await client_of(nursery, (address,))
-        with pytest.raises(UnavailableError):
-            await plain.call(SHOP, store(40), 5.0)
-        client = await client_of(nursery, (address,), client_context)
-        assert await client.call(SHOP, store(40, b"z" * 100_000), 5.0) == Stored(41)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_the_sample_file_lists_every_option_with_its_default(tmp_path: Path) -> 
 
     assert config == NodeConfig(id=1, data=tmp_path / "data")
     keys = {str(field.metadata.get("toml", field.name)) for field in attrs.fields(NodeConfig)}
-    listed = set(re.findall(r"^#?([a-z_]+) = ", text, flags=re.MULTILINE)) | set(re.findall(r"\[\[(\w+)\]\]", text))
+    listed = set(re.findall(r"^#?([a-z_]+) = ", text, flags=re.MULTILINE)) | set(re.findall(r"\[\[?(\w+)\]", text))
     assert keys == listed
 
 

@@ -30,6 +30,8 @@ Frame: TypeAlias = list[memoryview]
 _WORD: Final = 8
 _SMALL_BYTES: Final = 4096
 _GATHERED_BYTES: Final = 64 << 10
+_TLS: Final = b"\x16\x03"
+"""How a TLS handshake begins. As a frame it would have more segments than any may have."""
 _ONE_SEGMENT: Final = struct.Struct("<II")
 
 
@@ -105,6 +107,8 @@ def _cut_untrusted(view: memoryview) -> tuple[Frame | None, int]:
 
 def _cut_segments_untrusted(view: memoryview, segments: int) -> tuple[Frame | None, int]:
     if segments > SEGMENTS_MAX:
+        if view[:2] == _TLS:
+            raise MalformedError("the other side speaks TLS")
         raise MalformedError(f"a frame of {segments} segments, where {SEGMENTS_MAX} is the limit")
     header = _header_bytes(segments)
     if len(view) < header:

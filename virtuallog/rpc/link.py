@@ -16,7 +16,7 @@ import structlog
 import trio
 from trio.abc import Stream
 
-from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError, WrongRecipientError
 from virtuallog.ports import Clock, Done, Request
 from virtuallog.rpc.channel import Channel
 from virtuallog.rpc.connection import Connection
@@ -24,7 +24,7 @@ from virtuallog.rpc.methods import Methods
 from virtuallog.rpc.metrics import Traffic
 from virtuallog.rpc.node import Open
 from virtuallog.rpc.session import Session
-from virtuallog.rpc.transport import Connect
+from virtuallog.rpc.transport import Connect, check_recipient
 from virtuallog.types import NodeId
 
 CONNECT_SECONDS: Final = 2.0
@@ -119,23 +119,41 @@ class Link:
         """Connect and serve. Cancelled when the whole client ends: then nobody is told (see `RpcServices.run`)."""
         stream = await self._connect_any(peer)
         if isinstance(stream, VirtualLogError):
-            session.end(stream)
+            session.end(stream, is_refusal=True)  # nothing has left yet
         else:
             await session.run(stream)
 
     async def _connect_any(self, peer: Peer) -> Stream | VirtualLogError:
         """A stream to the first address that answers. Each failed session starts one further down the list."""
-        reason = "it has no address"
+        failure: VirtualLogError = UnavailableError(f"node {self.node} is unreachable: it has no address")
         for index in range(len(peer.addresses)):
             address = peer.addresses[(index + self._failures) % len(peer.addresses)]
             with self._clock.timeout(CONNECT_SECONDS):
                 try:
-                    return await self._connect(address)
+                    return await self._connect_to(address)
                 except (OSError, trio.BrokenResourceError, VirtualLogError) as error:
-                    reason = f"{address}: {error}"
+                    failure = self._failure(address, error)
                     continue
-            reason = f"{address}: no answer within {CONNECT_SECONDS:g} s"
-        return UnavailableError(f"node {self.node} is unreachable: {reason}")
+            failure = self._failure(address, f"no answer within {CONNECT_SECONDS:g} s")
+        return failure
+
+    async def _connect_to(self, address: str) -> Stream:
+        stream = await self._connect(address)
+        try:
+            check_recipient(stream, self.node)
+        except WrongRecipientError:
+            await trio.aclose_forcefully(stream)
+            raise
+        return stream
+
+    def _failure(self, address: str, reason: Exception | str) -> VirtualLogError:
+        match reason:
+            case WrongRecipientError():
+                return reason
+            case UntrustedError():
+                return UntrustedError(f"node {self.node} at {address}: {reason}")
+            case _:
+                return UnavailableError(f"node {self.node} is unreachable: {address}: {reason}")
 
     def _on_over(self, session: Session, error: VirtualLogError) -> None:
         self._session, self._error = None, error

@@ -18,13 +18,14 @@ import trio
 from trio.abc import Listener, Stream
 
 from virtuallog.batch import BATCH_BYTES_MAX
-from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.errors import ForbiddenError, UnavailableError, VirtualLogError
 from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Handlers
 from virtuallog.rpc.admission import Admission
 from virtuallog.rpc.channel import Channel
 from virtuallog.rpc.complaints import Complaints
 from virtuallog.rpc.connection import Connection
+from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.dispatch import dispatch
 from virtuallog.rpc.events import CallArrived, Event, Failed, OpenRefused
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
@@ -33,6 +34,9 @@ from virtuallog.rpc.limits import ServerLimits
 from virtuallog.rpc.methods import bind
 from virtuallog.rpc.metrics import ServerMeter
 from virtuallog.rpc.node import Identity
+from virtuallog.rpc.permissions import Permissions
+from virtuallog.rpc.reception import Reception
+from virtuallog.rpc.roles import Principal
 from virtuallog.rpc.transport import accepted
 
 PENDING_CALLS_MAX: Final = 2048
@@ -58,6 +62,7 @@ class RpcServer:
         identity: of this node, as of now; asked whenever somebody opens a connection.
         clock: of this node.
         limits: of all connections together.
+        credentials: to prove who we are with, and to know who calls; None: no TLS, and everybody may call everything.
     """
 
     def __init__(
@@ -67,12 +72,16 @@ class RpcServer:
         identity: Callable[[], Identity],
         clock: Clock,
         limits: ServerLimits | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._handlers = handlers
-        self._methods = bind(interfaces)
+        known = tuple(interfaces)
+        self._methods = bind(known)
+        self._permissions = Permissions.of(known)
         self._identity = identity
         self._clock = clock
         self._complaints = Complaints(clock)
+        self._reception = Reception(credentials, clock, self._complaints) if credentials else None
         self._admission = Admission(limits or ServerLimits())
         self._turns = trio.StrictFIFOLock()
         self._meter = ServerMeter()
@@ -114,12 +123,21 @@ class RpcServer:
 
     async def _serve_accepted(self, stream: Stream) -> None:
         accepted(stream)
-        await self.serve_stream(stream)
+        if self._reception is None:
+            await self.serve_stream(stream)
+        elif (secured := await self._reception.receive(stream)) is not None:
+            await self.serve_stream(secured, secured.peer)
 
-    async def serve_stream(self, stream: Stream) -> None:
-        """Serve one connection until it ends; closes the stream."""
+    async def serve_stream(self, stream: Stream, caller: Principal | None = None) -> None:
+        """Serve one connection until it ends; closes the stream.
+
+        Args:
+            stream: of the connection.
+            caller: who is at its other end; None if nobody can know, and everything is allowed.
+        """
         channel = Channel(Connection.new(self._methods, self._identity), self._clock, self._turns, self._meter.traffic)
-        guest = _ServerConnection(channel, self._handlers, self._admission, self._complaints, self._meter)
+        handlers = self._handlers_for(caller)
+        guest = _ServerConnection(channel, handlers, self._admission, self._complaints, self._meter)
         if not self._admission.enter(guest):
             self._complaints.warn("connection refused", reason=f"{self.connections} are open and in use")
             await trio.aclose_forcefully(stream)
@@ -129,6 +147,20 @@ class RpcServer:
             await guest.run(stream)
         finally:
             self._admission.leave(guest)
+
+    def _handlers_for(self, caller: Principal | None) -> Handlers:
+        """What a connection may call; its first call of something else is logged."""
+        if caller is None:
+            return self._handlers
+        told = False
+
+        def on_refused(error: ForbiddenError) -> None:
+            nonlocal told
+            if not told:
+                told = True
+                self._complaints.warn("call refused", reason=str(error))
+
+        return self._permissions.narrow(self._handlers, caller, on_refused)
 
 
 class _ServerConnection:

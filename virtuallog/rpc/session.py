@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 from trio.abc import Stream
 
-from virtuallog.errors import OverloadedError, UnavailableError, VirtualLogError
+from virtuallog.errors import OverloadedError, UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.ports import Done, Request
 from virtuallog.rpc.channel import Channel
 from virtuallog.rpc.events import Event, Failed, ReturnArrived
@@ -74,7 +74,8 @@ class Session:
 
     async def run(self, stream: Stream) -> None:
         """Serve the session until it is over."""
-        self.end(await self.channel.run(stream, self._on_event))
+        error = await self.channel.run(stream, self._on_event)
+        self.end(error, is_refusal=isinstance(error, UntrustedError))
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Failed):

@@ -6,7 +6,6 @@ Everything else is given a `Connect` and streams, so that the simulator and test
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
@@ -14,7 +13,10 @@ from typing import Any, Final, TypeAlias
 import trio
 from trio.abc import Listener, Stream
 
-from virtuallog.errors import InvalidSettingError
+from virtuallog.errors import InvalidSettingError, WrongRecipientError
+from virtuallog.rpc.credentials import Credentials
+from virtuallog.rpc.tls import TlsStream, shake_hands
+from virtuallog.types import NodeId
 
 Connect: TypeAlias = Callable[[str], Awaitable[Stream]]
 """Opens a stream to an address. Raises OSError or trio.BrokenResourceError if it cannot, InvalidSettingError if the
@@ -37,21 +39,42 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def tcp_connect(ssl_context: ssl.SSLContext | None = None) -> Connect:
-    """A `Connect` over TCP; with a context over TLS, which checks the host's name against its certificate."""
+def tcp_connect(credentials: Credentials | None = None) -> Connect:
+    """A `Connect` over TCP; with credentials inside TLS, to nodes of our cluster only (see `check_recipient`).
+
+    What it returns also raises UntrustedError, if the other side does not prove that it is one.
+    """
 
     async def connect(address: str) -> Stream:
         host, port = split_address(address)
         stream = await trio.open_tcp_stream(host, port)
         _keep_alive(stream)
-        if ssl_context is None:
-            return stream
-        return trio.SSLStream(stream, ssl_context, server_hostname=host)
+        return stream if credentials is None else await _secured(stream, credentials)
 
     return connect
 
 
-async def tcp_listen(address: str, ssl_context: ssl.SSLContext | None = None) -> Sequence[Listener[Any]]:
+async def _secured(stream: Stream, credentials: Credentials) -> TlsStream:
+    try:
+        secured = await shake_hands(stream, credentials.current().client, server_side=False)
+        credentials.check_peer(secured.peer)
+    except BaseException:  # cancelled, too: nobody else knows of the stream
+        await trio.aclose_forcefully(stream)
+        raise
+    return secured
+
+
+def check_recipient(stream: Stream, node: NodeId) -> None:
+    """Whether a stream leads to the node that is meant, as far as TLS can tell: without it anybody may be there.
+
+    Raises:
+        WrongRecipientError: the certificate is of somebody else.
+    """
+    if isinstance(stream, TlsStream) and stream.peer.node != node:
+        raise WrongRecipientError("certificate", f"one of node {node}", f"one of {stream.peer}")
+
+
+async def tcp_listen(address: str) -> Sequence[Listener[Any]]:
     """Listeners at `address`; port 0 is any free one (see `bound_address`).
 
     Raises:
@@ -59,25 +82,20 @@ async def tcp_listen(address: str, ssl_context: ssl.SSLContext | None = None) ->
         InvalidSettingError: it is no address.
     """
     host, port = split_address(address)
-    listeners = await trio.open_tcp_listeners(port, host=host)
-    if ssl_context is None:
-        return listeners
-    return [trio.SSLListener(listener, ssl_context) for listener in listeners]
+    return await trio.open_tcp_listeners(port, host=host)
 
 
 def bound_address(listener: Listener[Any]) -> str:
     """The address that a listener of `tcp_listen` listens at."""
-    sockets = listener.transport_listener if isinstance(listener, trio.SSLListener) else listener
-    assert isinstance(sockets, trio.SocketListener)
-    host, port = sockets.socket.getsockname()[:2]
+    assert isinstance(listener, trio.SocketListener)
+    host, port = listener.socket.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def accepted(stream: Stream) -> None:
     """Set the options of a stream that a listener gave. (Trio itself sets TCP_NODELAY.)"""
-    inner = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
-    if isinstance(inner, trio.SocketStream):
-        _keep_alive(inner)
+    if isinstance(stream, trio.SocketStream):
+        _keep_alive(stream)
 
 
 def _keep_alive(stream: trio.SocketStream) -> None:

@@ -1,0 +1,311 @@
+"""Connections inside TLS, on real sockets with real certificates: who gets in, who does not, and what each is told."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import trio
+import trio.testing
+
+from tests.rpc.certified import Office, client_of, serving
+from tests.rpc.shop import IDENTITY, Everything, Shop, Store, Stored, Wait
+from tests.rpc.world import TrioClock
+from virtuallog.chain import SegmentId
+from virtuallog.errors import (
+    ForbiddenError,
+    InvalidSettingError,
+    UnavailableError,
+    UntrustedError,
+    VirtualLogError,
+    WrongRecipientError,
+)
+from virtuallog.ports import Request
+from virtuallog.rpc import reception
+from virtuallog.rpc.complaints import Complaints
+from virtuallog.rpc.credentials import Credentials, Loaded
+from virtuallog.rpc.reception import HANDSHAKE_SECONDS, Reception
+from virtuallog.rpc.roles import Principal, Role
+from virtuallog.rpc.tls import TlsStream, shake_hands
+
+NODE = IDENTITY.node
+
+
+def store(position: int, batch: bytes = b"") -> Store:
+    return Store(segment=SegmentId(1, 2), batch=batch, position=position)
+
+
+def principal(role: Role, name: str, cluster: str = "test") -> Principal:
+    return Principal(cluster=cluster, role=role, name=name)
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    return Office.in_(tmp_path / "office")
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Office:
+    """An authority that nobody here believes."""
+    return Office.in_(tmp_path / "elsewhere")
+
+
+# -- calls ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_calls_inside_tls(office: Office) -> None:
+    """Small ones and one of megabytes, many at once: as without."""
+    async with serving(Shop(), office.node()) as (address, nursery):
+        client = await client_of(nursery, address, office.node(9))
+        replies: list[Any] = []
+
+        async def call(position: int) -> None:
+            replies.append(await client.call(NODE, store(position, b"x" * (1000 * position)), 5.0))
+
+        async with trio.open_nursery() as callers:
+            for position in range(10, 60):
+                callers.start_soon(call, position)
+        assert await client.call(NODE, store(60, b"y" * (8 << 20)), 5.0) == Stored(61)
+
+    assert sorted(reply.tail for reply in replies) == list(range(11, 61))
+
+
+async def test_roles_decide_what_may_be_called(office: Office) -> None:
+    """Each role may do what those before it may; a refused call is a typed error, and the next one is served."""
+    allowed: dict[Role, set[type[Any]]] = {
+        Role.CLIENT: {Store},
+        Role.ADMIN: {Store, Everything},
+        Role.NODE: {Store, Everything, Wait},
+    }
+    async with serving(shop := Shop(), office.node()) as (address, nursery):
+        for role, known in allowed.items():
+            client = await client_of(nursery, address, office.credentials(role, "7"))
+            requests: list[Request[Any]] = [store(40), Everything(), Wait(token=1)]
+            for request in requests:
+                if type(request) not in known:
+                    with pytest.raises(ForbiddenError, match=f"the caller is virtuallog://test/{role.name.lower()}/7"):
+                        await client.call(NODE, request, 5.0)
+                elif isinstance(request, Wait):  # answered when the shop is told to
+                    client.post(NODE, request, lambda _: None, 5.0)
+                    await until(lambda: 1 in shop.waiting)
+                else:
+                    await client.call(NODE, request, 5.0)
+    assert [stored.position for stored in shop.stored] == [0, 40, 40]  # a client is not believed its position
+
+
+async def test_refused_calls_are_logged_once_per_connection(office: Office) -> None:
+    """Who tries again and again must not fill the log."""
+    with structlog.testing.capture_logs() as lines:
+        async with serving(Shop(), office.node()) as (address, nursery):
+            client = await client_of(nursery, address, office.client())
+            for _ in range(5):
+                with pytest.raises(ForbiddenError, match="needs the role admin; the caller is virtuallog://test/cli"):
+                    await client.call(NODE, Everything(), 5.0)
+    assert [line["event"] for line in lines].count("call refused") == 1
+
+
+# -- who does not get in -------------------------------------------------------------------------------------------------
+
+EXPIRED = -0.01
+"""Days: a quarter of an hour ago."""
+
+Strangers = Callable[[Office, Office], tuple[Credentials | None, Credentials | None]]
+REFUSALS: dict[str, tuple[Strangers, type[VirtualLogError], str, str]] = {
+    "a client of an authority that is not believed": (
+        lambda here, there: (here.node(), there.unchecked(principal(Role.CLIENT, "app"), believes=here)),
+        UntrustedError, "the other side refuses this one: unknown ca", "its certificate is refused: unable to get local",
+    ),
+    "a server of an authority that is not believed": (
+        lambda here, there: (there.unchecked(principal(Role.NODE, str(NODE)), believes=here), here.client()),
+        UntrustedError, "its certificate is refused: unable to get local", "the other side refuses this one: unknown ca",
+    ),
+    "a client whose certificate has expired": (
+        lambda here, _: (
+            here.node(), here.unchecked(principal(Role.CLIENT, "app"), days=EXPIRED, believes=here)
+        ),
+        UntrustedError, "refuses this one: certificate expired", "its certificate is refused: certificate has expired",
+    ),
+    "a server whose certificate has expired": (
+        lambda here, _: (
+            here.unchecked(principal(Role.NODE, str(NODE)), days=EXPIRED, believes=here), here.client()
+        ),
+        UntrustedError, "its certificate is refused: certificate has expired", "refuses this one: certificate expired",
+    ),
+    "a client without a certificate": (
+        lambda here, _: (here.node(), here.unchecked(principal(Role.CLIENT, "app"), shows=False, believes=here)),
+        UntrustedError, "the other side refuses this one: certificate required", "it shows no certificate",
+    ),
+    "a client of another cluster": (
+        lambda here, _: (here.node(), here.client(cluster="other")),
+        UntrustedError, "virtuallog://test/node/1 is of another cluster; this is other",
+        "virtuallog://other/client/app is of another cluster; this is test",
+    ),
+    "another node at this address": (
+        lambda here, _: (here.node(NODE + 1), here.client()),
+        WrongRecipientError, f"expected one of node {NODE}, found one of virtuallog://test/node/{NODE + 1}", "",
+    ),
+    "a client's certificate at a server": (
+        lambda here, _: (here.unchecked(principal(Role.CLIENT, "app"), believes=here), here.client()),
+        UntrustedError, "its certificate is refused: unsuitable certificate purpose",
+        "the other side refuses this one: unsupported certificate",
+    ),
+    "a client without TLS": (
+        lambda here, _: (here.node(), None),
+        UnavailableError, "aborted: this node serves connections inside TLS only", "the other side does not speak TLS",
+    ),
+    "a server without TLS": (
+        lambda here, _: (None, here.client()),
+        UntrustedError, "the other side does not speak TLS", "the other side speaks TLS",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_who_does_not_get_in(case: str, office: Office, elsewhere: Office) -> None:
+    """Both sides say why in plain words, and the server goes on to serve others."""
+    make, error_class, told_to_client, logged_by_server = REFUSALS[case]
+    server_has, client_has = make(office, elsewhere)
+    shop = Shop()
+    with structlog.testing.capture_logs() as lines:
+        async with serving(shop, server_has) as (address, nursery):
+            client = await client_of(nursery, address, client_has)
+            with pytest.raises(error_class) as caught:
+                await client.call(NODE, store(40), 5.0)
+            await until(lambda: not logged_by_server or any(logged_by_server in str(line) for line in lines))
+            assert told_to_client in str(caught.value)
+            assert shop.stored == []
+            if server_has is not None and server_has.owner.node == NODE and "server" not in case:
+                friend = await client_of(nursery, address, office.client())
+                assert await friend.call(NODE, store(40), 5.0) == Stored(1)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Return when it is true; a test that waits in vain fails on its timeout."""
+    with trio.fail_after(5):  # noqa: TID251 -- real sockets
+        while not true():
+            await trio.sleep(0.005)  # noqa: TID251 -- real sockets
+
+
+# -- handshakes that stall -----------------------------------------------------------------------------------------------
+
+
+async def test_stalled_handshakes_push_each_other_out(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many connect and say nothing, whoever works gets in; the oldest of the silent are cut off."""
+    monkeypatch.setattr(reception, "HANDSHAKES_MAX", 4)
+    async with serving(Shop(), office.node()) as (address, nursery):
+        host, port = address.split(":")
+        silent = [await trio.open_tcp_stream(host, int(port)) for _ in range(20)]
+        client = await client_of(nursery, address, office.client())
+        assert await client.call(NODE, store(0), 5.0) == Stored(1)
+        with trio.fail_after(5):  # noqa: TID251 -- real sockets
+            for stream in silent[:16]:
+                assert await stream.receive_some() == b""
+        for stream in silent:
+            await stream.aclose()
+
+
+async def test_a_handshake_has_a_deadline(office: Office, autojump_clock: trio.testing.MockClock) -> None:
+    """A connection that says nothing, or stops half-way, is closed."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    at_door = Reception(office.node(), TrioClock(), Complaints(TrioClock()))
+
+    with structlog.testing.capture_logs() as lines:
+        assert await at_door.receive(ours) is None
+
+    assert trio.current_time() == pytest.approx(HANDSHAKE_SECONDS)  # noqa: TID251 -- the test's own clock
+    assert await theirs.receive_some() == b""
+    assert lines[0]["reason"] == "no TLS handshake in time"
+
+
+# -- files ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_new_certificates_are_used_without_a_restart(tmp_path: Path, office: Office) -> None:
+    """Both sides get files of a new authority while they run. The open connection stays; the next one uses the new files."""
+    node, client_files = office.node(), office.client()
+    async with serving(Shop(), node) as (address, nursery):
+        before = await client_of(nursery, address, client_files)
+        assert await before.call(NODE, store(0), 5.0) == Stored(1)
+
+        renewed = Office.in_(tmp_path / "renewed")
+        renewed.node(), renewed.client()
+        for file in renewed.authority.folder.iterdir():
+            shutil.copy(file, office.authority.folder / file.name)
+
+        stranger = await client_of(nursery, address, renewed.client())
+        assert await stranger.call(NODE, store(0), 5.0) == Stored(1)
+        after = await client_of(nursery, address, client_files)
+        assert await after.call(NODE, store(0), 5.0) == Stored(1)
+        assert await before.call(NODE, store(0), 5.0) == Stored(1)
+
+
+def test_new_files_that_cannot_be_used_change_nothing(office: Office) -> None:
+    """Half of a rotation, rubbish, a certificate of somebody else, none at all: reported, and the old ones serve on."""
+    credentials = office.node()
+    files, working = credentials.files, credentials.current()
+    good = files.certificate.read_bytes(), files.key.read_bytes()
+    other = office.node(4).files
+    for what, contents in {
+        "the key of another": (good[0], other.key.read_bytes()),
+        "rubbish": (b"rubbish", good[1]),
+        "certificate and key of another": (other.certificate.read_bytes(), other.key.read_bytes()),
+        "nothing": (b"", b""),
+    }.items():
+        with structlog.testing.capture_logs() as lines:
+            files.certificate.write_bytes(contents[0])
+            files.key.write_bytes(contents[1])
+            assert credentials.current() is working, what
+            assert credentials.current() is working
+        assert [line["log_level"] for line in lines] == ["warning"]  # once, not at each connection
+        files.key.write_bytes(good[1])
+        files.certificate.write_bytes(good[0])
+        working = credentials.current()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda files: files.key.unlink(), "No such file"),
+        (lambda files: files.authority.write_text(""), "authority.pem"),
+        (lambda files: files.certificate.write_text("?"), "node-1.pem"),
+        (lambda files: files.key.write_text("?"), "node-1.key"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(office: Office, spoil: Callable[[Any], Any], words: str) -> None:
+    """At the start there are no old ones to go on with."""
+    files = office.node().files
+    spoil(files)
+
+    with pytest.raises(InvalidSettingError, match=words):
+        Credentials.open(files)
+
+
+# -- the stream itself ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_stream_keeps_trios_rules_for_streams(office: Office) -> None:
+    """Trio's own suite: closing, cancelling, misuse, data in any pieces both ways at once."""
+    loaded = office.node().current()
+
+    async def make() -> tuple[TlsStream, TlsStream]:
+        left, right = trio.testing.memory_stream_pair()
+        return await pair(loaded, left, right)
+
+    await trio.testing.check_two_way_stream(make, None)
+
+
+async def pair(loaded: Loaded, left: Any, right: Any) -> tuple[TlsStream, TlsStream]:
+    ends: dict[bool, TlsStream] = {}
+
+    async def shake(stream: Any, context: ssl.SSLContext, server_side: bool) -> None:
+        ends[server_side] = await shake_hands(stream, context, server_side=server_side)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(shake, left, loaded.client, False)
+        nursery.start_soon(shake, right, loaded.server, True)
+    return ends[False], ends[True]

@@ -1,0 +1,83 @@
+"""Where connections that come in show who they are, before anything is done for them.
+
+A handshake costs a millisecond of CPU and is over after two flights. One that stalls holds a socket and no more; at most
+`HANDSHAKES_MAX` may be under way, and if one more comes the oldest goes, so that those who stall push each other out
+and not those who work.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+from trio.abc import Stream
+
+from virtuallog.errors import UntrustedError
+from virtuallog.ports import Clock
+from virtuallog.rpc import building
+from virtuallog.rpc.complaints import Complaints
+from virtuallog.rpc.credentials import Credentials
+from virtuallog.rpc.frames import pack
+from virtuallog.rpc.tls import NO_TLS, TlsStream, shake_hands
+
+HANDSHAKE_SECONDS: Final = 5.0
+"""On a network where two flights take longer, connections are of no use."""
+HANDSHAKES_MAX: Final = 256
+"""At a time: a cluster whose clients all come back at once, after a restart."""
+_GOODBYE_SECONDS: Final = 1.0
+"""For somebody who was refused, to read why: closed at once, what he has sent meanwhile would wipe it out."""
+_TLS_ONLY: Final = "this node serves connections inside TLS only"
+_GOODBYE_BYTES_MAX: Final = 256 << 10
+
+
+@attrs.define(eq=False)
+class Reception:
+    """Of one server."""
+
+    credentials: Credentials
+    _clock: Clock
+    _complaints: Complaints
+    _under_way: dict[int, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    """In order of arrival."""
+    _numbers: count[int] = attrs.field(factory=count, init=False)
+
+    async def receive(self, stream: Stream) -> TlsStream | None:
+        """The stream inside TLS, once it is known who is there; None if that failed: then it is closed, and the log
+        says why. Cancelling leaves a stream that can only be closed."""
+        number, reason = next(self._numbers), "no TLS handshake in time"
+        if len(self._under_way) >= HANDSHAKES_MAX:
+            self._under_way.pop(next(iter(self._under_way))).cancel()
+        try:
+            with self._clock.timeout(HANDSHAKE_SECONDS) as scope:
+                self._under_way[number] = scope
+                return await self._secure(stream)
+        except (OSError, trio.BrokenResourceError, UntrustedError) as error:
+            reason = str(error) or "the connection broke during the TLS handshake"
+        finally:
+            self._under_way.pop(number, None)
+        self._complaints.warn("connection refused", reason=reason)
+        await trio.aclose_forcefully(stream)
+        return None
+
+    async def _secure(self, stream: Stream) -> TlsStream:
+        try:
+            secured = await shake_hands(stream, self.credentials.current().server, server_side=True)
+            self.credentials.check_peer(secured.peer)
+        except UntrustedError as error:
+            await self._let_read(stream, error)
+            raise
+        return secured
+
+    async def _let_read(self, stream: Stream, error: UntrustedError) -> None:
+        """TLS itself has told those who speak it."""
+        if isinstance(stream, trio.SocketStream):
+            with suppress(OSError, trio.BrokenResourceError), self._clock.timeout(_GOODBYE_SECONDS):
+                if error.reason == NO_TLS:
+                    await stream.send_all(b"".join(pack(building.abort(_TLS_ONLY))))
+                await stream.send_eof()
+                taken = 0
+                while taken < _GOODBYE_BYTES_MAX and (chunk := await stream.receive_some()):
+                    taken += len(chunk)
