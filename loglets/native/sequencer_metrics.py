@@ -38,13 +38,13 @@ class SequencerMeter:
         )
     )
     wave_entries: Histogram = attrs.field(
-        factory=lambda: Histogram("virtuallog_sequencer_wave_entries", "Entries in a wave.", COUNTS)
+        factory=lambda: Histogram("virtuallog_sequencer_wave_entries", "Entries in a committed wave.", COUNTS)
     )
     wave_batches: Histogram = attrs.field(
-        factory=lambda: Histogram("virtuallog_sequencer_wave_batches", "Batches in a wave.", COUNTS)
+        factory=lambda: Histogram("virtuallog_sequencer_wave_batches", "Batches in a committed wave.", COUNTS)
     )
     wave_bytes: Histogram = attrs.field(
-        factory=lambda: Histogram("virtuallog_sequencer_wave_bytes", "Bytes of a wave.", BYTES)
+        factory=lambda: Histogram("virtuallog_sequencer_wave_bytes", "Bytes of a committed wave.", BYTES)
     )
     made: Counter = attrs.field(
         factory=lambda: Counter("virtuallog_sequencers_total", "Sequencers that this node has made.")
@@ -64,6 +64,13 @@ class SequencerMeter:
         working = [core for core in sequencers if core.stopped is None]
         return [*(instrument.family() for instrument in own), *_places(working)]
 
+    def committed(self, wave: Wave, seconds: float) -> None:
+        """A wave is on a majority. One that no majority takes is not counted: its batches are offered elsewhere."""
+        self.commit_seconds.observe(seconds)
+        self.wave_entries.observe(wave.entries)
+        self.wave_batches.observe(wave.batches)
+        self.wave_bytes.observe(len(wave.blob))
+
     def sent_again(self, server: NodeId) -> None:
         self.resumes.add(str(server))
 
@@ -75,8 +82,8 @@ class WaveTimes:
     _meter: SequencerMeter
     _made_at: float | None
     """None once something is committed."""
-    _sent: deque[tuple[int, float]] = attrs.field(factory=deque)
-    """(stop, when) of waves that are not committed: at most `WAVES_MAX`."""
+    _sent: deque[tuple[Wave, float]] = attrs.field(factory=deque)
+    """Waves that are not committed, and when they left: at most `WAVES_MAX`."""
     _stop: int = 0
 
     def is_new(self, wave: Wave) -> bool:
@@ -85,19 +92,17 @@ class WaveTimes:
 
     def sent(self, wave: Wave, now: float) -> None:
         """For a new wave."""
-        meter, self._stop = self._meter, wave.stop
-        self._sent.append((wave.stop, now))
-        meter.wave_entries.observe(wave.entries)
-        meter.wave_batches.observe(wave.batches)
-        meter.wave_bytes.observe(len(wave.blob))
+        self._stop = wave.stop
+        self._sent.append((wave, now))
 
     def committed(self, tail: int, now: float) -> None:
         """All below `tail` is on a majority."""
         if self._made_at is not None:
             self._meter.first_commit_seconds.observe(now - self._made_at)
             self._made_at = None
-        while self._sent and self._sent[0][0] <= tail:
-            self._meter.commit_seconds.observe(now - self._sent.popleft()[1])
+        while self._sent and self._sent[0][0].stop <= tail:
+            wave, sent = self._sent.popleft()
+            self._meter.committed(wave, now - sent)
 
 
 def _places(working: list[Sequencer]) -> list[Family]:

@@ -1,0 +1,138 @@
+"""The console over HTTP, in front of a node that is made up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from server.console.application import Console
+from server.console.serving import CONNECTIONS_MAX, REQUEST_BYTES_MAX, ConsoleServer
+from tests.console.http import get
+from virtuallog import metrics
+from virtuallog.metrics import Family
+from virtuallog.rpc.transport import bound_address, split_address, tcp_listen
+
+
+@attrs.define
+class Subject:
+    """A node, as far as the console looks at it."""
+
+    missing: list[str] = attrs.field(factory=list)
+    broken: bool = False
+
+    def not_ready(self) -> Sequence[str]:
+        return self.missing
+
+    def plain_status(self) -> dict[str, Any]:
+        return {"node": 1, "state": "running"}
+
+    def metrics(self) -> Sequence[Family]:
+        if self.broken:
+            raise RuntimeError("a part that cannot count")
+        return [metrics.gauge("virtuallog_node_problems", "Problems.", len(self.missing))]
+
+
+@asynccontextmanager
+async def console(subject: Subject) -> AsyncIterator[int]:
+    """Serves the subject; gives the port."""
+    listeners = await tcp_listen("127.0.0.1:0")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ConsoleServer(Console(subject, [subject, object()])).run, listeners)
+        yield split_address(bound_address(listeners[0]))[1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_pages_say_how_the_node_is() -> None:
+    """Alive, ready, its status, its figures, and where all that is."""
+    async with console(Subject()) as port:
+        assert (await get(port, "/healthz")).status == 200
+        assert (await get(port, "/readyz")).text == "ready\n"
+        assert (await get(port, "/status")).text == '{"node":1,"state":"running"}'
+        assert "virtuallog_node_problems 0.0\n" in (await get(port, "/metrics")).text
+        assert "/metrics" in (await get(port, "/")).text.splitlines()
+
+
+async def test_figures_come_in_the_format_that_prometheus_asks_for() -> None:
+    """Its content type names the version of the text format."""
+    async with console(Subject()) as port:
+        answer = await get(port, "/metrics")
+
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+async def test_a_node_that_is_not_ready_says_what_is_missing() -> None:
+    """503, so that nobody sends it work; still alive, so that nobody restarts it."""
+    async with console(Subject(missing=["native is not open", "the register is not known"])) as port:
+        answer = await get(port, "/readyz")
+
+        assert (answer.status, answer.text) == (503, "native is not open\nthe register is not known\n")
+        assert (await get(port, "/healthz")).status == 200
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/metrics/", "/%2e%2e/etc/passwd"])
+async def test_other_pages_do_not_exist(path: str) -> None:
+    """Nothing else of the machine can be seen."""
+    async with console(Subject()) as port:
+        assert (await get(port, path)).status in {307, 404}
+
+
+async def test_a_part_that_fails_costs_this_answer_only() -> None:
+    """500 for the scrape; the console and its other pages go on."""
+    subject = Subject(broken=True)
+    async with console(subject) as port:
+        assert (await get(port, "/metrics")).status == 500
+        assert (await get(port, "/healthz")).status == 200
+        subject.broken = False
+        assert (await get(port, "/metrics")).status == 200
+
+
+async def first_bytes(stream: trio.SocketStream) -> bytes:
+    try:
+        return bytes(await stream.receive_some())
+    except trio.BrokenResourceError:
+        return b""
+
+
+async def test_connections_are_bounded_and_come_back() -> None:
+    """One more than the limit is closed at once; when one of them goes there is room again."""
+    async with console(Subject()) as port:
+        streams = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
+        await wait_all_tasks_blocked(0.05)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as one_more:
+            assert await first_bytes(one_more) == b""
+        for stream in streams:
+            await stream.aclose()
+
+        while True:  # until the server has noticed; a test that never gets there is ended by its timeout
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                await stream.send_all(b"GET /healthz HTTP/1.1\r\nHost: console\r\n\r\n")
+                if (await first_bytes(stream)).startswith(b"HTTP/1.1 200"):
+                    break
+            await wait_all_tasks_blocked(0.02)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\0" * 100,
+        b"HELLO\r\n\r\n",
+        b"GET /" + b"a" * 4 * REQUEST_BYTES_MAX,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request_ends_its_connection_only(sent: bytes) -> None:
+    """Rubbish, endless heads and other protocols are refused, and the next one is served."""
+    async with console(Subject()) as port:
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(sent)
+            await stream.send_eof()
+            answer = b"".join([chunk async for chunk in stream])
+
+        assert b"HTTP/1.1 200" not in answer
+        assert (await get(port, "/healthz")).status == 200
