@@ -15,6 +15,7 @@ from server.healing.rebuild import RateLimit, rebuild
 from virtuallog.control import (
     Alive,
     ChainChanged,
+    FindTrimPoint,
     GetStatus,
     NodeStatus,
     PrefixTrim,
@@ -56,6 +57,7 @@ class Control:
             ReconfigModify: self._changing(self._modify),
             SealLog: self._changing(self._seal),
             PrefixTrim: self._changing(self._trim),
+            FindTrimPoint: self._changing(self._find_trim_point),
             RebuildSegment: self._changing(self._rebuild),
         }
 
@@ -105,6 +107,9 @@ class Control:
 
     async def _seal(self, virtual_log: VirtualLog, _: SealLog) -> ChainChanged:
         return ChainChanged(register=(await virtual_log.seal()).encode())
+
+    async def _find_trim_point(self, virtual_log: VirtualLog, _: FindTrimPoint) -> Trimmed:
+        return Trimmed(position=await virtual_log.find_trim_point())
 
     async def _trim(self, virtual_log: VirtualLog, request: PrefixTrim) -> Trimmed:
         return Trimmed(position=await virtual_log.prefix_trim(LogPosition(request.position)))

@@ -14,7 +14,15 @@ from virtuallog.api import Placed
 from virtuallog.chain import Chain, Segment
 from virtuallog.chain_writer import ChainWriter
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import BeyondTailError, ReconfigurationNeededError, RetryableError, SealedError, UnavailableError
+from virtuallog.errors import (
+    BeyondTailError,
+    ForbiddenError,
+    ReconfigurationNeededError,
+    RetryableError,
+    SealedError,
+    UnavailableError,
+)
+from virtuallog.deputies import ask_for_trim_point
 from virtuallog.register import Register
 from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
 from virtuallog.view import View
@@ -151,9 +159,13 @@ class AddressSpace:
     async def find_trim_point(self) -> LogPosition:
         """See `VirtualLog.find_trim_point`.
 
-        A trim that asks for nothing: whoever reads may be answered by a server that has not heard of a trim yet.
+        A trim that asks for nothing: whoever reads may be answered by a server that has not heard of a trim yet. Who may
+        not trim asks a node to do it.
         """
-        return await self.prefix_trim(LogPosition(0))
+        try:
+            return await self.prefix_trim(LogPosition(0))
+        except ForbiddenError:
+            return await ask_for_trim_point(self.view)
 
 
 def _replaced(before: Chain, after: Chain, stop: int) -> bool:

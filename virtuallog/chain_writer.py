@@ -21,6 +21,7 @@ from virtuallog.chain_metrics import FAILED, LOST, WON, ChainMeter
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     ChainConflictError,
+    ForbiddenError,
     InvalidSettingError,
     ReconfigurationNeededError,
     RetryableError,
@@ -77,6 +78,8 @@ class ChainWriterSettings:
     poll_max: float = 0.1
     watchdog_period: float = 1.0
     """Pause between two looks of a node's watchdog at the active loglet."""
+    others_patience: float = 10.0
+    """How much longer a client waits that may not change the chain: nodes look after it every second."""
     put_attempts: int = 5
     """How often one change is put to a MetaStore that does not answer before its outcome is called unknown."""
 
@@ -90,6 +93,7 @@ class ChainWriter:
         self._planner = planner
         self._settings = settings
         self._changing = trio.Lock()
+        self._may_change = True
         self.meter: Final = ChainMeter()
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
@@ -135,11 +139,22 @@ class ChainWriter:
             found = await self._view.refresh()
             if found.chain.last.id != segment_id or found.chain.active is None:
                 return found
-            if environment.clock.monotonic() >= deadline:
-                await self._roll_forward(found)
+            now = environment.clock.monotonic()
+            if now >= deadline and self._may_change:
+                await self._try_to_roll_forward(found)
+            elif now >= deadline + settings.others_patience:
+                raise UnavailableError(f"no node has found a successor for loglet {segment_id}, and this client may not")
             else:
                 await environment.clock.sleep(pause)
                 pause = min(2 * pause, settings.poll_max)
+
+    async def _try_to_roll_forward(self, stuck: Register) -> None:
+        try:
+            await self._roll_forward(stuck)
+        except ForbiddenError as error:
+            # Who may not change the chain waits for the nodes, each of which watches over it.
+            log.info("leaving a half-done change to others", reason=str(error))
+            self._may_change = False
 
     async def _roll_forward(self, stuck: Register) -> None:
         last = stuck.chain.last

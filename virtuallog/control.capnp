@@ -45,4 +45,5 @@ interface Control {
   prefixTrim @5 (position :UInt64) -> (position :UInt64);
   rebuildSegment @6 (segment :SegmentId, servers :List(UInt32)) -> Changed;
   probe @7 () -> Alive;
+  findTrimPoint @8 () -> (position :UInt64);
 }

@@ -10,6 +10,7 @@ import attrs
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Request
 from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.roles import Role
 from virtuallog.rpc.schema import load
 from virtuallog.types import NodeId
 
@@ -132,10 +133,16 @@ class Probe(Request[Alive]):
     """Node to node: are you there? Answered from memory, at once."""
 
 
+@attrs.frozen
+class FindTrimPoint(Request[Trimmed]):
+    """Where the log begins now. For clients who may not ask the loglets: what tells it for sure, a trim that asks for
+    nothing, also completes trims that somebody left half done."""
+
+
 CONTROL: Final = Interface(
     schema=load("virtuallog", "control.capnp").Control,
     methods=(
-        Method(name="getStatus", request=GetStatus, reply=NodeStatus),
+        Method(name="getStatus", request=GetStatus, reply=NodeStatus, role=Role.CLIENT),
         Method(name="reconfigExtend", request=ReconfigExtend, reply=ChainChanged),
         Method(name="reconfigTruncate", request=ReconfigTruncate, reply=ChainChanged),
         Method(name="reconfigModify", request=ReconfigModify, reply=ChainChanged),
@@ -143,6 +150,8 @@ CONTROL: Final = Interface(
         Method(name="prefixTrim", request=PrefixTrim, reply=Trimmed),
         Method(name="rebuildSegment", request=RebuildSegment, reply=ChainChanged),
         Method(name="probe", request=Probe, reply=Alive),
+        Method(name="findTrimPoint", request=FindTrimPoint, reply=Trimmed, role=Role.CLIENT),
     ),
+    role=Role.ADMIN,
 )
 """The wire form of all of these."""

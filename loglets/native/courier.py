@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from virtuallog.errors import SealedError, UnavailableError, VirtualLogError
+from virtuallog.errors import ForbiddenError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.ports import Environment, Request
 from virtuallog.types import NodeId
 
@@ -70,6 +70,7 @@ class Courier:
 
         Raises:
             SealedError: a server says that the loglet has been dropped.
+            ForbiddenError: this client may not ask that.
         """
         clock = self._environment.clock
         deadline = clock.monotonic() + timeout_seconds
@@ -83,7 +84,7 @@ class Courier:
             self._arrived = trio.Event()
             self._repeat_due()
         answer = self._answers.popleft()
-        if isinstance(answer.outcome, SealedError):
+        if isinstance(answer.outcome, SealedError | ForbiddenError):
             raise answer.outcome
         return answer
 
@@ -104,7 +105,7 @@ class Courier:
     def _arrive(self, inquiry: _Inquiry, outcome: Any) -> None:
         if isinstance(outcome, VirtualLogError):
             self._last_error = outcome
-            if inquiry.wanted() and not isinstance(outcome, SealedError):
+            if inquiry.wanted() and not isinstance(outcome, SealedError | ForbiddenError):
                 self._post_later(inquiry)
                 return
         self._answers.append(Answer(inquiry.server, inquiry.tag, outcome))

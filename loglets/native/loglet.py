@@ -21,6 +21,7 @@ from virtuallog.chain import SegmentId
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     CorruptionError,
+    ForbiddenError,
     ReconfigurationNeededError,
     SealedError,
     StorageError,
@@ -82,6 +83,9 @@ class NativeLoglet:
         core = TailCheck(self.config, self._known_tail)
         try:
             return await TailCheckDriver(self.segment, core, self._environment, self._pieces).run()
+        except ForbiddenError as error:
+            # It has met a seal, which clients may not complete. Like a dropped loglet: the chain will say what follows.
+            raise SealedError(f"sealed, and left to others: {error}") from error
         finally:
             self._learn(core.known_tail)
 
