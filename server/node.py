@@ -23,6 +23,7 @@ import attrs
 import structlog
 import trio
 
+from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.control import Control
@@ -36,9 +37,10 @@ from server.role import Role
 from server.status import plain_status
 from virtuallog import metrics
 from virtuallog.api import Cluster, LogletProvider, MetaStore, MetaStoreProvider
-from virtuallog.chain import Segment, SegmentId
+from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.control import Alive, NodeStatus
 from virtuallog.crash_points import CrashPoint
+from virtuallog.dropped import ForgetsOthers
 from virtuallog.errors import (
     MalformedError,
     RetryableError,
@@ -55,6 +57,7 @@ from virtuallog.replicated import replicated
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
+from virtuallog.versions import LIVE_LOGLETS
 from virtuallog.virtual_log import VirtualLog
 
 FOLLOW_SECONDS: Final = 0.5
@@ -120,6 +123,9 @@ class Node:
         self._control = Control(self.status, self._alive, self._require_log, lambda: self._nursery, self._pace)
         self._policy = load_policy(config.healing, config.healing_settings)
         self._healer: Healer | None = None
+        self._announcements = Announcements(
+            config.node, config.versions, self._cached_register, ports.services, ports.clock
+        )
         self._problem = ""
         self._nursery: trio.Nursery
         self._log: VirtualLog | None = None
@@ -157,6 +163,7 @@ class Node:
             failures=tuple(self._failures()),
             phase=identity.phase.value,
             healing=self._healer.report() if self._healer else (),
+            protocol=self.config.versions.last,
         )
 
     def _alive(self) -> Alive:
@@ -168,6 +175,11 @@ class Node:
             roles=self._trusted_roles(),
             version=register.version if register else 0,
         )
+
+    @property
+    def level(self) -> int:
+        """The version of the protocol up to which this node may write for others (`virtuallog.versions`)."""
+        return self._announcements.level
 
     def plain_status(self) -> dict[str, Any]:
         """`status` as plain values."""
@@ -203,6 +215,7 @@ class Node:
             await self._formatter.run(metastore)
             self._log = virtual_log = await self._open(client, metastore)
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
+            nursery.start_soon(self._announcements.run)
             if self._policy is not None:
                 self._healer = Healer(self.config.node, virtual_log, self._policy, self._pace, self._alive)
                 nursery.start_soon(self._healer.run)
@@ -290,10 +303,9 @@ class Node:
             self._leave(register)
         self._on_register(register)
         _FOLLOWING.reached()
-        lowest = min(self._oldest_version(segment) for segment in register.chain.segments)
         for kind, role in self._loglet_roles.items():
             if role.is_open:
-                await self._forget(role, self._providers[kind], lowest)
+                await self._forget(role, self._providers[kind], register.chain)
 
     def _leave(self, register: Register) -> None:
         """The place of this directory is somebody else's, for good: what it holds is no part of the cluster any more. Its
@@ -305,24 +317,33 @@ class Node:
             if role.cause is None:
                 role.fail(WrongRecipientError("data directory", found, self.identity.store_id.hex()))
 
-    def _oldest_version(self, segment: Segment) -> int:
-        """Nothing of this version, or a later one, may be forgotten because of this segment."""
+    def _origin(self, segment: Segment) -> SegmentId | None:
+        """The id under which nodes keep the entries of a segment; None if nobody can tell."""
         provider = replicated(self._providers.get(segment.kind))
         if provider is None:
-            return segment.id.version
+            return segment.id
         try:
-            return provider.origin(segment.id, segment.config).version
-        except MalformedError as error:  # put there by hand: nobody can tell what it needs
+            return provider.origin(segment.id, segment.config)
+        except MalformedError as error:  # put there by hand
             log.warning("config of a segment", segment=str(segment.id), error=str(error))
-            return 0
+            return None
 
-    async def _forget(self, role: Role, provider: LogletProvider, lowest: int) -> None:
+    async def _forget(self, role: Role, provider: LogletProvider, chain: Chain) -> None:
+        """Let go of loglets that the chain does not rest on any more; of none, if nobody can tell what it rests on."""
+        live = [origin for segment in chain.segments if (origin := self._origin(segment)) is not None]
+        if len(live) < len(chain.segments):
+            return
         try:
-            await provider.forget(lowest)
+            await provider.forget(min(origin.version for origin in live))
+            if isinstance(provider, ForgetsOthers) and self.level >= LIVE_LOGLETS:
+                await provider.forget_others(chain.version, live)
         except RetryableError:
             raise
         except VirtualLogError as error:
             role.fail(error)
+
+    def _cached_register(self) -> Register | None:
+        return self._log.view.cached if self._log else None
 
     def _require_log(self) -> VirtualLog:
         if self._log is None:
@@ -357,6 +378,8 @@ def rpc_identity(node: Node) -> RpcIdentity:
         store_id=status.store_id,
         boot=status.boot,
         software=status.software,
+        protocol_first=node.config.versions.first,
+        protocol_last=node.config.versions.last,
     )
 
 

@@ -12,6 +12,7 @@ from virtuallog.register import Register
 from virtuallog.rpc.link import Peer
 from virtuallog.rpc.node import Open
 from virtuallog.types import NodeId
+from virtuallog.versions import SPOKEN, Versions
 
 
 @attrs.define(eq=False)
@@ -19,11 +20,13 @@ class AddressBook:
     """`find` is the resolver of an RpcServices."""
 
     _seeds: Mapping[NodeId, str]
+    _versions: Versions = SPOKEN
+    """Of the protocol, that we speak."""
     _register: Register | None = None
 
     @classmethod
-    def of(cls, seeds: Iterable[NodeAddress]) -> AddressBook:
-        return cls({NodeId(seed.id): seed.address for seed in seeds})
+    def of(cls, seeds: Iterable[NodeAddress], versions: Versions = SPOKEN) -> AddressBook:
+        return cls({NodeId(seed.id): seed.address for seed in seeds}, versions)
 
     def learn(self, register: Register) -> None:
         """From now on go by this register. Connections that are open stay open."""
@@ -36,11 +39,12 @@ class AddressBook:
             UnavailableError: neither the register nor the seeds know it.
         """
         register = self._register
+        stranger = Open(node=node, protocol_first=self._versions.first, protocol_last=self._versions.last)
         if register is not None and node in register.nodes:
             entry = register.nodes[node]
             if entry.is_expected:  # it is no part of the cluster so far, and knows of none
-                return Peer(entry.addresses, Open(node=node))
-            return Peer(entry.addresses, Open(cluster=register.cluster, node=node, store_id=entry.store_id))
+                return Peer(entry.addresses, stranger)
+            return Peer(entry.addresses, attrs.evolve(stranger, cluster=register.cluster, store_id=entry.store_id))
         if node in self._seeds:
-            return Peer((self._seeds[node],), Open(node=node))
+            return Peer((self._seeds[node],), stranger)
         raise UnavailableError(f"nobody knows where node {node} is")

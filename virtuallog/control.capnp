@@ -12,6 +12,7 @@ struct Status {
   failures @7 :List(Text);
   phase @8 :Text = "formatted";
   healing @9 :List(Text);
+  protocol @10 :UInt16 = 1;   # the newest version that the node speaks
 }
 
 struct Setting {

@@ -13,6 +13,7 @@ from virtuallog.rpc.interface import Interface, Method
 from virtuallog.rpc.roles import Role
 from virtuallog.rpc.schema import load
 from virtuallog.types import NodeId
+from virtuallog.versions import FIRST
 
 
 @attrs.frozen(kw_only=True)
@@ -34,6 +35,8 @@ class NodeStatus:
     """How far the data directory has come: 'unformatted', 'formatting' or 'formatted' (server/identity.py)."""
     healing: tuple[str, ...] = ()
     """What this node sees of others' failures and does about it: 'log server 2 is silent, no spare node'."""
+    protocol: int = FIRST
+    """The newest version of the protocol that this node speaks (`virtuallog.versions`)."""
 
 
 @attrs.frozen(kw_only=True)

@@ -5,7 +5,8 @@ replayed, and, while it runs, when a record has become durable. So memory and di
 answers is what it would know after a crash at that moment.
 
 Each WAL segment begins with a `Snapshot` of every loglet, so any prefix of segments may be dropped whose waves nobody
-needs. Durable formats: kinds 1 to 6 below, little-endian; they never change once released.
+needs. Durable formats: kinds 1 to 7 below, little-endian; they never change once released. Kind 7 is written only in a
+cluster of programs that know it (`virtuallog.versions`), so that a node can go back to an older program.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import attrs
 
 from loglets.native import segment_index
 from loglets.native import wave as waves
+from loglets.native.liveness import Liveness
 from loglets.native.wave import Wave
 from loglets.native.wave_index import WaveIndex
 from loglets.wal.record import Address, Record, address_of
 from virtuallog.chain import SegmentId
 from virtuallog.errors import MalformedError
 
-_WAVE, _SEALED, _TRIMMED, _KNOWN, _SNAPSHOT, _FLOOR = range(1, 7)
+_WAVE, _SEALED, _TRIMMED, _KNOWN, _SNAPSHOT, _FLOOR, _LIVE = range(1, 8)
 _SEGMENT: Final = struct.Struct("<QQ")
 _OFFSET: Final = struct.Struct("<QQQ")
 _STATE: Final = struct.Struct("<QQQQQB")
@@ -79,7 +81,15 @@ class Floor:
     lowest_live_version: int
 
 
-Change: TypeAlias = WaveStored | Sealed | Trimmed | Known | Snapshot | Floor
+@attrs.frozen
+class Live:
+    """Of the loglets of versions up to `horizon` only these are not dropped."""
+
+    horizon: int
+    segments: tuple[SegmentId, ...]
+
+
+Change: TypeAlias = WaveStored | Sealed | Trimmed | Known | Snapshot | Floor | Live
 
 
 def encode(change: Change) -> Record:
@@ -98,6 +108,9 @@ def encode(change: Change) -> Record:
             return Record(_SNAPSHOT, packed)
         case Floor(version):
             return Record(_FLOOR, _VERSION.pack(version))
+        case Live(horizon, segments):
+            packed = b"".join(_SEGMENT.pack(segment.version, segment.attempt) for segment in segments)
+            return Record(_LIVE, _VERSION.pack(horizon) + packed)
 
 
 def decode_untrusted(record: Record) -> Change:
@@ -125,6 +138,10 @@ def decode_untrusted(record: Record) -> Change:
                 return Snapshot(SegmentId(version, attempt), tail, known_tail, trim, bool(sealed))
             case 6:
                 return Floor(*_VERSION.unpack(payload))
+            case 7:
+                horizon = _VERSION.unpack_from(payload)[0]
+                pairs = _SEGMENT.iter_unpack(payload[_VERSION.size :])
+                return Live(horizon, tuple(SegmentId(version, attempt) for version, attempt in pairs))
     except struct.error as error:
         raise MalformedError(f"a record of kind {record.kind} has {len(payload)} bytes") from error
     raise MalformedError(f"a record of kind {record.kind}, which this program does not know")
@@ -178,9 +195,14 @@ class DurableLoglet:
 class DurableLogs:
     """All loglets of one LogServer."""
 
-    lowest_live_version: int = 0
+    liveness: Liveness = attrs.field(factory=Liveness)
     loglets: dict[SegmentId, DurableLoglet] = attrs.field(factory=dict)
     newest_address: Address = _ORIGIN
+
+    @property
+    def lowest_live_version(self) -> int:
+        """Loglets of versions below are dropped."""
+        return self.liveness.floor
 
     def replay(self, address: Address, record: Record) -> None:
         """Called by the WAL for every record it recovers. Raises like `decode_untrusted`."""
@@ -201,7 +223,9 @@ class DurableLogs:
             case Snapshot(segment):
                 self.loglet(segment).restore(change)
             case Floor(version):
-                self._raise_floor(version)
+                self._drop(self.liveness.raised(version))
+            case Live(horizon, segments):
+                self._drop(self.liveness.seen(horizon, segments))
 
     def snapshot(self) -> list[Record]:
         """What a new WAL segment begins with. Everything in it is durable in earlier segments."""
@@ -209,7 +233,11 @@ class DurableLogs:
             encode(Snapshot(segment, loglet.tail, loglet.known_tail, loglet.trim, loglet.sealed))
             for segment, loglet in self.loglets.items()
         ]
-        return [encode(Floor(self.lowest_live_version)), *states]
+        liveness = self.liveness
+        heads: list[Change] = [Floor(liveness.floor)]
+        if liveness.horizon:
+            heads.append(Live(liveness.horizon, tuple(sorted(liveness.live))))
+        return [*map(encode, heads), *states]
 
     def index(self, sequence: int) -> bytes:
         """See `wal.indexer.Indexes`. Of loglets that are dropped by now, and waves that are trimmed, nothing is left."""
@@ -242,7 +270,7 @@ class DurableLogs:
             loglet = self.loglets[segment] = DurableLoglet()
         return loglet
 
-    def _raise_floor(self, version: int) -> None:
-        self.lowest_live_version = max(self.lowest_live_version, version)
-        for segment in [segment for segment in self.loglets if segment.version < self.lowest_live_version]:
+    def _drop(self, liveness: Liveness) -> None:
+        self.liveness = liveness
+        for segment in [segment for segment in self.loglets if liveness.is_dropped(segment)]:
             del self.loglets[segment]

@@ -17,13 +17,14 @@ Departure from the paper, whose servers log single entries: the unit is a wave, 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import attrs
 
-from loglets.native.durable import Change, DurableLogs, Floor, Sealed, Trimmed, encode
+from loglets.native.durable import Change, DurableLogs, Floor, Live, Sealed, Trimmed, encode
 from loglets.native.live_loglet import LiveLoglet, Waiter
+from loglets.native.liveness import Liveness
 from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist, Question, Ticket
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, State, Store, Stored, Trim, WaitTail
 from loglets.wal.record import Address
@@ -63,12 +64,12 @@ class LogServer:
     _loglets: dict[SegmentId, LiveLoglet] = attrs.field(factory=dict, init=False)
     _pending: deque[Entry] = attrs.field(factory=deque, init=False)
     """Handed to the WAL and not called back, in WAL order."""
-    _floor: int = attrs.field(default=0, init=False)
-    """Lowest live version, in force from the moment it is asked for."""
+    _liveness: Liveness = attrs.field(factory=Liveness, init=False)
+    """In force from the moment it is asked for."""
     _now: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._floor = self.durable.lowest_live_version
+        self._liveness = self.durable.liveness
 
     # -- for who looks inside -------------------------------------------------------------------------------------
 
@@ -110,11 +111,24 @@ class LogServer:
 
     def forget(self, lowest_live_version: int, ticket: Ticket) -> list[Effect]:
         """Drop every loglet of an earlier version and never create one again; answered with None once durable."""
+        return self._drop(self._liveness.raised(lowest_live_version), Floor(lowest_live_version), ticket)
+
+    def forget_others(self, horizon: int, live: Collection[SegmentId], ticket: Ticket) -> list[Effect]:
+        """Drop every loglet of a version up to `horizon`, a version of the chain, that is not among `live`, the ones it
+        names; answered with None once durable. Nothing is written if there is none: whoever never heard of a loglet has
+        nothing to remember about it."""
+        liveness = self._liveness.seen(horizon, live)
+        held = self.durable.loglets.keys() | self._loglets.keys()
+        if not any(liveness.is_dropped(segment) for segment in held):
+            liveness = self._liveness
+        return self._drop(liveness, Live(horizon, tuple(sorted(liveness.live))), ticket)
+
+    def _drop(self, liveness: Liveness, change: Change, ticket: Ticket) -> list[Effect]:
         question = Question(ticket=ticket, segment=None)
-        if lowest_live_version <= self._floor:
+        if liveness == self._liveness:
             return self._after_pending(question)
-        self._floor = lowest_live_version
-        return self._persist((Floor(lowest_live_version),), question, essential=True)
+        self._liveness = liveness
+        return self._persist((change,), question, essential=True)
 
     def persisted(self, entry: Entry, addresses: Sequence[Address]) -> list[Effect]:
         """The records of `entry`, and of all before it, are durable."""
@@ -126,7 +140,7 @@ class LogServer:
         if loglet is not None:
             loglet.settle(entry.changes)
         effects: list[Effect] = [self._answer(question) for question in entry.questions]
-        if any(isinstance(change, Trimmed | Floor) for change in entry.changes):
+        if any(isinstance(change, Trimmed | Floor | Live) for change in entry.changes):
             effects += [*self._drop_loglets(), DropBefore(self.durable.lowest_address_needed())]
         elif loglet is not None:
             effects += self._wake(loglet)
@@ -140,7 +154,7 @@ class LogServer:
             sealed = Sealed(loglet.segment)
             loglet.roll_back(sealing=any(sealed in other.changes for other in self._pending))
         else:
-            self._floor = self.durable.lowest_live_version
+            self._liveness = self.durable.liveness
         return [Answer(question.ticket, error) for question in entry.questions]
 
     def tick(self) -> list[Effect]:
@@ -263,7 +277,7 @@ class LogServer:
     # -- loglets --------------------------------------------------------------------------------------------------
 
     def _is_dropped(self, segment: SegmentId) -> bool:
-        return segment.version < self._floor
+        return self._liveness.is_dropped(segment)
 
     def _may_have_lost(self, request: Store | Seal | GetState | WaitTail | Repair | Trim) -> bool:
         """Whether a former disk may have held what this one has nothing of."""
@@ -290,9 +304,9 @@ class LogServer:
         return [Answer(waiter.ticket, loglet.state) for waiter in ready]
 
     def _drop_loglets(self) -> list[Effect]:
-        """Forget loglets below the durable floor; whoever waits for their tails learns that they are gone."""
+        """Forget loglets that are durably dropped; whoever waits for their tails learns that they are gone."""
         effects: list[Effect] = []
-        for segment in [s for s in self._loglets if s.version < self.durable.lowest_live_version]:
+        for segment in [s for s in self._loglets if self.durable.liveness.is_dropped(s)]:
             waiters = self._loglets.pop(segment).waiters
             self.waiting -= len(waiters)
             effects += [Answer(waiter.ticket, _dropped(segment)) for waiter in waiters]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -10,13 +10,14 @@ import attrs
 import structlog
 import trio
 
-from loglets.native.durable import Change, DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
+from loglets.native.durable import Change, DurableLogs, Floor, Known, Live, Sealed, Trimmed, WaveStored
 from loglets.native.log_server import LogServer
 from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist
 from loglets.native.log_server_metrics import LogServerMeter
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail, Waves
 from loglets.wal import Address, WalSettings, WriteAheadLog
 from loglets.wal.scrub import scrub
+from virtuallog.chain import SegmentId
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     CorruptionError,
@@ -49,6 +50,7 @@ _DURABLE: Final[dict[type[Change], CrashPoint]] = {
     Sealed: CrashPoint("native: a seal is durable on a LogServer, nobody has been told"),
     Trimmed: CrashPoint("native: a trim is durable on a LogServer, nobody has been told"),
     Floor: CrashPoint("native: old loglets are durably gone, their waves are still in the WAL"),
+    Live: CrashPoint("native: loglets that the chain does not name are durably gone, nobody has been told", rare=True),
 }
 """By the first change of an entry: what an answer rests on. No answer rests on a snapshot."""
 _DROPPING = CrashPoint("native: a LogServer needs no old waves, its WAL still has them")
@@ -104,6 +106,13 @@ class LogServerService:
             UnavailableError: this role was closed meanwhile; whether it is durable is unknown.
             StorageError: the disk failed.
         """
+        await self._durably(partial(self.core.forget, lowest_live_version))
+
+    async def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
+        """See `LogServer.forget_others`; otherwise like `forget`."""
+        await self._durably(partial(self.core.forget_others, horizon, live))
+
+    async def _durably(self, step: Callable[[Done], list[Effect]]) -> None:
         outcomes: list[Any] = []
         answered = trio.Event()
 
@@ -113,7 +122,7 @@ class LogServerService:
 
         self._forgetting.append(done)
         try:
-            self._perform(self.core.forget(lowest_live_version, done))
+            self._perform(step(done))
             await answered.wait()
         finally:
             self._forgetting.remove(done)

@@ -81,6 +81,13 @@ class NativeProvider:
         if self._log_server is not None:
             await self._log_server.forget(lowest_live_version)
 
+    async def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
+        """See `virtuallog.dropped.ForgetsOthers`."""
+        if self._sequencers is not None:
+            self._sequencers.forget_others(horizon, live)
+        if self._log_server is not None:
+            await self._log_server.forget_others(horizon, live)
+
     # -- closed loglets on other servers --------------------------------------------------------------------------
 
     def placement(self, config: bytes) -> Placement:

@@ -7,7 +7,7 @@ of a segment at most once per process; what it made it keeps until the segment i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -67,6 +67,11 @@ class SequencerService:
         """Drop what belongs to earlier versions; none of it is made again."""
         self._lowest_live_version = max(self._lowest_live_version, lowest_live_version)
         for segment in [segment for segment in self._running if self._is_dropped(segment)]:
+            self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
+
+    def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
+        """Drop what belongs to versions up to `horizon`, but for `live`. Should one be asked for again, the chain knows."""
+        for segment in [s for s in self._running if s.version <= horizon and s not in live]:
             self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
 
     def _is_dropped(self, segment: SegmentId) -> bool:

@@ -129,7 +129,7 @@ def restart_forgets_nothing(
     """
     looked, after = Counter() if looked is None else looked, Held.by(recovered)
     for segment, held in served.items():
-        if segment.version < recovered.lowest_live_version:
+        if recovered.liveness.is_dropped(segment):
             continue  # dropped meanwhile
         kept = after.get(segment, Held(0, False, 0, frozenset()))
         looked[AFTER_A_RESTART] += len(held.waves)

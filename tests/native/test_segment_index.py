@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loglets.native import segment_index
 from loglets.native import wave as waves
-from loglets.native.durable import Change, DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored, encode
+from loglets.native.durable import Change, DurableLogs, Floor, Known, Live, Sealed, Trimmed, WaveStored, encode
 from loglets.native.wave_index import WaveIndex
 from loglets.wal import Address, Record, WalSettings, WriteAheadLog, index_file
 from tests.native.parts import SEGMENT
@@ -36,11 +36,11 @@ def changes(random: Random, count: int, durable: DurableLogs) -> list[Change]:
     """A life of some loglets: they fill, with gaps, are sealed, trimmed and dropped; stores come late or too early."""
     tails = {segment: loglet.tail for segment, loglet in durable.loglets.items()}
     found: list[Change] = []
-    floor = max(1, durable.lowest_live_version)
+    floor = max(1, durable.lowest_live_version, durable.liveness.horizon + 1)
     for _ in range(count):
         segment = SegmentId(random.randrange(floor, floor + 3), 7)
         tail = tails.get(segment, 0)
-        match random.choices(("wave", "early", "gap", "seal", "trim", "floor"), (80, 4, 3, 2, 4, 1))[0]:
+        match random.choices(("wave", "early", "gap", "seal", "trim", "floor", "live"), (80, 4, 3, 2, 4, 1, 1))[0]:
             case "wave":
                 entries = random.randint(1, 5)
                 found.append(WaveStored(wave(segment, tail, entries, random.randint(0, tail))))
@@ -57,6 +57,10 @@ def changes(random: Random, count: int, durable: DurableLogs) -> list[Change]:
             case "floor":
                 floor += 1
                 found.append(Floor(floor))
+            case "live":
+                horizon = floor + 1
+                found.append(Live(horizon, (SegmentId(floor, 7),)))
+                floor += 2
     return found
 
 
