@@ -14,6 +14,7 @@ from virtuallog.api import Placed
 from virtuallog.chain import Chain, Segment
 from virtuallog.chain_writer import ChainWriter
 from virtuallog.crash_points import CrashPoint
+from virtuallog.deputies import ask_for_trim_point
 from virtuallog.errors import (
     BeyondTailError,
     ForbiddenError,
@@ -22,7 +23,6 @@ from virtuallog.errors import (
     SealedError,
     UnavailableError,
 )
-from virtuallog.deputies import ask_for_trim_point
 from virtuallog.register import Register
 from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
 from virtuallog.view import View

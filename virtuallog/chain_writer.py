@@ -143,7 +143,9 @@ class ChainWriter:
             if now >= deadline and self._may_change:
                 await self._try_to_roll_forward(found)
             elif now >= deadline + settings.others_patience:
-                raise UnavailableError(f"no node has found a successor for loglet {segment_id}, and this client may not")
+                raise UnavailableError(
+                    f"no node has found a successor for loglet {segment_id}, and this client may not"
+                )
             else:
                 await environment.clock.sleep(pause)
                 pause = min(2 * pause, settings.poll_max)
