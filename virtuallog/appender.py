@@ -111,6 +111,7 @@ class Appender:
         """When the last entry was acknowledged, or the first one offered."""
         self._work = trio.Event()
         self._scope = trio.CancelScope()
+        self._closed = False
         space.view.environment.nursery.start_soon(self._run)
 
     @property
@@ -139,6 +140,7 @@ class Appender:
     def close(self) -> None:
         """End the session. Appends still waiting fail with UnavailableError: unknown outcome."""
         self._scope.cancel()
+        self._closed = True
         self._on_close(self)
         self._abandon_all(UnavailableError("the appender was closed: unknown outcome"))
 
@@ -146,19 +148,20 @@ class Appender:
         """Append entries side by side; see `VirtualLog.append_many`."""
         if not payloads:
             return range(0)
-        size = check_size(payloads, self._settings.entry_bytes_max)
-        await self._queue.wait_room()
-        if self._scope.cancel_called:
+        offer = Offer(payloads, check_size(payloads, self._settings.entry_bytes_max), expected_tail)
+        queue = self._queue
+        if queue.is_full:
+            await queue.wait_room()
+        if self._closed:
             raise UnavailableError("the appender is closed: nothing was done")
-        if not self._queue:
+        if not queue.offers:
             self._waiting_since = self._clock.monotonic()
             if not self._session.flights:
                 self._progress = self._waiting_since
                 # Whatever comes now is placed behind what has been seen: to look for it further down would be in vain,
                 # and impossible once that has been trimmed.
                 self._floor = max(self._floor, self._view.known_tail)
-        offer = Offer(payloads, size, expected_tail)
-        self._queue.put(offer)
+        queue.put(offer)
         self._work.set()
         return await offer.wait()
 
@@ -178,7 +181,7 @@ class Appender:
     async def _work_once(self, nursery: trio.Nursery) -> None:
         if self._session.needs_settling:
             await self._settle()
-        while self._queue and self._session.has_room:
+        while self._queue.offers and self._session.has_room:
             offers = self._queue.take_batch(self._settings.batch_bytes, self._settings.batch_entries)
             flight = self._session.cut([payload for offer in offers for payload in offer.payloads], offers)
             flight.since, self._waiting_since = self._waiting_since, self._clock.monotonic()
@@ -187,12 +190,14 @@ class Appender:
         if self._session.flights and not self._is_watching:
             self._is_watching = True
             nursery.start_soon(self._watch)
-        for flight in self._session.sendable():
-            assert self._segment is not None
-            nursery.start_soon(self._send, flight, self._segment)
-            # The next flight's task must not start before this one has offered its batch, but trio may start the
-            # tasks of one scheduler turn in any order.
-            await trio.lowlevel.checkpoint()
+        segment = self._segment
+        for number, flight in enumerate(self._session.sendable()):
+            if number:
+                # This flight's task must not start before the one before has offered its batch, but trio may start the
+                # tasks of one scheduler turn in any order. What is cut later is sent in a later turn anyway.
+                await trio.lowlevel.checkpoint()
+            assert segment is not None
+            nursery.start_soon(self._send, flight, segment)
 
     async def _enter_segment(self) -> None:
         chain = (await self._view.current()).chain
@@ -274,11 +279,11 @@ class Appender:
         self._progress = now = self._clock.monotonic()
         self._meter.acknowledged(flight.batch.count, len(flight.batch.blob), now - flight.since)
         self._view.saw_tail(places[-1] + 1 + shift)
-        at = 0
+        start, step = places.start + shift, places.step
         for offer in offers_of(flight):
-            mine = places[at : at + len(offer.payloads)]
-            offer.finish(range(mine.start + shift, mine.stop + shift, mine.step))
-            at += len(mine)
+            stop = start + step * len(offer.payloads)
+            offer.finish(range(start, stop, step))
+            start = stop
 
     async def _look_for_successor(self, segment: Segment, error: RetryableError) -> None:
         """After an unknown outcome: the same loglet is still the place to go, unless the chain says otherwise."""

@@ -8,7 +8,7 @@ import attrs
 import outcome
 import trio
 
-from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX
+from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, ENTRY_BYTES_MAX
 from virtuallog.errors import TooLargeError, VirtualLogError
 from virtuallog.types import LogPosition
 
@@ -28,13 +28,12 @@ class Offer:
     async def wait(self) -> range:
         """Wait for the places of the entries. A cancelled caller only stops waiting; the offer stands."""
         self._task = trio.lowlevel.current_task()
-
-        def stop_waiting(_: object) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        places: range = await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+        places: range = await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
         return places
+
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
     def finish(self, places: range) -> None:
         self._wake(outcome.Value(places))
@@ -54,6 +53,8 @@ def check_size(payloads: list[bytes], entry_bytes_max: int) -> int:
     Raises:
         TooLargeError: an entry or the whole is over its limit, now or ever.
     """
+    if len(payloads) == 1 and (size := len(payloads[0])) <= min(entry_bytes_max, ENTRY_BYTES_MAX):
+        return size  # nearly all are such: one comparison instead of four passes
     largest, size = max(map(len, payloads)), sum(map(len, payloads))
     if largest > entry_bytes_max:
         raise TooLargeError(what="bytes in an entry", size=largest, limit=entry_bytes_max)
@@ -71,50 +72,49 @@ class OfferQueue:
 
     bytes_max: int
     """Callers wait while more than this is queued."""
-    _offers: deque[Offer] = attrs.field(factory=deque)
-    _bytes: int = 0
-    _room: trio.Event = attrs.field(factory=trio.Event)
-
-    def __len__(self) -> int:
-        return len(self._offers)
+    offers: deque[Offer] = attrs.field(factory=deque, init=False)
+    bytes: int = attrs.field(default=0, init=False)
+    """Of all payloads in the queue."""
+    _room: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
-    def bytes(self) -> int:
-        """Of all payloads in the queue."""
-        return self._bytes
+    def is_full(self) -> bool:
+        """Whether to `wait_room` before the next `put`."""
+        return self.bytes > self.bytes_max
 
     async def wait_room(self) -> None:
         """Wait until one more offer may be put; cancelling it has no effect."""
-        while self._bytes > self.bytes_max:
+        while self.is_full:
             await self._room.wait()
 
     def put(self, offer: Offer) -> None:
-        self._offers.append(offer)
-        self._bytes += offer.size
+        self.offers.append(offer)
+        self.bytes += offer.size
 
     def take_batch(self, bytes_max: int, entries_max: int) -> list[Offer]:
         """The offers of the next batch: at least one, then as many as fit. A conditional one stays alone."""
-        taken = [self._offers.popleft()]
+        taken = [self.offers.popleft()]
         size, entries = taken[0].size, len(taken[0].payloads)
-        while self._offers and taken[-1].expected_tail is None:
-            following = self._offers[0]
+        while self.offers and taken[-1].expected_tail is None:
+            following = self.offers[0]
             size += following.size
             entries += len(following.payloads)
             if following.expected_tail is not None or size > bytes_max or entries > entries_max:
                 break
-            taken.append(self._offers.popleft())
+            taken.append(self.offers.popleft())
         self._give_back(taken)
         return taken
 
     def clear(self) -> list[Offer]:
         """Take everything out."""
-        taken = list(self._offers)
-        self._offers.clear()
+        taken = list(self.offers)
+        self.offers.clear()
         self._give_back(taken)
         return taken
 
     def _give_back(self, taken: list[Offer]) -> None:
-        self._bytes -= sum(offer.size for offer in taken)
-        if self._bytes <= self.bytes_max:
+        was_full = self.is_full
+        self.bytes -= sum(offer.size for offer in taken)
+        if was_full and not self.is_full:
             self._room.set()
             self._room = trio.Event()

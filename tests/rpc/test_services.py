@@ -176,6 +176,31 @@ async def test_timeout_is_unknown_and_the_late_reply_is_dropped(autojump_clock: 
         assert len(world.server_ends) == 1
 
 
+async def test_a_wait_for_an_answer_wakes_nobody_before_the_first_deadline(autojump_clock: object) -> None:
+    """Timeouts cost nothing until they are due; a call that is due earlier than all others is noticed all the same."""
+
+    @attrs.define(eq=False)
+    class Steps(trio.abc.Instrument):
+        count: int = 0
+
+        def before_task_step(self, task: object) -> None:
+            self.count += 1
+
+    async with shop_world() as world:
+        client, outcomes = await world.client(), Outcomes()
+        await client.call(SHOP, Hello(), 1.0)
+        steps, start = Steps(), trio.current_time()  # noqa: TID251 -- the test's own clock
+        trio.lowlevel.add_instrument(steps)
+        client.post(SHOP, Wait(1), outcomes.done, 4.0)
+        client.post(SHOP, Wait(2), outcomes.done, 3.0)
+
+        assert isinstance((await outcomes.wait(1))[0], UnavailableError)
+        waited = trio.current_time() - start  # noqa: TID251 -- the test's own clock
+        trio.lowlevel.remove_instrument(steps)
+        assert 3.0 <= waited <= 3.0 + 2 * SWEEP_SECONDS
+        assert steps.count < 30
+
+
 async def test_cancelled_call_drops_its_reply(autojump_clock: object) -> None:
     """Cancelling stops the wait, not the request; the connection goes on."""
     async with shop_world() as world:

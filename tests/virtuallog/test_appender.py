@@ -281,7 +281,7 @@ async def test_a_full_queue_makes_callers_wait(autojump_clock: MockClock) -> Non
             for _ in range(50):
                 nursery.start_soon(appender.append, [bytes(100)])
             await wait_all_tasks_blocked()
-            assert appender._queue._bytes <= 1100
+            assert appender.queued_bytes <= 1100
         assert (await log.check_tail()).tail == 50
 
 

@@ -20,6 +20,7 @@ from trio.abc import Stream
 from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.ports import Clock
 from virtuallog.rpc.connection import Connection
+from virtuallog.rpc.direct import direct
 from virtuallog.rpc.events import Event
 from virtuallog.rpc.metrics import Traffic
 
@@ -92,6 +93,7 @@ class Channel:
             on_event: called for each event, in order. Must not block and must not raise.
             may_read: asked before each read.
         """
+        stream = direct(stream)
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:

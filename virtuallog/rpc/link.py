@@ -6,6 +6,7 @@ timeout; one that has not, retries at a pace of its own. An idle link runs no ta
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from copy import copy
@@ -70,9 +71,9 @@ class Link:
     _retry_at: float = attrs.field(default=float("-inf"), init=False)
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether there is anything to `expire`."""
-        return self._session is not None and self._session.is_waiting
+    def next_deadline(self) -> float:
+        """There is nothing to `expire` before."""
+        return math.inf if self._session is None else self._session.next_deadline
 
     @property
     def is_open(self) -> bool:

@@ -55,8 +55,8 @@ class LocalLink:
     _numbers: count[int] = attrs.field(factory=count, init=False)
 
     @property
-    def is_waiting(self) -> bool:
-        return len(self._calls) > 0
+    def next_deadline(self) -> float:
+        return self._calls.next_deadline
 
     def post(self, request: Request[Any], done: Done, timeout_seconds: float) -> None:
         if len(self._calls) >= QUESTIONS_MAX:

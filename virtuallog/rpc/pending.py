@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from typing import Any
 
@@ -26,13 +27,17 @@ class Pending:
 class PendingCalls:
     """The calls to one node, by a number that the caller chooses."""
 
+    next_deadline: float = math.inf
+    """There is nothing to `expire` before. May be too early: calls that are settled leave it as it is."""
     _calls: dict[int, Pending] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self._calls)
 
     def add(self, number: int, request: Request[Any], done: Done, now: float, timeout_seconds: float) -> None:
-        self._calls[number] = Pending(type(request).__name__, done, now + timeout_seconds, timeout_seconds)
+        deadline = now + timeout_seconds
+        self._calls[number] = Pending(type(request).__name__, done, deadline, timeout_seconds)
+        self.next_deadline = min(self.next_deadline, deadline)
 
     def settle(self, number: int, outcome: Any) -> None:
         """A call that is no longer there has been settled before: its late outcome is dropped."""
@@ -48,8 +53,11 @@ class PendingCalls:
 
     def expire(self, now: float) -> list[int]:
         """Settle what is past its deadline; the numbers of those calls."""
+        if now < self.next_deadline:
+            return []
         expired = {number: call for number, call in self._calls.items() if call.deadline <= now}
         for number, call in expired.items():
             error = UnavailableError(f"no answer to {call.request} within {call.timeout_seconds:g} s")
             self.settle(number, error)
+        self.next_deadline = min((call.deadline for call in self._calls.values()), default=math.inf)
         return list(expired)

@@ -1,11 +1,12 @@
 """The Services port over the RPC: a link to every node that is called, and the own node without one.
 
-A call costs no task and no cancel scope. One task sweeps timeouts, coarsely; links run a task or two each while they
+A call costs no task and no cancel scope. One task sleeps until the first deadline of all calls; links run a task or two each while they
 are connected; what is posted to one node within a scheduler turn leaves in one segment.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -26,7 +27,7 @@ from virtuallog.rpc.transport import Connect
 from virtuallog.types import NodeId
 
 SWEEP_SECONDS: Final = 0.05
-"""Between two looks for calls past their deadline: how late a timeout may come."""
+"""Between two looks for calls past their deadline, at least: how late a timeout may come."""
 
 Resolve = Callable[[NodeId], Peer]
 """Where a node is now. Raises UnavailableError for a node it does not know."""
@@ -64,7 +65,10 @@ class RpcServices:
         self._numbers = count()
         self._callers: dict[int, Callable[[Any], None]] = {}
         """Who waits in `call`."""
-        self._sweep_wanted = trio.Event()
+        self._sweep_at = math.inf
+        """No call is due before."""
+        self._sooner = trio.Event()
+        """`_sweep_at` has moved forward."""
         self._nursery: trio.Nursery | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -100,7 +104,9 @@ class RpcServices:
             return
         link = self._links.get(node) or self._new_link(node, self._nursery)
         link.post(request, done, timeout_seconds)
-        self._sweep_wanted.set()
+        if link.next_deadline < self._sweep_at:
+            self._sweep_at = link.next_deadline
+            self._sooner.set()
 
     def metrics(self) -> list[Family]:
         """See `virtuallog.metrics.Measured`."""
@@ -134,13 +140,13 @@ class RpcServices:
 
     async def _sweep(self) -> None:
         while True:
-            await self._sweep_wanted.wait()
-            await self._clock.sleep(SWEEP_SECONDS)
+            with self._clock.timeout(max(SWEEP_SECONDS, self._sweep_at - self._clock.monotonic())):
+                await self._sooner.wait()
+            self._sooner = trio.Event()
             now = self._clock.monotonic()
             for link in list(self._links.values()):
                 link.expire(now)
-            if not any(link.is_waiting for link in self._links.values()):
-                self._sweep_wanted = trio.Event()
+            self._sweep_at = min((link.next_deadline for link in self._links.values()), default=math.inf)
 
 
 def _settled(result: ReplyT | VirtualLogError) -> outcome.Outcome[ReplyT]:

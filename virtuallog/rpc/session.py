@@ -52,8 +52,9 @@ class Session:
         return session
 
     @property
-    def is_waiting(self) -> bool:
-        return len(self._calls) > 0
+    def next_deadline(self) -> float:
+        """There is nothing to `expire` before."""
+        return self._calls.next_deadline
 
     @property
     def waiting_calls(self) -> int:

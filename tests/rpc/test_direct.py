@@ -1,0 +1,77 @@
+"""Plain TCP streams the direct way: they carry what trio's carry, and end as trio's end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.abc import Stream
+from trio.testing import memory_stream_pair
+
+from virtuallog.rpc.direct import direct
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Stream, Stream]]:
+    """Both ends of a connection; the first is direct."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener:
+        client = await trio.open_tcp_stream(*listener.socket.getsockname()[:2])
+        server = await listener.accept()
+        async with client, server:
+            yield direct(client), server
+
+
+async def test_what_is_sent_arrives_and_the_end_is_seen() -> None:
+    """Bytes both ways; after the other side has closed, nothing comes any more."""
+    async with connected() as (ours, theirs):
+        await ours.send_all(b"there")
+        assert await theirs.receive_some(10) == b"there"
+        await theirs.send_all(b"and back")
+        assert await ours.receive_some(3) == b"and"
+        assert await ours.receive_some() == b" back"
+        await theirs.aclose()
+        assert await ours.receive_some() == b""
+
+
+async def test_more_than_the_socket_takes_is_sent_as_room_comes() -> None:
+    """A sender waits for a slow receiver, and every byte arrives, in order."""
+    data = bytes(range(256)) * (64 << 10)
+    async with connected() as (ours, theirs), trio.open_nursery() as nursery:
+        nursery.start_soon(ours.send_all, data)
+        received = bytearray()
+        while len(received) < len(data):
+            received += await theirs.receive_some(100_000)
+        assert received == data
+
+
+async def test_a_wait_can_be_cancelled_and_loses_nothing() -> None:
+    """What comes after a cancelled receive is there for the next one."""
+    async with connected() as (ours, theirs):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await ours.receive_some()
+        assert scope.cancelled_caught
+        await theirs.send_all(b"late")
+        assert await ours.receive_some() == b"late"
+
+
+async def test_a_broken_connection_and_a_closed_stream_are_told_apart() -> None:
+    """As trio does: the one is the other side's doing, the other our own."""
+    async with connected() as (ours, theirs):
+        await theirs.aclose()
+        with pytest.raises(trio.BrokenResourceError):
+            await ours.send_all(bytes(64 << 20))  # more than any buffer on the way takes
+        await ours.aclose()
+        with pytest.raises(trio.ClosedResourceError):
+            await ours.receive_some()
+        with pytest.raises(trio.ClosedResourceError):
+            await ours.send_all(b"too late")
+
+
+def test_streams_that_are_not_plain_tcp_stay_as_they_are() -> None:
+    """TLS, and the memory of simulators, have no socket to take a short cut to."""
+    ours, _ = memory_stream_pair()
+    assert direct(ours) is ours
