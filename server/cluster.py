@@ -23,7 +23,7 @@ import trio
 from server import layout
 from server.config import NodeConfig
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile, NodeAddress
+from virtuallog.cluster_file import ClusterFile, NodeAddress, TlsFiles
 from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.register import decode_untrusted
@@ -76,12 +76,15 @@ class LocalCluster:
     path: Path
     nodes: dict[NodeId, LocalNode]
     clock: Clock
+    tls: TlsFiles | None = None
+    """For clients, if the nodes use TLS."""
 
     @property
     def file(self) -> ClusterFile:
         """What clients need to find it."""
         return ClusterFile(
-            nodes=tuple(NodeAddress(id=node.id, address=node.config.listen) for node in self.nodes.values())
+            nodes=tuple(NodeAddress(id=node.id, address=node.config.listen) for node in self.nodes.values()),
+            tls=self.tls,
         )
 
     @property

@@ -69,7 +69,7 @@ def prepare(path: Path, nodes: int, log_nodes: int, base_port: int | None, logle
         configs = _check_ports_free(_plan(path, nodes, nodes + log_nodes, base_port, loglet))
         for config in reversed(configs):  # node 1 last: without it, the directory counts as new
             config.data.mkdir(exist_ok=True)
-            config_file(config).write_text(_spell(config))
+            config_file(config).write_text(spell(config))
         return configs
 
 
@@ -143,10 +143,11 @@ def free_ports(count: int) -> list[int]:
     raise InvalidSettingError("base port", f"no {count} ports between {FREE_PORTS[0]} and {FREE_PORTS[-1]} are free")
 
 
-def _spell(config: NodeConfig) -> str:
+def spell(config: NodeConfig) -> str:
+    """A config file in the data directory that reads back as this."""
     peers = "".join(f'\n[[peer]]\nid = {peer.id}\naddress = "{peer.address}"\n' for peer in config.peers)
     roles = ", ".join(f'"{role}"' for role in config.roles)
     return (
         f'id = {config.id}\ndata = "."\nlisten = "{config.listen}"\nmetastore = {list(config.metastore)}\n'
-        f'roles = [{roles}]\nloglet = "{config.loglet}"\n{peers}'
+        f'roles = [{roles}]\nloglet = "{config.loglet}"\n{peers}{config.tls.spell() if config.tls else ""}'
     )
