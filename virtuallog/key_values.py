@@ -23,6 +23,9 @@ ResultT = TypeVar("ResultT")
 
 _LOG_FILES: Final = 4
 """RocksDB starts a new info log at each open and would keep a thousand."""
+_BUFFER_BYTES: Final = 1 << 20
+"""Writes are kept in memory, and in RocksDB's own log, until they are so much; 64 MiB by default. Our maps have a few keys
+that are written over and over: what counts then is how much of the past is kept, and read again at the next start."""
 
 
 @attrs.define(eq=False)
@@ -118,6 +121,7 @@ def _open(directory: Path) -> Any:
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_keep_log_file_num(_LOG_FILES)
+    options.set_write_buffer_size(_BUFFER_BYTES)
     # The default mode stops at the first bad record of the write-ahead log and drops what follows, acknowledged writes
     # included, without a word. This one forgives only a torn tail, which nobody was told of.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())

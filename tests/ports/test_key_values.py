@@ -290,3 +290,13 @@ async def test_rot_in_a_store() -> None:
     assert key in {b"a", b"c"}
     assert disk.pairs != {b"a": b"1", b"b": b"", b"c": b"3"}
     assert disk.fired == {"store bit flipped": 1}
+
+
+async def test_a_pair_that_is_written_over_and_over_takes_no_more_room(tmp_path: Path) -> None:
+    """A vote per change of the chain, for years: the directory stays within a few MiB."""
+    async with open_key_values(tmp_path / "store") as store:
+        for number in range(1000):
+            await store.write({b"decision": number.to_bytes(4, "little") * 4096})
+        assert await store.get(b"decision") == (999).to_bytes(4, "little") * 4096
+        taken = sum(file.stat().st_size for file in (tmp_path / "store").iterdir())
+    assert taken < 8 << 20
