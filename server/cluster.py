@@ -195,6 +195,7 @@ async def open_local_cluster(
     loglet: str = "native",
     program: Sequence[str] = PROGRAM,
     console_port: int | None = None,
+    tls: bool = False,
 ) -> AsyncIterator[LocalCluster]:
     """Start the cluster in `path`, new or as it was left, and end it with the block.
 
@@ -205,9 +206,9 @@ async def open_local_cluster(
         StorageError: `path` cannot be written.
     """
     with layout.hold(path):
-        configs = layout.prepare(path, nodes, log_nodes, base_port, loglet)
+        configs = layout.prepare(path, nodes, log_nodes, base_port, loglet, tls=tls)
         children = {config.node: LocalNode(config, program, _console(config, console_port)) for config in configs}
-        cluster = LocalCluster(path, children, SystemClock())
+        cluster = LocalCluster(path, children, SystemClock(), layout.client_tls(configs))
         try:
             for node in cluster.nodes:
                 await cluster.start(node)

@@ -1,6 +1,7 @@
 """The files of a cluster of local processes, and the configs in them.
 
 DIR/cluster.toml        where clients start; written once the cluster answers
+DIR/certificates/       with TLS: of the nodes, of an admin (in cluster.toml) and of a client
 DIR/node-N/             data directory of node N
 DIR/node-N/node.toml    its config, written once, when the cluster is new
 DIR/node-N/log          its stderr
@@ -12,14 +13,17 @@ from __future__ import annotations
 import fcntl
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import attrs
+
 from server.config import ROLES, NodeConfig, read_node_config
-from virtuallog.cluster_file import NodeAddress, split_address
+from virtuallog.cluster_file import NodeAddress, TlsFiles, split_address
 from virtuallog.errors import InvalidSettingError, StorageError
+from virtuallog.rpc.roles import Principal, Role
 
 BASE_PORT: Final = 7001
 HOST: Final = "127.0.0.1"
@@ -47,7 +51,9 @@ def hold(path: Path) -> Iterator[None]:
         yield
 
 
-def prepare(path: Path, nodes: int, log_nodes: int, base_port: int | None, loglet: str) -> list[NodeConfig]:
+def prepare(
+    path: Path, nodes: int, log_nodes: int, base_port: int | None, loglet: str, *, tls: bool = False
+) -> list[NodeConfig]:
     """The configs of a cluster in `path`, which is held: as they were left there, or new ones, written.
 
     Args:
@@ -56,6 +62,7 @@ def prepare(path: Path, nodes: int, log_nodes: int, base_port: int | None, logle
         log_nodes: how many more that only store entries.
         base_port: node N listens on base_port + N - 1. 0: on free ports; None: whatever it was, `BASE_PORT` if new.
         loglet: kind of the first loglet of a new cluster.
+        tls: whether a new cluster gets certificates, to speak TLS.
 
     Raises:
         InvalidSettingError: `path` holds a cluster of another shape, or a port is in use.
@@ -65,12 +72,22 @@ def prepare(path: Path, nodes: int, log_nodes: int, base_port: int | None, logle
         path = path.resolve()
         (path / "cluster.toml").unlink(missing_ok=True)  # of an earlier run: it would say that the cluster answers
         if (path / "node-1" / "node.toml").exists():
-            return _check_ports_free(_read(path, nodes, nodes + log_nodes, base_port))
+            return _check_ports_free(_read(path, nodes, nodes + log_nodes, base_port, tls))
         configs = _check_ports_free(_plan(path, nodes, nodes + log_nodes, base_port, loglet))
+        if tls:
+            configs = _certify(path, configs)
         for config in reversed(configs):  # node 1 last: without it, the directory counts as new
             config.data.mkdir(exist_ok=True)
             config_file(config).write_text(spell(config))
         return configs
+
+
+def client_tls(configs: Sequence[NodeConfig]) -> TlsFiles | None:
+    """For `cluster.toml`: an admin's certificate, as whoever runs the cluster may do all with it."""
+    tls = configs[0].tls
+    if tls is None:
+        return None
+    return attrs.evolve(tls, certificate=tls.certificate.with_name("admin-local.pem"), key=tls.key.with_name("admin-local.key"))
 
 
 def config_file(config: NodeConfig) -> Path:
@@ -91,14 +108,27 @@ def file_errors(path: Path) -> Iterator[None]:
         raise StorageError(f"{path}: {error}") from error
 
 
-def _read(path: Path, nodes: int, total: int, base_port: int | None) -> list[NodeConfig]:
+def _read(path: Path, nodes: int, total: int, base_port: int | None, tls: bool) -> list[NodeConfig]:
     first = read_node_config(path / "node-1" / "node.toml")
     if (len(first.members), len(first.peers)) != (nodes, total):
         held = f"{len(first.members)} nodes and {len(first.peers) - len(first.members)} log nodes"
         raise InvalidSettingError(str(path), f"holds a cluster of {held}, not {nodes} and {total - nodes}")
     if base_port and not first.listen.endswith(f":{base_port}"):
         raise InvalidSettingError(str(path), f"holds a cluster whose first node listens on {first.listen}")
+    if tls and first.tls is None:
+        raise InvalidSettingError(str(path), "holds a cluster without TLS")
     return [read_node_config(path / f"node-{peer.id}" / "node.toml") for peer in first.peers]
+
+
+def _certify(path: Path, configs: list[NodeConfig]) -> list[NodeConfig]:
+    from server.certificates import certify  # its library is large, and few clusters need it
+
+    def owner(role: Role, name: str) -> Principal:
+        return Principal(cluster="local", role=role, name=name)
+
+    nodes = [owner(Role.NODE, str(config.id)) for config in configs]
+    files = certify(path / "certificates", [*nodes, owner(Role.ADMIN, "local"), owner(Role.CLIENT, "app")])
+    return [attrs.evolve(config, tls=own) for config, own in zip(configs, files, strict=False)]
 
 
 def _plan(path: Path, nodes: int, total: int, base_port: int | None, loglet: str) -> list[NodeConfig]:

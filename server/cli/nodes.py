@@ -30,18 +30,19 @@ from virtuallog.types import NodeId
 @click.option("--data", required=True, type=click.Path(path_type=Path, file_okay=False), help="Where they keep data.")
 @click.option("--base-port", type=click.IntRange(1, 65000), help="Port of the first node.  [default: 7001]")
 @click.option("--console-port", type=click.IntRange(1, 65000), help="HTTP port of the first node: /metrics, /status.")
-def up(nodes: int, log_nodes: int, data: Path, base_port: int | None, console_port: int | None) -> None:
+@click.option("--tls", is_flag=True, help="Make certificates, and use them on all connections.")
+def up(nodes: int, log_nodes: int, data: Path, base_port: int | None, console_port: int | None, tls: bool) -> None:
     """Run a cluster on this machine, in the foreground, until Ctrl-C or SIGTERM.
 
     Writes DATA/cluster.toml once the cluster answers; give that to the other commands. Each node keeps its data, its
     log and its pid in DATA/node-N. A node that dies is not started again. Started again on the same DATA, the cluster
-    goes on where it was.
+    goes on where it was. With --tls, DATA/cluster.toml has the certificate of an admin; there is one of a client beside it.
 
     \b
     Example:
         virtuallog up --nodes 3 --data /tmp/log
     """
-    trio.run(_up, data, nodes, log_nodes, base_port, console_port)
+    trio.run(_up, data, nodes, log_nodes, base_port, console_port, tls)
 
 
 @click.command()
@@ -102,10 +103,12 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     Console().print(table)
 
 
-async def _up(data: Path, nodes: int, log_nodes: int, base_port: int | None, console_port: int | None) -> None:
+async def _up(data: Path, nodes: int, log_nodes: int, base_port: int | None, console_port: int | None, tls: bool) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.end_on_signal, nursery.cancel_scope)
-        async with open_local_cluster(data, nodes, log_nodes, base_port, console_port=console_port) as cluster:
+        async with open_local_cluster(
+            data, nodes, log_nodes, base_port, console_port=console_port, tls=tls
+        ) as cluster:
             for node in cluster.nodes.values():
                 console = f", http://{node.console}" if node.console else ""
                 click.echo(f"node {node.id}: pid {node.pid}, {node.config.listen}, {node.config.data}{console}")
