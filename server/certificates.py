@@ -109,6 +109,29 @@ class Authority:
                 new.replace(self.folder / f"{name}{suffix}")
 
 
+def certify(folder: Path, owners: Iterable[Principal], *, days: float = DAYS, renew: bool = False) -> list[TlsFiles]:
+    """Certificates for `owners`, all of one cluster, as far as `folder` lacks them, and an authority if there is none.
+
+    Args:
+        folder: of all the files.
+        owners: whom they are for; at least one.
+        days: how long new ones are good for.
+        renew: make new ones for all owners. The authority stays.
+
+    Raises:
+        StorageError: `folder` cannot be read or written.
+        InvalidSettingError: it holds an authority of another kind.
+    """
+    wanted = list(owners)
+    known = (folder / "authority.pem").exists()
+    authority = Authority.open(folder) if known else Authority.create(folder, wanted[0].cluster)
+    return [
+        authority.issue(owner, days) if renew or not files.certificate.exists() else files
+        for owner in wanted
+        for files in (files_of(folder, owner),)
+    ]
+
+
 def stem(owner: Principal) -> str:
     """What its files are called."""
     return f"{owner.role.name.lower()}-{owner.name}"

@@ -87,7 +87,9 @@ def client_tls(configs: Sequence[NodeConfig]) -> TlsFiles | None:
     tls = configs[0].tls
     if tls is None:
         return None
-    return attrs.evolve(tls, certificate=tls.certificate.with_name("admin-local.pem"), key=tls.key.with_name("admin-local.key"))
+    return attrs.evolve(
+        tls, certificate=tls.certificate.with_name("admin-local.pem"), key=tls.key.with_name("admin-local.key")
+    )
 
 
 def config_file(config: NodeConfig) -> Path:

@@ -20,7 +20,7 @@ from typing import IO, Any, Final
 
 import click
 
-from virtuallog.errors import RetryableError, VirtualLogError
+from virtuallog.errors import RetryableError, UntrustedError, VirtualLogError
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
@@ -75,7 +75,9 @@ def translate(error: BaseException) -> BaseException:
             return error
     leaf = found[0]
     if isinstance(leaf, VirtualLogError):
-        return Unavailable(str(leaf)) if isinstance(leaf, RetryableError) else Failure(str(leaf))
+        # Nodes come back when others wait for certificates to be put right; a command does not wait.
+        may_help = isinstance(leaf, RetryableError) and not isinstance(leaf, UntrustedError)
+        return Unavailable(str(leaf)) if may_help else Failure(str(leaf))
     if isinstance(leaf, OSError):
         _drop_output()
         # A broken pipe is how `virtuallog read | head` ends: nothing to complain about.

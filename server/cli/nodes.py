@@ -103,12 +103,12 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     Console().print(table)
 
 
-async def _up(data: Path, nodes: int, log_nodes: int, base_port: int | None, console_port: int | None, tls: bool) -> None:
+async def _up(
+    data: Path, nodes: int, log_nodes: int, base_port: int | None, console_port: int | None, tls: bool
+) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.end_on_signal, nursery.cancel_scope)
-        async with open_local_cluster(
-            data, nodes, log_nodes, base_port, console_port=console_port, tls=tls
-        ) as cluster:
+        async with open_local_cluster(data, nodes, log_nodes, base_port, console_port=console_port, tls=tls) as cluster:
             for node in cluster.nodes.values():
                 console = f", http://{node.console}" if node.console else ""
                 click.echo(f"node {node.id}: pid {node.pid}, {node.config.listen}, {node.config.data}{console}")

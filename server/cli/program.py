@@ -20,6 +20,7 @@ _MODULES: Final = {
     "read": ("read", "tail", "trim"),
     "chain": ("chain", "reconfigure", "truncate", "seal"),
     "bench": ("bench",),
+    "certificates": ("certificates",),
     "demo": ("demo",),
 }
 """Module of this package -> the commands in it."""
