@@ -78,6 +78,9 @@ class ChainWriterSettings:
     poll_max: float = 0.1
     watchdog_period: float = 1.0
     """Pause between two looks of a node's watchdog at the active loglet."""
+    may_change: bool = True
+    """Whether this client may change the chain. One that may not (docs/security.md) leaves to nodes what it finds half
+    done; one that learns from a refusal that it may not does so, too."""
     others_patience: float = 10.0
     """How much longer a client waits that may not change the chain: nodes look after it every second."""
     put_attempts: int = 5
@@ -93,7 +96,7 @@ class ChainWriter:
         self._planner = planner
         self._settings = settings
         self._changing = trio.Lock()
-        self._may_change = True
+        self.may_change = settings.may_change
         self.meter: Final = ChainMeter()
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
@@ -140,7 +143,7 @@ class ChainWriter:
             if found.chain.last.id != segment_id or found.chain.active is None:
                 return found
             now = environment.clock.monotonic()
-            if now >= deadline and self._may_change:
+            if now >= deadline and self.may_change:
                 await self._try_to_roll_forward(found)
             elif now >= deadline + settings.others_patience:
                 raise UnavailableError(
@@ -156,7 +159,7 @@ class ChainWriter:
         except ForbiddenError as error:
             # Who may not change the chain waits for the nodes, each of which watches over it.
             log.info("leaving a half-done change to others", reason=str(error))
-            self._may_change = False
+            self.may_change = False
 
     async def _roll_forward(self, stuck: Register) -> None:
         last = stuck.chain.last

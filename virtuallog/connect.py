@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import attrs
 import trio
 
 from virtuallog.address_book import AddressBook
 from virtuallog.api import LogletProvider
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile, TlsFiles, read_cluster_file
+from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.control import CONTROL, NodeStatus
 from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
@@ -24,6 +25,7 @@ from virtuallog.ports import Environment, Outcome, ReplyT, Request, Services
 from virtuallog.register import Register, decode_untrusted
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.interface import Interface
+from virtuallog.rpc.roles import Role
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import tcp_connect
 from virtuallog.survey import ask_all, survey
@@ -53,7 +55,8 @@ async def connect(
     seeds = cluster if isinstance(cluster, ClusterFile) else read_cluster_file(Path(cluster))
     kinds, metastore = providers if providers is not None else loglet_providers(), metastore_provider()
     book, source = AddressBook.of(seeds.nodes), random.Random()
-    async with _run_services(book, all_interfaces(kinds, metastore), seeds.tls) as services:
+    credentials = Credentials.open(seeds.tls) if seeds.tls else None
+    async with _run_services(book, all_interfaces(kinds, metastore), credentials) as services:
         register = newest_register(await ask_all(services, _ids(seeds)))
         book.learn(register)
         with _plain_errors():
@@ -64,7 +67,7 @@ async def connect(
                     kinds,
                     environment,
                     planner=lambda known: survey(services, known, register.members[0]),
-                    settings=settings,
+                    settings=_as_permitted(settings or VirtualLogSettings(), credentials),
                     register=register,
                     on_register=book.learn,
                 )
@@ -78,7 +81,8 @@ async def open_services_to(cluster: ClusterFile) -> AsyncIterator[Services]:
     Raises:
         InvalidSettingError: our certificate cannot be used.
     """
-    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL], cluster.tls) as services:
+    credentials = Credentials.open(cluster.tls) if cluster.tls else None
+    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL], credentials) as services:
         yield services
 
 
@@ -134,15 +138,21 @@ def _ids(cluster: ClusterFile) -> list[NodeId]:
 
 @asynccontextmanager
 async def _run_services(
-    book: AddressBook, interfaces: Sequence[Interface], tls: TlsFiles | None
+    book: AddressBook, interfaces: Sequence[Interface], credentials: Credentials | None
 ) -> AsyncIterator[RpcServices]:
-    connect_to = tcp_connect(Credentials.open(tls) if tls else None)
-    services = RpcServices(interfaces, book.find, connect_to, SystemClock(), random.Random())
+    services = RpcServices(interfaces, book.find, tcp_connect(credentials), SystemClock(), random.Random())
     with _plain_errors():
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)
             yield services
             nursery.cancel_scope.cancel()
+
+
+def _as_permitted(settings: VirtualLogSettings, credentials: Credentials | None) -> VirtualLogSettings:
+    """Without TLS everybody may do everything."""
+    if credentials is None or credentials.owner.role >= Role.ADMIN:
+        return settings
+    return attrs.evolve(settings, chain=attrs.evolve(settings.chain, may_change=False))
 
 
 @contextmanager
