@@ -6,10 +6,16 @@
 #   make fix      lets the tools mend what they can
 #   make sim      soaks the simulator over many seeds, with a summary; `make sim SEED=7` replays one, `SEEDS=1..99`
 #                 or `MINUTES=30` say how many, `SCENARIO=all` which story, ARGUMENTS="--faults crash" whatever else
+#   make hostile  a million mutated frames and every flood against three nodes; FRAMES=100000 for fewer
 #   make bench    measures appends on three local processes
+#   make chaos    swaps, kills, partitions (needs root) and a comparison with other systems (scripts in PEERS), a quarter of
+#                 an hour; one of them: make swap, kill, hosts, peers; pictures and tables go to OUT
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
+FRAMES ?= 1000000
+OUT ?= measured
+PEERS ?= ../shared/peers
 # Without SEEDS or MINUTES: a quarter of an hour on two cores.
 SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
@@ -18,7 +24,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 960
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim bench setup
+.PHONY: help demo test verify fix sim hostile bench chaos swap kill hosts peers setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,5 +56,22 @@ sim: setup
 	$(BIN)/virtuallog simulate --scenario $(SCENARIO) \
 	    $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS)) $(if $(MINUTES),--minutes $(MINUTES))) $(ARGUMENTS)
 
+hostile: setup
+	$(BIN)/python -m tests.hostile --frames $(FRAMES)
+
 bench: setup
 	$(BIN)/virtuallog bench append --outstanding 1,64,256 --size 100 --seconds 5
+
+$(OUT):
+	mkdir -p $@
+
+# The parts of docs/measurements.md. A table that says that the history was wrong ends `make chaos`.
+chaos: swap kill hosts peers
+
+swap kill hosts: setup | $(OUT)
+	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
+	@cat $(OUT)/$@.md
+
+peers: setup | $(OUT)
+	$(BIN)/python -m bench.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md
+	@cat $(OUT)/$@.md
