@@ -62,6 +62,7 @@ class Condition:
     boot: int = 0
     """That it last said; 0: it has not been heard yet."""
     roles: frozenset[str] = frozenset()
+    """That it may be used for, and serves."""
     lost: bool = False
     """It answers, with another data directory than the cluster knows: its copies are gone."""
 
@@ -209,10 +210,11 @@ class FailureDetector:
 
 
 def _condition(peer: _Peer, now: float) -> Condition:
+    heard = frozenset[str]() if peer.heard is None else frozenset(peer.heard.roles)
     return Condition(
         alive=not peer.failed,
         failed_seconds=now - peer.since if peer.failed else 0.0,
         boot=0 if peer.heard is None else peer.heard.boot,
-        roles=frozenset() if peer.heard is None else frozenset(peer.heard.roles),
+        roles=peer.entry.roles & heard,
         lost=peer.lost,
     )

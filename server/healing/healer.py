@@ -23,11 +23,11 @@ from server.healing.lane import Lane
 from server.healing.metrics import DONE, FAILED, HealingMeter
 from server.healing.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
 from server.healing.rebuild import rebuild
-from virtuallog.chain import Chain
-from virtuallog.control import Alive, Probe
+from virtuallog.control import Alive, GetStatus, NodeStatus, Probe
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import MalformedError, RetryableError, VirtualLogError
+from virtuallog.errors import MalformedError, RetryableError, UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.metrics import Family
+from virtuallog.node_table import lost_copies
 from virtuallog.ports import Environment
 from virtuallog.register import Register
 from virtuallog.replicated import Pace, replicated
@@ -59,6 +59,8 @@ class Healer:
     _pace: Pace
     _ourselves: Callable[[], Alive]
     """What this node would answer to a probe."""
+    _level: Callable[[], int]
+    """What all nodes of the cluster can read."""
     detector: FailureDetector = attrs.field(init=False)
     _urgent: Lane = attrs.field(factory=lambda: Lane(calm_seconds=CALM_SECONDS), init=False)
     _leisurely: Lane = attrs.field(factory=lambda: Lane(calm_seconds=LEISURE_SECONDS), init=False)
@@ -69,6 +71,8 @@ class Healer:
     _decision: Decision = attrs.field(factory=Nothing, init=False)
     _since: float = attrs.field(default=0.0, init=False)
     """When the policy first decided so."""
+    _turn: float = attrs.field(default=float("inf"), init=False)
+    """When our rank lets us act on it."""
     _consulted: int = attrs.field(default=-1, init=False)
     """What the detector had seen when the policy was asked last."""
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -114,8 +118,7 @@ class Healer:
                 for node in self.detector.rechecks(now):
                     self._probe(node)
                 self._consider(now, nursery)
-                recheck = self.detector.next_recheck
-                due = next_round if recheck is None else min(next_round, recheck)
+                due = min(next_round, self._turn, self.detector.next_recheck or next_round)
                 self._news = trio.Event()
                 with clock.timeout(max(due - clock.monotonic(), 0.0)):
                     await self._news.wait()
@@ -138,7 +141,7 @@ class Healer:
     def _learn(self, now: float) -> None:
         register = self._view.cached
         if register is not None and register is not self._register:
-            self._register, self._segments = register, placed_segments(self._view, register.chain)
+            self._register, self._segments = register, placed_segments(self._view, register)
             self.detector.know(register.nodes, now)
             self._consulted = -1
 
@@ -150,39 +153,46 @@ class Healer:
         return self._segments[-1].placement.sequencer
 
     def _probe(self, node: NodeId) -> None:
-        clock, detector = self._environment.clock, self.detector
+        clock, services, detector = self._environment.clock, self._environment.services, self.detector
 
         def done(outcome: Alive | VirtualLogError) -> None:
-            if isinstance(outcome, VirtualLogError):
+            if isinstance(outcome, UnsupportedError):  # it lives, and its program is older than probes
+                services.post(node, GetStatus(), lambda status: done(_alive_untold(status)), ANSWER_SECONDS)
+            elif isinstance(outcome, VirtualLogError):
                 detector.failed(node, clock.monotonic())
                 self._news.set()
             else:
                 detector.answered(node, outcome, clock.monotonic())
 
-        self._environment.services.post(node, Probe(), done, ANSWER_SECONDS)
+        services.post(node, Probe(), done, ANSWER_SECONDS)
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _consider(self, now: float, nursery: trio.Nursery) -> None:
-        if self.detector.changes == self._consulted and not self.detector.suspects:
-            return  # nothing has changed, and no patience is running out
-        self._consulted = self.detector.changes
+        quiet = isinstance(self._decision, Nothing) and not self.detector.suspects
+        if quiet and self.detector.changes == self._consulted:
+            return  # nothing has changed, nothing is to be done, and no patience is running out
+        self._consulted, self._turn = self.detector.changes, float("inf")
         decision = self._policy.decide({**self.detector.conditions(now), self.node: self._own()}, self._segments)
         if decision != self._decision:
             self._adopt(decision, now)
         if isinstance(decision, Nothing):
             return
-        lane, seconds = self._lane(decision), self._rank() * _rank_seconds(decision)
-        if now < self._since + seconds:
-            self._consulted = -1
+        lane, turn = self._lane(decision), self._since + self._rank() * _rank_seconds(decision)
+        if now < turn:
+            self._turn = turn
         elif lane.is_free(now):
             lane.begin()
             _DECIDED.reached()
             nursery.start_soon(self._act, decision, lane)
 
     def _own(self) -> Condition:
-        alive = self._ourselves()
-        return Condition(alive=True, boot=alive.boot, roles=frozenset(alive.roles))
+        alive, entry = self._ourselves(), self._register.nodes.get(self.node) if self._register is not None else None
+        return Condition(
+            alive=True,
+            boot=alive.boot,
+            roles=entry.roles & frozenset(alive.roles) if entry is not None else frozenset(),
+        )
 
     def _lane(self, decision: Extend | Rebuild) -> Lane:
         if isinstance(decision, Rebuild):
@@ -226,17 +236,28 @@ class Healer:
                 await self._log.chain_writer.successor_of(segment, failed=True)
             case Rebuild(segment=segment, servers=servers):
                 if (await self._view.refresh()).chain.find(segment) is not None:  # else somebody else has moved it
-                    await rebuild(self._log, segment, servers, self._pace)
+                    await rebuild(self._log, segment, servers, self._pace, self._level())
 
 
-def placed_segments(view: View, chain: Chain) -> Sequence[PlacedSegment]:
-    """The segments of a chain that can be healed, and where they are."""
+def _alive_untold(status: NodeStatus | VirtualLogError) -> Alive | VirtualLogError:
+    """What a node that knows no probes would have answered. One that refuses this as well is no use."""
+    if isinstance(status, UnsupportedError):
+        return UnavailableError(str(status))
+    if isinstance(status, VirtualLogError):
+        return status
+    return Alive(node=status.node, store_id=status.store_id, boot=status.boot, roles=status.roles, version=0)
+
+
+def placed_segments(view: View, register: Register) -> Sequence[PlacedSegment]:
+    """The segments of the chain that can be healed, and where they are."""
     placed: list[PlacedSegment] = []
-    for segment in chain.segments:
+    for segment in register.chain.segments:
         provider = replicated(view.providers.get(segment.kind))
         if provider is not None:
             try:
-                placed.append(PlacedSegment(segment, provider.placement(segment.config)))
+                placement = provider.placement(segment.config)
+                lost = lost_copies(register, segment, placement.servers)
+                placed.append(PlacedSegment(segment, placement, lost))
             except MalformedError as error:
                 log.warning("config of a segment", segment=str(segment.id), error=str(error))
     return placed

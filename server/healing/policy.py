@@ -36,6 +36,8 @@ class PlacedSegment:
 
     segment: Segment
     placement: Placement
+    lost: frozenset[NodeId] = frozenset()
+    """Those of its servers that have nothing of it: another data directory took their place later."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +80,8 @@ class Policy(Protocol):
             nodes: every node of the cluster.
             segments: those of the chain whose kind can be healed, in order. The last of the chain is among them, if it is
                 open, as the last one here.
+
+        Must not raise, and decide the same of the same.
         """
         ...
 
@@ -90,6 +94,7 @@ class ReplaceFailed:
     * Never fewer copies: with nobody to take its place a dead server stays in the set, and alone it is no reason to act.
     * A dead server of the active segment is replaced when a spare node lives, after a while: it may be restarting.
     * A dead server of a closed segment is replaced when a spare node lives, after a longer while: that moves data.
+    * A server that lives with a new data directory gets its copies again, at once.
     * What works is left alone. A node that is back gets nothing back.
     """
 
@@ -124,6 +129,8 @@ class ReplaceFailed:
         return _extend(nodes, placed, reason, urgent=True)
 
     def _heal_open(self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> Decision:
+        if lost := [server for server in sorted(placed.lost) if _lives(nodes, server)]:
+            return _extend(nodes, placed, f"log server {_listed(lost)} has a new disk", urgent=False)
         dead = _dead(nodes, placed.placement.servers, self.settings.server_patience_seconds)
         if not dead:
             return Nothing()
@@ -136,6 +143,9 @@ class ReplaceFailed:
         self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment, segments: Sequence[PlacedSegment]
     ) -> Decision:
         placement = placed.placement
+        if lost := [server for server in sorted(placed.lost) if _lives(nodes, server)]:
+            reason = f"node {_listed(lost)}, which had copies of closed segments, has a new disk"
+            return Rebuild(segment=placed.segment.id, servers=placement.servers, reason=reason)
         dead = _dead(nodes, placement.servers, self.settings.rebuild_patience_seconds)
         if not dead:
             return Nothing()

@@ -14,6 +14,7 @@ from virtuallog.ports import Clock
 from virtuallog.register import Register
 from virtuallog.replicated import Pace, ReplicatedProvider, replicated
 from virtuallog.types import NodeId
+from virtuallog.versions import MOVED_SEGMENTS
 from virtuallog.virtual_log import VirtualLog
 
 _COMPLETE = CrashPoint("rebuild: a copy is complete and verified, the chain does not name it", rare=True)
@@ -38,7 +39,9 @@ class RateLimit:
         await self._clock.sleep(self._free_at - now)
 
 
-async def rebuild(log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId, ...], pace: Pace) -> Register:
+async def rebuild(
+    log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId, ...], pace: Pace, level: int
+) -> Register:
     """Move a closed segment onto `servers`, as many as it has now or more; the chain names them on return.
 
     Servers that have it already keep it; a newcomer gets a whole copy, from any former server that lives, in pieces that
@@ -54,11 +57,14 @@ async def rebuild(log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId,
     Raises:
         InvalidSettingError: the segment is open, or not in the chain (somebody else may have moved it); or these servers
             cannot hold it.
-        UnsupportedError: this kind of loglet is not made of copies on nodes.
+        UnsupportedError: this kind of loglet is not made of copies on nodes; or a node of the cluster speaks a version of
+            the protocol that does not know moved segments (`level` is the least that any speaks).
         UnavailableError: not enough servers answered; may be called again. If the put itself was not answered, the
             outcome is unknown.
         CorruptionError: a newcomer did not give back what it was given.
     """
+    if level < MOVED_SEGMENTS:  # such a node would drop the copies of a moved segment: it goes by the id in the chain
+        raise UnsupportedError(f"a node speaks protocol version {level} only: segments are moved once all are upgraded")
     found = await log.view.refresh()
     segment = found.chain.find(segment_id)
     if segment is None:

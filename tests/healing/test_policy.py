@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,6 +115,20 @@ def test_closed_segments_are_rebuilt_after_a_longer_while() -> None:
         servers=(NodeId(2), NodeId(3), NodeId(5)),
         reason="node 1, which has copies of closed segments, has failed",
     )
+
+
+def test_a_node_with_a_new_disk_gets_its_copies_again() -> None:
+    """It has the place of the lost one, so nobody has to take it: the open segment goes on with it, closed ones are copied."""
+    lost = frozenset({NodeId(2)})
+    closed = attrs.evolve(placed(1, 1, 2, 3, stop=20), lost=lost)
+
+    assert decide(nodes(3), closed, placed(2, 1, 2, 3)) == Rebuild(
+        segment=SegmentId(1, 1),
+        servers=(NodeId(1), NodeId(2), NodeId(3)),
+        reason="node 2, which had copies of closed segments, has a new disk",
+    )
+    assert isinstance(decide(nodes(3), attrs.evolve(placed(1, 1, 2, 3), lost=lost)), Extend)
+    assert isinstance(decide(nodes(3, n2=failed(99.0)), closed), Nothing)  # nor can it be given any
 
 
 def test_appends_come_before_rebuilds() -> None:
