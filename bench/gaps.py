@@ -33,6 +33,6 @@ class Gaps:
 
 def find_gaps(swaps: Sequence[Swap], times: Sequence[float], window_seconds: float) -> Gaps:
     """The pauses that swaps made, and those of the windows before them, which end where a swap begins."""
-    pauses = [longest_pause(times, swap.began, swap.began + window_seconds) for swap in swaps]
+    pauses = [longest_pause(times, swap.began, swap.ended + window_seconds) for swap in swaps]
     quiet = [longest_pause(times, swap.began - window_seconds, swap.began, cut=True) for swap in swaps]
     return Gaps(swaps, pauses, quiet)

@@ -43,6 +43,8 @@ from virtuallog.rpc.roles import Principal, Role
 
 NODES: Final = ("1", "2", "3")
 PORT: Final = 7001
+CALM_SECONDS: Final = 2.0
+"""Before each fault."""
 CLUSTER: Final = "hosts"
 """The name in the certificates."""
 
@@ -95,13 +97,12 @@ async def _strike(network: Network, hold_seconds: float, kind: str, trial: Trial
 
 
 @asynccontextmanager
-async def open_cluster(network: Network, folder: Path) -> AsyncIterator[LocalCluster]:
+async def open_cluster(network: Network, folder: Path, authority: Authority) -> AsyncIterator[LocalCluster]:
     """A node on each host, which answer each other and an admin on this one.
 
     Raises:
         VirtualLogError: they do not.
     """
-    authority = Authority.create(folder / "certificates", CLUSTER)
     admin = authority.issue(Principal(cluster=CLUSTER, role=Role.ADMIN, name="bench"))
     peers = tuple(NodeAddress(id=int(name), address=f"{network.address(name)}:{PORT}") for name in NODES)
     nodes = {}
@@ -142,9 +143,12 @@ async def run(
     """The whole trial; this process must be on the host of the client."""
     set_up_client()
     strikes: dict[str, Strike] = {kind: partial(_strike, network, hold_seconds, kind) for kind in FAULTS}
-    async with open_cluster(network, folder) as cluster:
-        # What does not come back while the fault lasts has not come back by itself.
-        return await try_out(cluster, load, partial(strike_repeatedly, plan, strikes, 2.0, hold_seconds))
+    authority = Authority.create(folder / "certificates", CLUSTER)
+    client = authority.issue(Principal(cluster=CLUSTER, role=Role.CLIENT, name="bench"))
+    # What does not come back while the fault lasts has not come back by itself.
+    story = partial(strike_repeatedly, plan, strikes, CALM_SECONDS, hold_seconds)
+    async with open_cluster(network, folder, authority) as cluster:
+        return await try_out(cluster, load, story, client)
 
 
 @click.command()

@@ -25,6 +25,7 @@ from server.process import SWITCH_SECONDS
 from server.workload.verdict import Verdict, judge_log
 from server.workload.writers import Workload, acknowledgement_times
 from virtuallog.clock import SystemClock
+from virtuallog.cluster_file import TlsFiles
 from virtuallog.connect import ask_living, connect, open_services_to
 from virtuallog.control import ReconfigExtend, Setting
 from virtuallog.errors import UnavailableError
@@ -143,14 +144,22 @@ def set_up_client() -> None:
     logging.configure("warning")
 
 
-async def try_out(cluster: LocalCluster, load: Load, story: Story[ResultT]) -> Evidence[ResultT]:
+async def try_out(
+    cluster: LocalCluster, load: Load, story: Story[ResultT], client: TlsFiles | None = None
+) -> Evidence[ResultT]:
     """Run the story while the load runs, then judge.
+
+    Args:
+        cluster: that answers.
+        load: to run.
+        story: what is done meanwhile.
+        client: who appends, if nodes use TLS.
 
     Raises:
         VirtualLogError: a step of the story could not be done at all, or appends did not come to an end.
     """
     workload = Workload(SystemClock(), load.entry_bytes)
-    async with connect(cluster.file) as log, open_services_to(cluster.file) as services:
+    async with connect(attrs.evolve(cluster.file, tls=client)) as log, open_services_to(cluster.file) as services:
         trial = Trial(cluster, services, log, workload, SystemClock())
         async with trio.open_nursery() as nursery:
             await nursery.start(workload.run, [log], load.writers)
