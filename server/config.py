@@ -21,6 +21,10 @@ from virtuallog.types import NodeId
 from virtuallog.versions import SPOKEN, Versions
 
 ROLES: Final = ("sequencer", "log-server")
+CONNECTIONS_MIN: Final = 16
+"""With fewer a node could not even talk to its cluster."""
+CONNECTIONS_BYTES_MIN: Final = 64 << 20
+"""One honest connection alone may need nearly as much."""
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -75,6 +79,14 @@ class NodeConfig:
     """Newest version of the protocol to speak, and to write for others to read; 0: the newest that this program knows.
     Set it to the former version while nodes are upgraded one by one, and a node can still go back to its former program."""
 
+    connections_max: int = 1024
+    """Connections that this node serves at a time. For one more, one goes that is silent or idle; clients come back when
+    they need to. Each costs a descriptor and some 20 KB."""
+
+    connections_bytes_max: int = 256 << 20
+    """What all connections together may make this node hold in memory: messages that are not whole, calls without an
+    answer, answers that are not taken. Beyond, the connection that has been stuck for longest is closed."""
+
     log_level: str = "info"
     """Least important messages that are logged to stderr: debug, info, warning or error."""
 
@@ -90,6 +102,11 @@ class NodeConfig:
         check_address(self.listen, "listen")
         if not 0 <= self.protocol <= SPOKEN.last:
             raise FieldError(f"this program speaks versions {SPOKEN}, not {self.protocol}", "protocol")
+        if self.connections_max < CONNECTIONS_MIN:
+            raise FieldError(f"must be at least {CONNECTIONS_MIN}, not {self.connections_max}", "connections_max")
+        if self.connections_bytes_max < CONNECTIONS_BYTES_MIN:
+            reason = f"must be at least {CONNECTIONS_BYTES_MIN}, not {self.connections_bytes_max}"
+            raise FieldError(reason, "connections_bytes_max")
         if self.console:
             check_address(self.console, "console")
         check_unique([peer.id for peer in self.peers], "peer")

@@ -23,6 +23,7 @@ from server.config import NodeConfig
 from server.data_directory import open_data_directory
 from server.identity import Identity
 from server.node import Node, NodePorts, rpc_identity
+from server.open_files import allow_connections
 from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import TlsFiles, split_address
@@ -30,6 +31,7 @@ from virtuallog.errors import InvalidSettingError, UnsupportedError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Handler, Request
 from virtuallog.rpc.credentials import Credentials
+from virtuallog.rpc.limits import ServerLimits
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import tcp_connect, tcp_listen
@@ -119,7 +121,10 @@ async def _run(config: NodeConfig) -> None:
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
         handlers.update(node.handlers)
-        server = RpcServer(handlers, interfaces, lambda: rpc_identity(node), clock, credentials=credentials)
+        limits = ServerLimits(
+            connections_max=allow_connections(config.connections_max), held_bytes_max=config.connections_bytes_max
+        )
+        server = RpcServer(handlers, interfaces, lambda: rpc_identity(node), clock, limits, credentials)
         listeners = await _listen(config.listen)
         consoles = await _listen(config.console) if config.console else []
         log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)

@@ -21,6 +21,8 @@ from virtuallog.errors import CorruptionError, StorageError, VirtualLogError
 
 ResultT = TypeVar("ResultT")
 
+_FILES_MAX: Final = 64
+"""Kept open; by default RocksDB keeps all. These stores are a few files of a few KB each."""
 _LOG_FILES: Final = 4
 """RocksDB starts a new info log at each open and would keep a thousand."""
 _BUFFER_BYTES: Final = 1 << 20
@@ -120,6 +122,7 @@ def _open(directory: Path) -> Any:
     directory.mkdir(parents=True, exist_ok=True)
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
+    options.set_max_open_files(_FILES_MAX)
     options.set_keep_log_file_num(_LOG_FILES)
     options.set_write_buffer_size(_BUFFER_BYTES)
     # The default mode stops at the first bad record of the write-ahead log and drops what follows, acknowledged writes

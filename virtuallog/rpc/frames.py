@@ -107,7 +107,7 @@ def _cut_untrusted(view: memoryview) -> tuple[Frame | None, int]:
 
 def _cut_segments_untrusted(view: memoryview, segments: int) -> tuple[Frame | None, int]:
     if segments > SEGMENTS_MAX:
-        if view[:2] == _TLS:
+        if bytes(view[:2]) == _TLS:
             raise MalformedError("the other side speaks TLS")
         raise MalformedError(f"a frame of {segments} segments, where {SEGMENTS_MAX} is the limit")
     header = _header_bytes(segments)
