@@ -45,6 +45,8 @@ class Control:
     _log: Callable[[], VirtualLog]
     _nursery: Callable[[], trio.Nursery]
     _pace: RateLimit
+    _level: Callable[[], int]
+    """What all nodes of the cluster can read."""
     _changes: int = 0
 
     @property
@@ -115,5 +117,5 @@ class Control:
         return Trimmed(position=await virtual_log.prefix_trim(LogPosition(request.position)))
 
     async def _rebuild(self, virtual_log: VirtualLog, request: RebuildSegment) -> ChainChanged:
-        changed = await rebuild(virtual_log, request.segment, request.servers, self._pace)
+        changed = await rebuild(virtual_log, request.segment, request.servers, self._pace, self._level())
         return ChainChanged(register=changed.encode())

@@ -120,7 +120,9 @@ class Node:
         }
         self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *self._loglet_roles.values()]
         self._pace = RateLimit(ports.clock)
-        self._control = Control(self.status, self._alive, self._require_log, lambda: self._nursery, self._pace)
+        self._control = Control(
+            self.status, self._alive, self._require_log, lambda: self._nursery, self._pace, lambda: self.level
+        )
         self._policy = load_policy(config.healing, config.healing_settings)
         self._healer: Healer | None = None
         self._announcements = Announcements(
@@ -217,7 +219,9 @@ class Node:
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
             nursery.start_soon(self._announcements.run)
             if self._policy is not None:
-                self._healer = Healer(self.config.node, virtual_log, self._policy, self._pace, self._alive)
+                self._healer = Healer(
+                    self.config.node, virtual_log, self._policy, self._pace, self._alive, lambda: self.level
+                )
                 nursery.start_soon(self._healer.run)
             await self._follow(virtual_log)
 

@@ -23,6 +23,8 @@ import attrs
 FIRST: Final = 1
 JOINING: Final = 2
 """From this level on data directories may join later."""
+MOVED_SEGMENTS: Final = 2
+"""From this level on closed segments may move to other servers."""
 LIVE_LOGLETS: Final = 2
 """From this level on LogServers write which loglets live."""
 
