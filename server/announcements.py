@@ -1,79 +1,77 @@
-"""What the nodes of the cluster have announced that they can read: the level up to which this one may write for others.
+"""Raises the level of the cluster once every node of the register's table has announced a newer version of the protocol.
 
-    level = the least that any node of the register's table has announced; 1 as long as one has not been heard
+    level = what all of them have announced, kept in the register: whoever reads a register knows what its nodes can read
 
-Nodes are asked until they announce what this program knows, then never again: a node that goes back to an older program
-afterwards is told so by that program, when it meets what it cannot read.
+A cluster that starts begins at the level of its nodes. During an upgrade each node asks the others now and then; the last
+one to be upgraded, or whoever hears it first, changes the register. The level never goes down by itself: a node that goes
+back to an older program is told so by that program, when it meets what it cannot read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 import structlog
 
-from virtuallog.control import NodeStatus
+from virtuallog.amending import amend
 from virtuallog.errors import VirtualLogError
-from virtuallog.ports import Clock, Outcome, Services
 from virtuallog.register import Register
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 from virtuallog.versions import Versions, level_of
+from virtuallog.view import View
 
-ASK_SECONDS: Final = 10.0
-"""Between two rounds. An upgrade takes minutes, and nothing waits for the level."""
+ASK_SECONDS: Final = 2.0
+ASK_SECONDS_MAX: Final = 30.0
+"""Between two rounds, while others speak less than this node: twice as long each time. An upgrade takes minutes, and
+nothing waits for the level."""
 
 log = structlog.get_logger(__name__)
 
 
+@attrs.frozen
+class Raise:
+    """An amendment of the register: the level that `announced`, by node and data directory, allows."""
+
+    announced: Mapping[tuple[NodeId, bytes], int]
+
+    def amend(self, register: Register) -> Register | None:
+        level = level_of(self.announced.get((node, entry.store_id)) for node, entry in register.nodes.items())
+        return register.with_level(level) if level > register.level else None
+
+
 @attrs.define(eq=False)
 class Announcements:
-    """See above."""
+    """See above. One per node."""
 
-    node: NodeId
     _own: Versions
-    _register: Callable[[], Register | None]
-    """The newest that is known here."""
-    _services: Services
-    _clock: Clock
-    _heard: dict[tuple[NodeId, bytes], int] = attrs.field(factory=dict, init=False)
-    """By node and data directory: another directory may come with another program."""
-    _told: int = attrs.field(default=0, init=False)
-
-    @property
-    def level(self) -> int:
-        """The protocol version whose formats every node can read."""
-        register = self._register()
-        if register is None:
-            return level_of(())
-        others = (self._heard.get((node, e.store_id)) for node, e in register.nodes.items() if node != self.node)
-        return level_of((self._own.last, *others))
+    _view: View
 
     async def run(self) -> None:
-        """Ask, for ever."""
+        """Ask and raise, for ever. Cancelled, a change may still be made."""
+        pause, clock = ASK_SECONDS, self._view.environment.clock
         while True:
-            missing = self._missing()
-            if missing:
-                self._hear(await ask_all(self._services, missing))
-            if self.level != self._told:
-                self._told = self.level
-                log.info("formats that all nodes read", node=self.node, protocol=self.level)
-            await self._clock.sleep(ASK_SECONDS)
+            register = self._view.cached
+            if register is not None and register.level < self._own.last:
+                try:
+                    await self._raise(register)
+                except VirtualLogError as error:
+                    log.info("the level of the cluster stays", level=register.level, reason=str(error))
+            await clock.sleep(pause)
+            pause = min(2 * pause, ASK_SECONDS_MAX)
 
-    def _missing(self) -> list[NodeId]:
-        """Who has not announced all that this program knows."""
-        register = self._register()
-        if register is None:
-            return []
-        return [
-            node
-            for node, entry in sorted(register.nodes.items())
-            if node != self.node and self._heard.get((node, entry.store_id), 0) < self._own.last
-        ]
-
-    def _hear(self, answers: dict[NodeId, Outcome[NodeStatus]]) -> None:
-        for node, answer in answers.items():
-            if not isinstance(answer, VirtualLogError):
-                self._heard[node, answer.store_id] = answer.protocol
+    async def _raise(self, register: Register) -> None:
+        environment = self._view.environment
+        answers = await ask_all(environment.services, sorted(register.nodes))
+        change = Raise(
+            {
+                (node, answer.store_id): min(answer.protocol, self._own.last)
+                for node, answer in answers.items()
+                if not isinstance(answer, VirtualLogError)
+            }
+        )
+        if change.amend(register) is not None:
+            raised = self._view.adopt(await amend(self._view.metastore, change, environment.random))
+            log.info("the level of the cluster", level=raised.level)

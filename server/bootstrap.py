@@ -25,6 +25,7 @@ from virtuallog.ports import Clock, Services
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
+from virtuallog.versions import level_of
 
 RETRY_SECONDS: Final = 0.2
 """Between two tries, halved to one and a half times at random, so that proposers do not duel in step."""
@@ -110,4 +111,5 @@ def _first_register(
             )
             for peer in config.all_peers
         },
+        level=level_of(status.protocol for status in statuses.values()),
     )

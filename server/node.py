@@ -47,6 +47,7 @@ from virtuallog.errors import (
     SealedError,
     UnavailableError,
     UnknownKindError,
+    UnsupportedError,
     VirtualLogError,
     WrongRecipientError,
 )
@@ -57,7 +58,7 @@ from virtuallog.replicated import replicated
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
-from virtuallog.versions import LIVE_LOGLETS
+from virtuallog.versions import FIRST, LIVE_LOGLETS
 from virtuallog.virtual_log import VirtualLog
 
 FOLLOW_SECONDS: Final = 0.5
@@ -125,9 +126,6 @@ class Node:
         )
         self._policy = load_policy(config.healing, config.healing_settings)
         self._healer: Healer | None = None
-        self._announcements = Announcements(
-            config.node, config.versions, self._cached_register, ports.services, ports.clock
-        )
         self._problem = ""
         self._nursery: trio.Nursery
         self._log: VirtualLog | None = None
@@ -181,7 +179,8 @@ class Node:
     @property
     def level(self) -> int:
         """The version of the protocol up to which this node may write for others (`virtuallog.versions`)."""
-        return self._announcements.level
+        register = self._cached_register()
+        return min(register.level, self.config.versions.last) if register else FIRST
 
     def plain_status(self) -> dict[str, Any]:
         """`status` as plain values."""
@@ -217,7 +216,7 @@ class Node:
             await self._formatter.run(metastore)
             self._log = virtual_log = await self._open(client, metastore)
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
-            nursery.start_soon(self._announcements.run)
+            nursery.start_soon(Announcements(self.config.versions, virtual_log.view).run)
             if self._policy is not None:
                 self._healer = Healer(
                     self.config.node, virtual_log, self._policy, self._pace, self._alive, lambda: self.level
@@ -305,6 +304,8 @@ class Node:
         entry = register.nodes.get(self.identity.node)
         if entry is None or entry.store_id != self.identity.store_id:
             self._leave(register)
+        if register.level > self.config.versions.last:
+            self._stay_behind(register.level)
         self._on_register(register)
         _FOLLOWING.reached()
         for kind, role in self._loglet_roles.items():
@@ -320,6 +321,14 @@ class Node:
         for role in self._loglet_roles.values():
             if role.cause is None:
                 role.fail(WrongRecipientError("data directory", found, self.identity.store_id.hex()))
+
+    def _stay_behind(self, level: int) -> None:
+        """Others write what this node does not read, or is told not to: it must not act on half of it."""
+        reason = f"the cluster is at protocol version {level}, this node speaks {self.config.versions}"
+        self._problem = f"protocol: {reason}"
+        for role in self._loglet_roles.values():
+            if role.cause is None:
+                role.fail(UnsupportedError(reason))
 
     def _origin(self, segment: Segment) -> SegmentId | None:
         """The id under which nodes keep the entries of a segment; None if nobody can tell."""

@@ -2,12 +2,13 @@
 # The value of the MetaStore's register. Fields are only ever added, never changed or removed.
 
 struct Register {
-  format @0 :UInt16;          # 1
+  format @0 :UInt16;          # 1; 2 if a node has `joined`
   cluster @1 :Data;           # 16 random bytes, for ever
   version @2 :UInt64;         # of the chain; equals the version of the register
   segments @3 :List(Segment);
   members @4 :List(UInt32);   # MetaStore members that decide the next version
   nodes @5 :List(Node);
+  level @6 :UInt16 = 1;       # protocol version that every node of the table has announced
 }
 
 struct Segment {

@@ -16,6 +16,7 @@ from virtuallog.chain import Chain, Segment, SegmentId, validate
 from virtuallog.errors import MalformedError, TooLargeError
 from virtuallog.rpc.schema import load
 from virtuallog.types import LogletOffset, LogPosition, NodeId
+from virtuallog.versions import FIRST
 
 ClusterId = NewType("ClusterId", bytes)
 """16 random bytes, decided with version 1 and never changed."""
@@ -24,6 +25,9 @@ REGISTER_BYTES_MAX: Final = 64 << 10
 """A planned change that would grow the register beyond this is refused; roll-forward is not."""
 
 _FORMAT: Final = 1
+_FORMAT_JOINED: Final = 2
+"""With `NodeEntry.joined`, which a program that knows format 1 only would lose when it changes anything else: it must not
+read this. The lowest format that serves is written."""
 _SCHEMA = load(__package__ or "virtuallog", "register.capnp")
 
 
@@ -57,6 +61,9 @@ class Register:
     members: tuple[NodeId, ...]
     """MetaStore members that decide the next version."""
     nodes: Mapping[NodeId, NodeEntry]
+    level: int = FIRST
+    """The version of the protocol that every node of the table has announced: what one writes for others to read may be of
+    this version (`virtuallog.versions`). A program that does not know this field writes 1; then it is raised again."""
 
     @property
     def version(self) -> int:
@@ -75,6 +82,10 @@ class Register:
         """The next version, with this table of nodes."""
         return attrs.evolve(self.next(), nodes=nodes)
 
+    def with_level(self, level: int) -> Register:
+        """The next version, at this level."""
+        return attrs.evolve(self.next(), level=level)
+
     def next(self) -> Register:
         """The same as the next version."""
         return attrs.evolve(self, chain=attrs.evolve(self.chain, version=self.version + 1))
@@ -82,7 +93,7 @@ class Register:
     def encode(self) -> bytes:
         chain = self.chain
         message = _SCHEMA.Register.new_message(
-            format=_FORMAT,
+            format=_FORMAT_JOINED if any(entry.joined for entry in self.nodes.values()) else _FORMAT,
             cluster=self.cluster,
             version=chain.version,
             members=list(self.members),
@@ -108,6 +119,7 @@ class Register:
                 }
                 for node, entry in sorted(self.nodes.items())
             ],
+            level=self.level,
         )
         encoded: bytes = message.to_bytes()
         return encoded
@@ -139,8 +151,8 @@ def decode_untrusted(value: bytes) -> Register:
 
 
 def _decode_untrusted(message: Any) -> Register:
-    if message.format != _FORMAT:
-        raise MalformedError(f"a register of format {message.format}; this program reads {_FORMAT}")
+    if not _FORMAT <= message.format <= _FORMAT_JOINED:
+        raise MalformedError(f"a register of format {message.format}; this program reads up to {_FORMAT_JOINED}")
     segments = tuple(
         Segment(
             id=SegmentId(segment.version, segment.attempt),
@@ -172,4 +184,5 @@ def _decode_untrusted(message: Any) -> Register:
             )
             for node in message.nodes
         },
+        level=message.level,
     )

@@ -126,9 +126,9 @@ def test_a_later_format_is_refused_by_number() -> None:
     """An old program stops, and says why, before it misreads what a newer one wrote."""
     blob = bytearray(SMALL.encode())
     at = blob.index(b"\x01\x00", 8)  # the first field of the root struct
-    blob[at] = 2
+    blob[at] = 3
 
-    with pytest.raises(MalformedError, match="format 2"):
+    with pytest.raises(MalformedError, match="format 3"):
         decode_untrusted(bytes(blob))
 
 
@@ -163,3 +163,21 @@ def test_a_register_whose_chain_is_broken_is_malformed() -> None:
     ):
         with pytest.raises(MalformedError):
             decode_untrusted(SMALL.with_chain(Chain(SMALL.version, segments)).encode())
+
+
+def test_a_place_that_was_taken_later_is_not_for_old_programs() -> None:
+    """They would lose `joined` with their next change: format 2. Everything else is written as format 1."""
+    taken = attrs.evolve(SMALL, nodes={node: attrs.evolve(entry, joined=4) for node, entry in SMALL.nodes.items()})
+
+    assert taken.nodes
+    assert [register.encode()[16] for register in (SMALL, taken, SMALL.with_level(2))] == [1, 2, 1]
+    assert decode_untrusted(taken.encode()) == taken
+
+
+def test_the_level_is_kept_and_is_1_where_nobody_wrote_one() -> None:
+    """It is an addition: registers without it are those of the first version."""
+    raised = SMALL.with_level(2)
+
+    assert (SMALL.level, raised.level, raised.version) == (1, 2, SMALL.version + 1)
+    assert decode_untrusted(raised.encode()) == raised
+    assert decode_untrusted(SMALL.encode()).level == 1
