@@ -19,7 +19,7 @@ class SystemClock:
         return time.monotonic()  # noqa: TID251 -- the port itself
 
     async def sleep(self, seconds: float) -> None:
-        await trio.sleep(seconds)  # noqa: TID251 -- the port itself
+        await trio.sleep(max(0.0, seconds))  # noqa: TID251 -- the port itself
 
     def timeout(self, seconds: float) -> trio.CancelScope:
-        return trio.move_on_after(seconds)  # noqa: TID251 -- the port itself
+        return trio.move_on_after(max(0.0, seconds))  # noqa: TID251 -- the port itself

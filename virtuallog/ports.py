@@ -66,7 +66,11 @@ class Services(Protocol):
 
 
 class Clock(Protocol):
-    """Time as one node sees it; in the simulator clocks drift apart."""
+    """Time as one node sees it; in the simulator clocks drift apart.
+
+    Times to wait are often what is left until a deadline. Between two looks at a clock the deadline may pass: a time below 0
+    is over at once, and no error.
+    """
 
     def wall(self) -> float:
         """Seconds since the epoch. May jump."""

@@ -39,5 +39,5 @@ class SimulatedClock:
         return trio.move_on_after(self.true_seconds(seconds))  # noqa: TID251 - the port itself
 
     def true_seconds(self, seconds: float) -> float:
-        """How long `seconds` of this clock really take."""
-        return seconds / self.rate
+        """How long `seconds` of this clock really take; none, if they are over already."""
+        return max(0.0, seconds / self.rate)
