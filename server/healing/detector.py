@@ -11,7 +11,7 @@ Rules:
   that lets us wait for our turn it takes more failures.
 * A node that keeps coming back was not dead but slow; from its second return on it needs more failures.
 
-Probes are few: the sequencer's node in each round, and of the others one in turn.
+Probes are few: some vigilant nodes probe the sequencer's node in each round; all else is probed in turn, now and then.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from virtuallog.register import NodeEntry
 from virtuallog.types import NodeId
 
 ROUND_SECONDS: Final = 0.45
-"""Between two probes of the sequencer's node."""
+"""Between two probes of the sequencer's node by a vigilant one."""
 OTHERS_EVERY: Final = 4
-"""Rounds between two probes of other nodes. The sequencer's own node has the time for one of them in each round."""
+"""Rounds between two probes of other nodes, one in turn; nodes that are not vigilant have rounds of this length."""
 RECHECK_SECONDS: Final = 0.15
 """From a probe that failed to the next one. A connection that is refused fails at once: three in a row then take a third
 of a second."""
@@ -124,16 +124,17 @@ class FailureDetector:
         if now - due > LATE_SECONDS:
             self._busy_until = now + BUSY_SECONDS
 
-    def round(self, sequencer: NodeId | None, now: float) -> list[NodeId]:
-        """Whom to probe in this round."""
-        others = [node for node in self._peers if node != sequencer]
-        chosen: list[NodeId] = []
+    def round(self, vigilant_of: NodeId | None, now: float) -> list[NodeId]:
+        """Whom to probe in this round.
+
+        Args:
+            vigilant_of: the sequencer's node, if this one is vigilant.
+            now: the time.
+        """
+        chosen = [node for node in self._peers if node == vigilant_of]
+        others = [node for node in self._peers if node != vigilant_of]
         self._rounds += 1
-        if sequencer in self._peers:
-            assert sequencer is not None
-            chosen.append(sequencer)
-            others = others if self._rounds % OTHERS_EVERY == 0 else []
-        if others:
+        if others and (not chosen or self._rounds % OTHERS_EVERY == 0):
             self._turn += 1
             chosen.append(others[self._turn % len(others)])
         return self._begin(chosen, now)

@@ -18,7 +18,7 @@ import attrs
 import structlog
 import trio
 
-from server.healing.detector import ANSWER_SECONDS, ROUND_SECONDS, Condition, FailureDetector
+from server.healing.detector import ANSWER_SECONDS, OTHERS_EVERY, ROUND_SECONDS, Condition, FailureDetector
 from server.healing.lane import Lane
 from server.healing.metrics import DONE, FAILED, HealingMeter
 from server.healing.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
@@ -114,7 +114,7 @@ class Healer:
                 self._learn(now)
                 if now >= next_round:
                     await self._begin_round(now)
-                    next_round = now + ROUND_SECONDS * self._environment.random.uniform(0.8, 1.2)
+                    next_round = now + self._round_seconds() * self._environment.random.uniform(0.8, 1.2)
                 for node in self.detector.rechecks(now):
                     self._probe(node)
                 self._consider(now, nursery)
@@ -135,7 +135,7 @@ class Healer:
             except RetryableError as error:
                 log.debug("healing", error=str(error))
             self._learn(now)
-        for node in self.detector.round(self._sequencer, now):
+        for node in self.detector.round(self._sequencer if self._is_vigilant else None, now):
             self._probe(node)
 
     def _learn(self, now: float) -> None:
@@ -144,6 +144,16 @@ class Healer:
             self._register, self._segments = register, placed_segments(self._view, register)
             self.detector.know(register.nodes, now)
             self._consulted = -1
+
+    @property
+    def _is_vigilant(self) -> bool:
+        """Half of the living nodes are, the first ones in rank. So there is always one among a majority that has lost the
+        sequencer; and a cluster of many nodes does not drown one of them in probes."""
+        nodes = () if self._register is None else self._register.nodes
+        return self.node != self._sequencer and self._rank() <= len(nodes) // 2
+
+    def _round_seconds(self) -> float:
+        return ROUND_SECONDS if self._is_vigilant else ROUND_SECONDS * OTHERS_EVERY
 
     @property
     def _sequencer(self) -> NodeId | None:

@@ -34,7 +34,7 @@ from virtuallog.types import NodeId
 RESUME_SECONDS: Final = 5.0
 """An append that is offered after a failure is acknowledged within this time: a suspicion takes less than two seconds, a
 reconfiguration some milliseconds, a client looks every half second. Several times that of a node that kept coming back."""
-SPARE_SECONDS: Final = 8.0
+SPARE_SECONDS: Final = 15.0
 """A suspicion, the patience with log servers, and time for one attempt that fails."""
 AWAY_SECONDS: Final = (0.0, 3.0, 12.0)
 """After the append, until the harm ends."""

@@ -52,8 +52,8 @@ def fail(watching: FailureDetector, node: NodeId, now: float, times: int = FAILU
         watching.failed(node, now)
 
 
-def test_the_sequencers_node_is_probed_in_each_round_and_others_in_turn() -> None:
-    """Few probes: one in a round, now and then two. Its own node has the others to look at."""
+def test_a_vigilant_node_probes_the_sequencers_in_each_round_and_others_in_turn() -> None:
+    """Few probes: one in a round, now and then two."""
     watching = detector()
     rounds = []
     for number in range(2 * OTHERS_EVERY):
@@ -64,12 +64,12 @@ def test_the_sequencers_node_is_probed_in_each_round_and_others_in_turn() -> Non
     assert rounds == 2 * [*(OTHERS_EVERY - 1) * [[ONE]], [ONE, TWO]]
 
 
-def test_the_sequencers_own_node_probes_one_of_the_others_in_each_round() -> None:
-    """It need not ask itself."""
+def test_all_other_nodes_probe_everybody_in_turn() -> None:
+    """The sequencer's own node as well."""
     watching = detector()
-    chosen = []
+    chosen: list[NodeId] = []
     for number in range(4):
-        chosen += watching.round(THREE, number)
+        chosen += watching.round(None, number)
         watching.answered(chosen[-1], alive(chosen[-1]), number)
 
     assert sorted(chosen) == [ONE, ONE, TWO, TWO]

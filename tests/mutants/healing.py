@@ -58,10 +58,10 @@ async def rebuild_put_before_the_copy_is_complete(
     """The chain names a newcomer that has nothing."""
 
 
-@mutant(Node._oldest_version, scenario="rebuilt", within=10, found_by=["healing", "acknowledged is readable"])
-def moved_loglet_forgotten(self: Node, segment: Segment) -> int:
+@mutant(Node._origin, scenario="rebuilt", within=10, found_by=["healing", "acknowledged is readable"])
+def moved_loglet_forgotten(self: Node, segment: Segment) -> SegmentId | None:
     """A node goes by the id of the segment, which is new, while its entries are kept under the old one."""
-    return segment.id.version
+    return segment.id
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
