@@ -55,6 +55,7 @@ PEERS = '\n[[peer]]\nid = 1\naddress = "127.0.0.1:7001"\n'
         (HEAD + "colour = 3\n", 3, "colour", "unknown key (known here: id, data, listen, peer"),
         (HEAD + 'listen = "here"\n', 3, "listen", "'here' is not host:port"),
         (HEAD + 'listen = "127.0.0.1:70000"\n', 3, "listen", "is not host:port"),
+        (HEAD + 'console = "8001"\n', 3, "console", "'8001' is not host:port"),
         ('id = "1"\ndata = "d"\n', 1, "id", "must be a whole number, not '1'"),
         ('id = 0\ndata = "d"\n', 1, "id", "must be between 1 and"),
         ("id = 1\ndata = 7\n", 2, "data", "must be text in quotes"),
