@@ -112,6 +112,21 @@ def decode_untrusted(content: bytes) -> Marker:
     return Marker(node=NodeId(node), phase=_NUMBERS[number], boot=boot, store_id=store_id, cluster=known, joined=joined)
 
 
+async def read_marker(storage: Storage) -> Marker | None:
+    """What the identity file of a directory says; None: there is none.
+
+    Raises:
+        MalformedError, CorruptionError: the file cannot be trusted.
+    """
+    if FILE_NAME not in await storage.names():
+        return None
+    file = await storage.open(FILE_NAME)
+    try:
+        return decode_untrusted(await file.read(0, file.size))
+    finally:
+        await file.close()
+
+
 class Identity:
     """The identity of a running node. Every change is durable when it returns, and visible only then."""
 
@@ -128,14 +143,9 @@ class Identity:
             WrongRecipientError: the directory belongs to another node.
             MalformedError, CorruptionError: the file cannot be trusted.
         """
-        names = await storage.names()
-        if FILE_NAME not in names:
+        marker = await read_marker(storage)
+        if marker is None:
             return cls(storage, node, None)
-        file = await storage.open(FILE_NAME)
-        try:
-            marker = decode_untrusted(await file.read(0, file.size))
-        finally:
-            await file.close()
         if marker.node != node:
             raise WrongRecipientError("data directory", f"one of node {node}", f"one of node {marker.node}")
         identity = cls(storage, node, marker)
@@ -207,6 +217,11 @@ class Identity:
             await self._save(attrs.evolve(self._marker, cluster=cluster))
         elif self._marker.cluster != cluster:
             raise WrongRecipientError("data directory", f"cluster {cluster.hex()}", self._marker.cluster.hex())
+
+    async def move(self, cluster: ClusterId) -> None:
+        """Make the directory one of a cluster that goes on from the register of the one before (`server.revival`)."""
+        assert self._marker is not None
+        await self._save(attrs.evolve(self._marker, cluster=cluster))
 
     async def _save(self, marker: Marker) -> None:
         """Replace the file in one step. Cancelled or crashed half-way, the old one stands."""

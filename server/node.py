@@ -32,6 +32,7 @@ from server.healing.healer import Healer
 from server.healing.policies import load_policy
 from server.healing.rebuild import RateLimit
 from server.identity import Identity, Phase
+from server.membership.service import Membership
 from server.node_metrics import node_metrics
 from server.role import Role
 from server.status import plain_status
@@ -121,9 +122,14 @@ class Node:
         }
         self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *self._loglet_roles.values()]
         self._pace = RateLimit(ports.clock)
+<<<<<<< HEAD
         self._control = Control(
             self.status, self._alive, self._require_log, lambda: self._nursery, self._pace, lambda: self.level
         )
+=======
+        self._control = Control(self.status, self._alive, self._require_log, lambda: self._nursery, self._pace)
+        self._membership = Membership(self._require_log, self._survey, lambda: self._nursery, self._pace)
+>>>>>>> d000930 (node add, replace, drain, remove; metastore members, export, import: a node does the work in tasks of its own and looks at what is decided; a repeat that is overdue ends no tail check)
         self._policy = load_policy(config.healing, config.healing_settings)
         self._healer: Healer | None = None
         self._problem = ""
@@ -133,7 +139,7 @@ class Node:
     @property
     def handlers(self) -> Handlers:
         """Of every request this node knows; complete and ready to be served from construction on."""
-        handlers = dict(self._control.handlers)
+        handlers = {**self._control.handlers, **self._membership.handlers}
         for role in self._roles:
             assert not handlers.keys() & role.handlers.keys()
             handlers.update(role.handlers)
@@ -366,12 +372,15 @@ class Node:
         return self._log
 
     def _trusted_roles(self) -> tuple[str, ...]:
-        """What others may use this node for: nothing before it votes, no loglets once one of their roles has failed."""
+        """What others may use this node for: nothing before it votes, no loglets once one of their roles has failed, and
+        nothing that the register does not list: then it is drained."""
         if self.identity.phase is not Phase.FORMATTED:
             return ()
         if any(role.failure for role in self._loglet_roles.values()):
             return tuple(role for role in self.config.all_roles if role == "metastore")
-        return self.config.all_roles
+        register = self._log.view.cached if self._log else None
+        entry = register.nodes.get(self.identity.node) if register else None
+        return tuple(role for role in self.config.all_roles if entry is None or role in entry.roles)
 
     def _failures(self) -> list[str]:
         failures = [f"{role.name}: {role.failure}" for role in self._roles if role.failure]

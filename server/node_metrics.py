@@ -20,7 +20,9 @@ def node_metrics(status: NodeStatus, roles: Mapping[str, bool]) -> list[Family]:
             cluster=status.cluster.hex(),
             software=status.software,
         ),
-        metrics.gauge("virtuallog_node_boot", "Number of this start of the node; each is higher than the one before.", status.boot),
+        metrics.gauge(
+            "virtuallog_node_boot", "Number of this start of the node; each is higher than the one before.", status.boot
+        ),
         metrics.gauge(
             "virtuallog_node_problems", "What is wrong with it, as `virtuallog status` says.", len(status.failures)
         ),

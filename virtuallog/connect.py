@@ -20,6 +20,7 @@ from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.control import CONTROL, NodeStatus
 from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
+from virtuallog.membership import MEMBERSHIP
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Environment, Outcome, ReplyT, Request, Services
 from virtuallog.register import Register, decode_untrusted
@@ -81,8 +82,12 @@ async def open_services_to(cluster: ClusterFile) -> AsyncIterator[Services]:
     Raises:
         InvalidSettingError: our certificate cannot be used.
     """
+<<<<<<< HEAD
     credentials = Credentials.open(cluster.tls) if cluster.tls else None
     async with _run_services(AddressBook.of(cluster.nodes), [CONTROL], credentials) as services:
+=======
+    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL, MEMBERSHIP], cluster.tls) as services:
+>>>>>>> d000930 (node add, replace, drain, remove; metastore members, export, import: a node does the work in tasks of its own and looks at what is decided; a repeat that is overdue ends no tail check)
         yield services
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from virtuallog.api import LogletProvider, MetaStoreProvider
 from virtuallog.control import CONTROL
 from virtuallog.errors import UnknownKindError
+from virtuallog.membership import MEMBERSHIP
 from virtuallog.rpc.interface import Interface
 
 LOGLETS: Final = "virtuallog.loglets"
@@ -39,4 +40,4 @@ def metastore_provider(kind: str = METASTORE) -> MetaStoreProvider:
 def all_interfaces(providers: Mapping[str, LogletProvider], metastore: MetaStoreProvider) -> list[Interface]:
     """The wire form of every request that a node may be sent."""
     loglets = [interface for provider in providers.values() for interface in provider.interfaces]
-    return [CONTROL, *metastore.interfaces, *loglets]
+    return [CONTROL, MEMBERSHIP, *metastore.interfaces, *loglets]

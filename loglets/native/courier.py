@@ -79,7 +79,7 @@ class Courier:
             if now >= deadline:
                 return None
             until = min(deadline, self._repeats[0][0]) if self._repeats else deadline
-            with clock.timeout(until - now):
+            with clock.timeout(max(until - now, 0.0)):  # a repeat may be overdue
                 await self._arrived.wait()
             self._arrived = trio.Event()
             self._repeat_due()

@@ -11,6 +11,7 @@ import trio
 
 from server import process
 from server.cli.options import cluster_option, echo_json, json_option
+from server.cli.reach import widened
 from server.cluster import LocalCluster, open_local_cluster
 from server.config import NodeConfig, parse_peers, read_node_config
 from server.status import plain_status
@@ -149,6 +150,7 @@ def _with_console(config: NodeConfig, console: str | None) -> NodeConfig:
 
 
 async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[NodeStatus]]:
+    cluster = await widened(cluster)
     async with open_services_to(cluster) as services:
         return await ask_all(services, [NodeId(node.id) for node in cluster.nodes])
 

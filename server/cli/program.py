@@ -18,6 +18,8 @@ _MODULES: Final = {
     "nodes": ("up", "serve", "status"),
     "append": ("append",),
     "read": ("read", "tail", "trim"),
+    "membership": ("node",),
+    "metastore": ("metastore",),
     "chain": ("chain", "reconfigure", "truncate", "seal"),
     "bench": ("bench",),
     "certificates": ("certificates",),

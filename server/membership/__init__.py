@@ -1,0 +1,1 @@
+"""What operators ask about nodes: add, replace, drain and remove them."""

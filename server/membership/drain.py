@@ -1,0 +1,114 @@
+"""Moves everything off a node that lives, so that it can be stopped.
+
+    check --> roles withdrawn --> its seat in the MetaStore --> the open segment --> each closed segment --> nothing is left
+
+From the second step on nobody chooses the node for anything new, so what is left only gets less. Each step is decided by the
+register, and none leaves fewer copies or members than before, so a drain may be given up, or killed, anywhere, and goes on
+when it is asked for again. `virtuallog node add` takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from server.healing.policy import PlacedSegment
+from server.healing.rebuild import rebuild
+from server.membership.look import Survey, look
+from server.membership.picture import (
+    Picture,
+    drain_problems,
+    members_without,
+    rests_on,
+    servers_without,
+    spell,
+)
+from virtuallog.amending import amend
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog.membership import Progress
+from virtuallog.node_table import Withdraw
+from virtuallog.replicated import Pace
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+
+_WITHDRAWN = CrashPoint("membership: a node is to be drained, everything is still on it", rare=True)
+_UNSEATED = CrashPoint("membership: a drained node has left the MetaStore, segments are still on it", rare=True)
+_LEFT = CrashPoint("membership: one segment more is off a drained node", rare=True)
+
+
+@attrs.frozen(eq=False)
+class Drain:
+    """Of one node."""
+
+    node: NodeId
+    _log: VirtualLog
+    _survey: Survey
+    _pace: Pace
+
+    async def check(self) -> Progress:
+        """What stands against it; changes nothing.
+
+        Raises:
+            InvalidSettingError: there is no such node.
+            UnavailableError: the register cannot be read.
+        """
+        picture = await self._look()
+        problems = drain_problems(picture, self.node)
+        says = f"{len(picture.uses(self.node))} segments are on node {self.node}"
+        return Progress(done=not problems, waits=False, says=says, problems=tuple(problems))
+
+    async def run(self, tell: Callable[[str], None]) -> Progress:
+        """Until nothing is on the node.
+
+        Raises:
+            InvalidSettingError: there is no such node, or not enough others; what has been moved is moved.
+            UnavailableError: not enough nodes answered; may be called again.
+        """
+        problems = drain_problems(await self._look(), self.node)
+        if problems:
+            raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
+        environment = self._log.view.environment
+        self._log.view.adopt(await amend(self._log.view.metastore, Withdraw(node=self.node), environment.random))
+        _WITHDRAWN.reached()
+        while await self._step(await self._look(), tell):
+            pass
+        return Progress(done=True, waits=False, says=f"nothing is on node {self.node} any more; it may be stopped")
+
+    async def _step(self, picture: Picture, tell: Callable[[str], None]) -> bool:
+        """Move one thing; False: there is nothing left."""
+        if self.node in picture.register.members:
+            tell("handing over its seat in the MetaStore")
+            await self._log.reconfig_members(_found(members_without(picture, self.node), "to sit in the MetaStore"))
+            _UNSEATED.reached()
+            return True
+        used = picture.uses(self.node)
+        if used:
+            await self._move(picture, used[0] if picture.active not in used else used[-1], len(used), tell)
+            _LEFT.reached()
+        return bool(used)
+
+    async def _move(self, picture: Picture, placed: PlacedSegment, left: int, tell: Callable[[str], None]) -> None:
+        segment = placed.segment
+        tell(f"moving {spell(segment)}, one of {left}")
+        if segment.stop is None:
+            register = await self._log.reconfig_extend(segment.kind)
+            last = register.chain.last
+            if last.id != segment.id and any(rests_on(one, self.node) for one in (await self._look()).placed[-1:]):
+                raise UnavailableError(f"the log goes on on node {self.node}: too few other nodes answer")
+            return
+        servers = _found(servers_without(picture, placed, self.node), f"to take {spell(segment)}")
+        await rebuild(self._log, segment.id, servers, self._pace)
+
+    async def _look(self) -> Picture:
+        picture = await look(self._log, self._survey)
+        if self.node not in picture.register.nodes:
+            raise InvalidSettingError("node", f"the cluster has no node {self.node}")
+        return picture
+
+
+def _found(nodes: tuple[NodeId, ...] | None, purpose: str) -> tuple[NodeId, ...]:
+    if nodes is None:
+        raise UnavailableError(f"no node lives {purpose}")
+    return nodes

@@ -1,0 +1,173 @@
+"""Serves what operators ask about nodes (`virtuallog.membership`), in tasks of the node that is asked.
+
+A drain or a replacement is a *chore*: it goes on when nobody asks any more, there is one of each at a time, and who asks
+meanwhile hears how far it is. None of its state matters: it looks at what is decided, here or on another node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import attrs
+import trio
+
+from server.membership.drain import Drain
+from server.membership.look import Survey, look
+from server.membership.picture import Picture
+from server.membership.replace import Replace
+from virtuallog.amending import amend
+from virtuallog.chain import Segment
+from virtuallog.control import ChainChanged
+from virtuallog.errors import OverloadedError, UnavailableError, VirtualLogError
+from virtuallog.membership import AddNode, DrainNode, Progress, ReconfigMembers, RemoveNode, ReplaceNode
+from virtuallog.node_table import Amendment, Expect, Remove
+from virtuallog.ports import Done, Handler, Handlers
+from virtuallog.replicated import Pace
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+
+REQUESTS_MAX: Final = 32
+"""Being answered at a time on one node. Operators are few; more is a script gone wild."""
+REPORT_SECONDS: Final = 1.0
+"""How long whoever asks waits for the end of a chore before it hears how far it is."""
+
+Work: TypeAlias = Callable[[Callable[[str], None]], Awaitable[Progress]]
+
+
+@attrs.define(eq=False)
+class Chore:
+    """One that is under way, or has just ended."""
+
+    says: str = "beginning"
+    outcome: Progress | VirtualLogError = attrs.field(factory=lambda: UnavailableError("this node is stopping"))
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+    def tell(self, says: str) -> None:
+        self.says = says
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(done=False, waits=False, says=self.says)
+
+
+@attrs.define(eq=False)
+class Membership:
+    """The handlers. `log` raises an UnavailableError that says why as long as there is none."""
+
+    _log: Callable[[], VirtualLog]
+    _survey: Survey
+    _nursery: Callable[[], trio.Nursery]
+    _pace: Pace
+    _requests: int = 0
+    _chores: dict[tuple[str, NodeId], Chore] = attrs.field(factory=dict)
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            AddNode: self._serving(self._add),
+            ReplaceNode: self._serving(self._replace),
+            DrainNode: self._serving(self._drain),
+            RemoveNode: self._serving(self._remove),
+            ReconfigMembers: self._serving(self._reconfig_members),
+        }
+
+    def _serving(self, work: Callable[[VirtualLog, Any], Awaitable[Any]]) -> Handler:
+        def handle(request: Any, done: Done) -> None:
+            if self._requests >= REQUESTS_MAX:
+                done(OverloadedError(f"{REQUESTS_MAX} requests about nodes are being answered by this one"))
+                return
+            try:
+                virtual_log = self._log()
+            except VirtualLogError as error:
+                done(error)
+                return
+            self._requests += 1
+            self._nursery().start_soon(self._answer, work, virtual_log, request, done)
+
+        return handle
+
+    async def _answer(
+        self, work: Callable[[VirtualLog, Any], Awaitable[Any]], virtual_log: VirtualLog, request: Any, done: Done
+    ) -> None:
+        try:
+            done(await work(virtual_log, request))
+        except VirtualLogError as error:
+            done(error)
+        finally:
+            self._requests -= 1
+
+    # -- short ones -----------------------------------------------------------------------------------------------
+
+    async def _add(self, virtual_log: VirtualLog, request: AddNode) -> ChainChanged:
+        expect = Expect(node=request.node, addresses=request.addresses, roles=frozenset(request.roles))
+        return await self._amend(virtual_log, expect)
+
+    async def _remove(self, virtual_log: VirtualLog, request: RemoveNode) -> ChainChanged:
+        picture = await look(virtual_log, self._survey)
+        return await self._amend(virtual_log, Remove(node=request.node, is_used=_user(picture, request.node)))
+
+    async def _reconfig_members(self, virtual_log: VirtualLog, request: ReconfigMembers) -> ChainChanged:
+        return ChainChanged(register=(await virtual_log.reconfig_members(request.members)).encode())
+
+    async def _amend(self, virtual_log: VirtualLog, amendment: Amendment) -> ChainChanged:
+        view = virtual_log.view
+        changed = view.adopt(await amend(view.metastore, amendment, view.environment.random))
+        return ChainChanged(register=changed.encode())
+
+    # -- chores ---------------------------------------------------------------------------------------------------
+
+    async def _drain(self, virtual_log: VirtualLog, request: DrainNode) -> Progress:
+        drain = Drain(request.node, virtual_log, self._survey, self._pace)
+        return (
+            await drain.check() if request.check else await self._chore(virtual_log, "drain", request.node, drain.run)
+        )
+
+    async def _replace(self, virtual_log: VirtualLog, request: ReplaceNode) -> Progress:
+        replace = Replace(
+            node=request.node,
+            addresses=request.addresses,
+            force=request.force,
+            log=virtual_log,
+            survey=self._survey,
+            pace=self._pace,
+        )
+        return await self._chore(virtual_log, "replace", request.node, replace.run)
+
+    async def _chore(self, virtual_log: VirtualLog, what: str, node: NodeId, work: Work) -> Progress:
+        chore = self._chores.get((what, node))
+        if chore is None:
+            chore = self._chores[what, node] = Chore()
+            self._nursery().start_soon(self._do, chore, (what, node), work)
+        with virtual_log.view.environment.clock.timeout(REPORT_SECONDS):
+            await chore.ended.wait()
+        if not chore.ended.is_set():
+            return chore.progress
+        if isinstance(chore.outcome, VirtualLogError):
+            raise chore.outcome
+        return chore.outcome
+
+    async def _do(self, chore: Chore, key: tuple[str, NodeId], work: Work) -> None:
+        try:
+            chore.outcome = await work(chore.tell)
+        except VirtualLogError as error:
+            chore.outcome = error
+        finally:
+            del self._chores[key]
+            chore.ended.set()
+
+
+def _user(picture: Picture, node: NodeId) -> Callable[[Segment], bool]:
+    """Whether the node is needed by a segment. One that has come since the picture was taken was planned without a node
+    that is drained; of one that is not, nothing is known, so it counts as needed."""
+    placed = {placed.segment.id: placed for placed in picture.placed}
+    used = {placed.segment.id for placed in picture.uses(node)}
+    known = {segment.id for segment in picture.register.chain.segments}
+    drained = node in picture.register.nodes and not picture.register.nodes[node].roles
+
+    def is_used(segment: Segment) -> bool:
+        if segment.id in placed or segment.id in known:
+            return segment.id in used
+        return not drained
+
+    return is_used

@@ -1,0 +1,111 @@
+"""Exports the register from, and imports it into, the data directory of a node that is stopped (`metastore.revival`).
+
+    check everything --> the decision on the acceptor's disk --> the cluster id in the identity file
+
+Nothing is written before everything was checked. Killed between the two writes, the node refuses to start, as its register is
+of another cluster than its identity; the same import again completes it. Done twice it changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from metastore import records
+from metastore.acceptor import Acceptor, PersistDecision
+from metastore.dump import Dump, dump
+from metastore.messages import Decision
+from metastore.revival import revive
+from metastore.service import STORE
+from server.data_directory import open_data_directory
+from server.identity import Identity, Marker, Phase, read_marker
+from virtuallog.cluster_file import ClusterFile, NodeAddress
+from virtuallog.connect import open_services_to
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import CorruptionError, InvalidSettingError, VirtualLogError, WrongRecipientError
+from virtuallog.register import Register
+from virtuallog.register import decode_untrusted as decode_register
+from virtuallog.survey import ask_all
+from virtuallog.types import NodeId
+
+_DECIDED = CrashPoint("membership: an imported decision is durable, its node is still of the old cluster", rare=True)
+
+
+async def read_dump(path: Path) -> Dump:
+    """The newest register that a stopped node knows to be decided.
+
+    Raises:
+        InvalidSettingError: the node runs, or knows none.
+        CorruptionError, MalformedError, StorageError: the directory cannot be used.
+    """
+    async with open_data_directory(path) as data:
+        acceptor = await records.restore(await data.key_values(STORE))
+        if acceptor.decision is None or not acceptor.decision.proposal.value:
+            raise InvalidSettingError(str(path), "knows no register")
+        return dump(acceptor.decision.proposal.value)
+
+
+async def import_register(path: Path, found: Dump, members: Sequence[NodeId]) -> Decision:
+    """Make a stopped node one of the cluster that goes on from `found`; returns the decision it begins with.
+
+    Raises:
+        InvalidSettingError: the node runs, another node of the old cluster still answers, the file is older than what
+            this directory knows, or the members are none.
+        WrongRecipientError: the directory is not of a node in the file, or of another cluster.
+        CorruptionError, MalformedError, StorageError: the directory cannot be used.
+    """
+    decision = revive(found, members)
+    async with open_data_directory(path) as data:
+        marker = await read_marker(data.root)
+        store = await data.key_values(STORE)
+        if marker is None or marker.phase is not Phase.FORMATTED:
+            raise InvalidSettingError(str(path), "is no data directory of a node that has been part of a cluster")
+        _check_directory(marker, found.register, decision)
+        _check_known(path, await records.restore(store), found, decision)
+        await _check_silent(found.register)
+        await store.write(records.changes(PersistDecision(decision)))
+        _DECIDED.reached()
+        identity = await Identity.open(data.root, marker.node)
+        await identity.move(decode_register(decision.proposal.value).cluster)
+    return decision
+
+
+def _check_directory(marker: Marker, exported: Register, decision: Decision) -> None:
+    new = decode_register(decision.proposal.value).cluster
+    if marker.cluster not in {exported.cluster, new}:
+        raise WrongRecipientError("cluster", exported.cluster.hex(), (marker.cluster or b"").hex())
+    entry = exported.nodes.get(marker.node)
+    if entry is None or entry.store_id != marker.store_id:
+        raise WrongRecipientError("data directory", "one that the file names", f"another one of node {marker.node}")
+
+
+def _check_known(path: Path, acceptor: Acceptor, found: Dump, decision: Decision) -> None:
+    """Whether the file is at least as new as what this node knows to be decided."""
+    known = acceptor.decision
+    if known is None or known == decision or not known.proposal.value:
+        return
+    if known.version > found.register.version:
+        reason = (
+            f"the file is older: version {found.register.version}, where {known.version} is known; export from here"
+        )
+        raise InvalidSettingError(str(path), reason)
+    if known.version == found.register.version and known.proposal.value != found.value:
+        raise CorruptionError(f"two values for version {known.version} of the register: in the file, and in {path}")
+
+
+async def _check_silent(exported: Register) -> None:
+    """Nobody of the old cluster may be there: with a majority it is not lost, and alone it would go on as if it were not."""
+    seeds = [
+        NodeAddress(id=node, address=entry.addresses[0]) for node, entry in exported.nodes.items() if entry.addresses
+    ]
+    async with open_services_to(ClusterFile(nodes=tuple(seeds))) as services:
+        answers = await ask_all(services, [NodeId(seed.id) for seed in seeds])
+    for node, answer in answers.items():
+        if not isinstance(answer, VirtualLogError) and answer.cluster == exported.cluster:
+            raise InvalidSettingError(f"node {node}", "still answers: stop all nodes of the cluster first")
+
+
+def sync_file(descriptor: int) -> None:
+    """Make a file that was written durable."""
+    os.fsync(descriptor)
