@@ -122,14 +122,10 @@ class Node:
         }
         self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *self._loglet_roles.values()]
         self._pace = RateLimit(ports.clock)
-<<<<<<< HEAD
         self._control = Control(
             self.status, self._alive, self._require_log, lambda: self._nursery, self._pace, lambda: self.level
         )
-=======
-        self._control = Control(self.status, self._alive, self._require_log, lambda: self._nursery, self._pace)
         self._membership = Membership(self._require_log, self._survey, lambda: self._nursery, self._pace)
->>>>>>> d000930 (node add, replace, drain, remove; metastore members, export, import: a node does the work in tasks of its own and looks at what is decided; a repeat that is overdue ends no tail check)
         self._policy = load_policy(config.healing, config.healing_settings)
         self._healer: Healer | None = None
         self._problem = ""

@@ -82,12 +82,8 @@ async def open_services_to(cluster: ClusterFile) -> AsyncIterator[Services]:
     Raises:
         InvalidSettingError: our certificate cannot be used.
     """
-<<<<<<< HEAD
     credentials = Credentials.open(cluster.tls) if cluster.tls else None
-    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL], credentials) as services:
-=======
-    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL, MEMBERSHIP], cluster.tls) as services:
->>>>>>> d000930 (node add, replace, drain, remove; metastore members, export, import: a node does the work in tasks of its own and looks at what is decided; a repeat that is overdue ends no tail check)
+    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL, MEMBERSHIP], credentials) as services:
         yield services
 
 
