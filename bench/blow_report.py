@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bench.blows import Blow, kinds_of, recovery_seconds
@@ -19,9 +19,6 @@ def report(machine: Machine, evidence: Evidence[list[Blow]], *, without_target: 
     blows = evidence.result
     times = {kind: recovery_seconds(evidence, kind) for kind in kinds_of(blows)}
     spreads = {kind: Spread.of(seconds) for kind, seconds in times.items()}
-    stuck = [
-        f"{blow.kind} at {blow.at:.1f} s: appends did not resume by themselves" for blow in blows if not blow.by_itself
-    ]
     return Report(
         title=f"{len(blows)} blows under load",
         machine=machine,
@@ -33,8 +30,17 @@ def report(machine: Machine, evidence: Evidence[list[Blow]], *, without_target: 
             "unknown": evidence.workload.unknown,
         },
         verdict=evidence.summary,
-        problems=[*stuck, *evidence.verdict.problems],
+        problems=[*_failures(blows), *evidence.verdict.problems],
     )
+
+
+def _failures(blows: Sequence[Blow]) -> Iterator[str]:
+    """What must not be, however right the history is."""
+    for blow in blows:
+        if not blow.by_itself:
+            yield f"{blow.kind} at {blow.at:.1f} s: appends did not resume by themselves"
+        for node in blow.fallen:
+            yield f"{blow.kind} at {blow.at:.1f} s: node {node} has ended, though nobody had killed it"
 
 
 def _table(times: dict[str, list[float]], spreads: dict[str, Spread], without_target: Sequence[str]) -> Table:

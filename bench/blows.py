@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 import attrs
@@ -14,6 +15,8 @@ import trio
 from bench.measuring import tell
 from bench.pauses import longest_pause
 from bench.trial import Evidence, Trial
+from virtuallog.errors import RetryableError
+from virtuallog.types import NodeId
 
 WARM_UP_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 10.0
@@ -32,6 +35,8 @@ class Blow:
     """When everything was mended."""
     by_itself: bool
     """Whether appends resumed without a reconfiguration by hand."""
+    fallen: tuple[NodeId, ...] = ()
+    """Nodes that have ended though nobody had killed them."""
 
 
 Strike: TypeAlias = Callable[[Trial, float], Awaitable[Blow]]
@@ -58,8 +63,7 @@ async def kill_sequencer(trial: Trial, patience_seconds: float) -> Blow:
     victim, at = await trial.sequencer(), trial.workload.elapsed
     await trial.cluster.kill(victim)
     by_itself = await wait_or_help(trial, patience_seconds)
-    await trial.restart(victim)
-    return await mended(trial, "sequencer", at, by_itself)
+    return await mended(trial, "sequencer", at, by_itself, victim)
 
 
 async def kill_all(trial: Trial, patience_seconds: float) -> Blow:
@@ -107,12 +111,14 @@ async def wait_or_help(trial: Trial, patience_seconds: float) -> bool:
     now = trial.workload.elapsed
     if await trial.wait_acknowledged(now, patience_seconds):
         return True
-    await trial.extend("native", {})
-    await trial.wait_acknowledged(now, patience_seconds)
+    with suppress(RetryableError):  # not even that helps; perhaps what is mended next does
+        await trial.extend("native", {})
+        await trial.wait_acknowledged(now, patience_seconds)
     return False
 
 
-async def mended(trial: Trial, kind: str, at: float, by_itself: bool) -> Blow:
-    """The blow, once what was mended takes part again."""
+async def mended(trial: Trial, kind: str, at: float, by_itself: bool, *killed: NodeId) -> Blow:
+    """The blow, once those that were killed run and take part again."""
+    fallen = await trial.restart(*killed)
     await trial.clock.sleep(SETTLE_SECONDS)
-    return Blow(kind=kind, at=at, until=trial.workload.elapsed, by_itself=by_itself)
+    return Blow(kind=kind, at=at, until=trial.workload.elapsed, by_itself=by_itself, fallen=tuple(fallen))

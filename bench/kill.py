@@ -26,13 +26,15 @@ import trio
 from bench.blow_picture import draw
 from bench.blow_report import report
 from bench.blows import BLOWS, Blow, strike_repeatedly
-from bench.measuring import Form, Machine, form_options, picture_option, tell
+from bench.measuring import Form, Machine, form_options, keep_option, picture_option, tell
 from bench.trial import Evidence, Load, temporary_cluster, try_out
 
 
-async def run(plan: Sequence[str], load: Load, calm_seconds: float, patience_seconds: float) -> Evidence[list[Blow]]:
+async def run(
+    plan: Sequence[str], load: Load, calm_seconds: float, patience_seconds: float, keep: Path | None = None
+) -> Evidence[list[Blow]]:
     """The whole trial."""
-    async with temporary_cluster() as cluster:
+    async with temporary_cluster(keep=keep) as cluster:
         return await try_out(cluster, load, partial(strike_repeatedly, plan, BLOWS, calm_seconds, patience_seconds))
 
 
@@ -45,6 +47,7 @@ async def run(plan: Sequence[str], load: Load, calm_seconds: float, patience_sec
 @click.option("--calm", default=1.0, show_default=True, type=click.FloatRange(0.1, 60), help="Seconds before each.")
 @click.option("--patience", default=20.0, show_default=True, type=click.FloatRange(1, 50), help="Seconds.")
 @picture_option
+@keep_option
 @form_options
 def main(
     *,
@@ -56,6 +59,7 @@ def main(
     calm: float,
     patience: float,
     picture: Path | None,
+    keep: Path | None,
     form: Form,
 ) -> None:
     """Kill and stop nodes under a client that never pauses, and measure how long it waits.
@@ -66,7 +70,7 @@ def main(
     """
     machine = Machine.look()
     plan = ["sequencer"] * sequencers + ["blackout"] * blackouts + ["stop"] * stops
-    evidence = trio.run(run, plan, Load(writers=outstanding, entry_bytes=size), calm, patience)
+    evidence = trio.run(run, plan, Load(writers=outstanding, entry_bytes=size), calm, patience, keep)
     if picture is not None:
         draw(evidence, picture)
         tell(f"picture: {picture}")

@@ -120,6 +120,12 @@ picture_option = click.option(
     metavar="FILE.png",
     help="Draw what happened.",
 )
+keep_option = click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Put the cluster there, and leave it: the nodes' logs say what they thought. Without it, all is removed.",
+)
 
 
 def tell(text: str) -> None:

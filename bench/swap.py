@@ -20,7 +20,7 @@ import click
 import trio
 
 from bench.gaps import Gaps, Swap, find_gaps
-from bench.measuring import Form, Machine, Report, Table, form_options, picture_option, tell
+from bench.measuring import Form, Machine, Report, Table, form_options, keep_option, picture_option, tell
 from bench.pauses import SPREAD_COLUMNS, Spread
 from bench.steps import PHASES, Steps, client_steps, read_steps, split_into_phases
 from bench.swap_picture import draw
@@ -56,10 +56,10 @@ def _targets(kinds: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 async def run(
-    kinds: Sequence[str], swaps: int, load: Load, window_seconds: float
+    kinds: Sequence[str], swaps: int, load: Load, window_seconds: float, keep: Path | None = None
 ) -> tuple[Evidence[list[Swap]], Steps]:
     """The whole trial; also the steps that nodes and client wrote down."""
-    async with temporary_cluster(program=OBSERVED) as cluster:
+    async with temporary_cluster(OBSERVED, keep) as cluster:
         story = partial(swap_repeatedly, kinds=kinds, swaps=swaps, window_seconds=window_seconds)
         with client_steps() as searched:
             evidence = await try_out(cluster, load, story)
@@ -126,9 +126,18 @@ def _phase_table(phases: dict[str, Spread]) -> Table:
 @click.option("--window", default=0.5, show_default=True, type=click.FloatRange(0.1, 60), help="Seconds; see above.")
 @click.option("--to", "kinds", multiple=True, default=["native"], metavar="KIND", help="Visited in turn; repeatable.")
 @picture_option
+@keep_option
 @form_options
 def main(
-    *, swaps: int, outstanding: int, size: int, window: float, kinds: Sequence[str], picture: Path | None, form: Form
+    *,
+    swaps: int,
+    outstanding: int,
+    size: int,
+    window: float,
+    kinds: Sequence[str],
+    picture: Path | None,
+    keep: Path | None,
+    form: Form,
 ) -> None:
     """Swap the log under a client that never pauses, and measure the gap in acknowledgements.
 
@@ -137,7 +146,7 @@ def main(
         python -m bench.swap --swaps 100 --picture swap.png
     """
     machine = Machine.look()
-    evidence, steps = trio.run(run, kinds, swaps, Load(writers=outstanding, entry_bytes=size), window)
+    evidence, steps = trio.run(run, kinds, swaps, Load(writers=outstanding, entry_bytes=size), window, keep)
     if picture is not None:
         draw(find_gaps(evidence.result, evidence.times, window), evidence.times, picture)
         tell(f"picture: {picture}")

@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -86,11 +86,14 @@ class Trial:
             return True
         return False
 
-    async def restart(self, *nodes: NodeId) -> None:
-        """Start killed nodes, and return once the cluster answers."""
-        for node in nodes:
+    async def restart(self, *killed: NodeId) -> list[NodeId]:
+        """Start killed nodes, and return once the cluster answers; also start, and return, those that have ended by
+        themselves, which none should."""
+        fallen = [node.id for node in self.cluster.nodes.values() if node.pid is None and node.id not in killed]
+        for node in (*killed, *fallen):
             await self.cluster.start(node)
         await self.cluster.wait_ready(self.services)
+        return fallen
 
     @contextmanager
     def stopped(self, node: NodeId) -> Iterator[None]:
@@ -128,11 +131,18 @@ class Evidence(Generic[ResultT]):
 
 
 @asynccontextmanager
-async def temporary_cluster(nodes: int = 3, program: tuple[str, ...] = PROGRAM) -> AsyncIterator[LocalCluster]:
-    """Nodes that answer, and a process that is set up to be their client."""
+async def temporary_cluster(
+    program: tuple[str, ...] = PROGRAM, keep: Path | None = None
+) -> AsyncIterator[LocalCluster]:
+    """Three nodes that answer, and a process that is set up to be their client.
+
+    Args:
+        program: what runs a node.
+        keep: a new folder for the cluster, which stays; None: a temporary one.
+    """
     set_up_client()
-    with tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
-        async with open_local_cluster(Path(folder), nodes, base_port=0, program=program) as cluster:
+    with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
+        async with open_local_cluster(Path(folder), base_port=0, program=program) as cluster:
             async with open_services_to(cluster.file) as services:
                 await cluster.wait_ready(services)
             yield cluster

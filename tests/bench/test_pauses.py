@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import blow_report
 from bench.blow_picture import draw as draw_blows
 from bench.blows import Blow, recovery_seconds
 from bench.gaps import Swap, find_gaps
@@ -21,6 +22,7 @@ from bench.trial import Evidence
 from server.workload.verdict import Verdict
 from server.workload.writers import Workload
 from virtuallog.clock import SystemClock
+from virtuallog.types import NodeId
 
 SECONDS = st.floats(0, 100)
 
@@ -108,6 +110,17 @@ def test_a_report_with_problems_ends_the_program_with_code_1(capsys: pytest.Capt
 
     out, err = capsys.readouterr()
     assert (ended.value.code, "nothing lost" in out, "lost: 7" in err) == (1, False, True)
+
+
+def test_what_does_not_come_back_and_who_falls_are_problems() -> None:
+    """However right the history is."""
+    stuck = Blow(kind="stop", at=1.0, until=9.0, by_itself=False, fallen=(NodeId(3),))
+    evidence = Evidence([stuck], Workload(SystemClock()), [0.0, 10.0], Verdict(2, ()))
+
+    assert blow_report.report(MACHINE, evidence).problems == [
+        "stop at 1.0 s: appends did not resume by themselves",
+        "stop at 1.0 s: node 3 has ended, though nobody had killed it",
+    ]
 
 
 def test_figures_are_told_with_their_spread() -> None:
