@@ -10,6 +10,7 @@ from virtuallog.register import decode_untrusted
 
 def plain_status(status: NodeStatus) -> dict[str, Any]:
     """Raises MalformedError if the node's register is none."""
+    register = decode_untrusted(status.register) if status.register else None
     return {
         "node": status.node,
         "state": status.phase if status.phase != "formatted" else "running",
@@ -18,7 +19,9 @@ def plain_status(status: NodeStatus) -> dict[str, Any]:
         "cluster": status.cluster.hex(),
         "software": status.software,
         "roles": list(status.roles),
-        "version": decode_untrusted(status.register).version if status.register else 0,
+        "version": register.version if register else 0,
+        "protocol": status.protocol,
+        "level": register.level if register else 0,
         "failures": list(status.failures),
         "healing": list(status.healing),
     }
