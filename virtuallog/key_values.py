@@ -3,13 +3,18 @@
 Every write is one WriteBatch with a synced write-ahead log: all or nothing, durable on return. Calls run on a thread,
 one at a time and in order; that costs some 150 us a call, which is why nothing on the append path uses this.
 
+A full disk must not end what decides the register, as that may be what is needed to move on to other disks. So a few
+MiB are kept beside the store. When it finds no room they are given back, the store is opened anew (RocksDB takes no
+write after one that failed) and the write is done once more: it puts and deletes, so twice is as good as once.
+
 Raw mode throughout: rocksdict's default unpickles what it reads, so whoever can write a file could run code.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,6 +28,9 @@ ResultT = TypeVar("ResultT")
 
 _FILES_MAX: Final = 64
 """Kept open; by default RocksDB keeps all. These stores are a few files of a few KB each."""
+_RESERVE_BYTES: Final = 4 << 20
+"""To open the store anew, and for some dozen changes of a register of 64 KiB."""
+_NO_ROOM: Final = "No space left on device"
 _LOG_FILES: Final = 4
 """RocksDB starts a new info log at each open and would keep a thousand."""
 _BUFFER_BYTES: Final = 1 << 20
@@ -38,6 +46,7 @@ class RocksKeyValues:
     is delivered. So an operation never runs on after its caller, and `close` never meets one under way.
     """
 
+    _directory: Path
     _database: Any
     _limiter: trio.CapacityLimiter
     _failed: VirtualLogError | None = attrs.field(default=None, init=False)
@@ -53,10 +62,10 @@ class RocksKeyValues:
         # One: RocksDB would allow more, but then calls would overtake each other.
         limiter = trio.CapacityLimiter(1)
         try:
-            database = await trio.to_thread.run_sync(_open, directory, limiter=limiter)
+            database = await trio.to_thread.run_sync(_open_first, directory, limiter=limiter)
         except Exception as error:
             raise _translated(error) from error
-        return cls(database, limiter)
+        return cls(directory, database, limiter)
 
     async def get(self, key: bytes) -> bytes | None:
         return await self._run(lambda: self._database.get(key))
@@ -65,13 +74,7 @@ class RocksKeyValues:
         return await self._run(lambda: _scan(self._database, prefix))
 
     async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        for key, value in changes.items():
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
-        await self._run(lambda: self._database.write(batch, _synced()))
+        await self._run(lambda: self._write(changes))
 
     async def close(self) -> None:
         """Release the directory. Every write is durable already. Safe to call twice; nothing else may be called after.
@@ -92,6 +95,22 @@ class RocksKeyValues:
         except Exception as error:
             if not poisoned:  # else it has been reported, and what was acknowledged before is durable
                 raise _translated(error) from error
+
+    def _write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        try:
+            self._database.write(_batch(changes), _synced())
+        except Exception as error:
+            if _NO_ROOM not in str(error) or not _give_reserve(self._directory):
+                raise
+            self._reopen()
+            self._database.write(_batch(changes), _synced())
+        _take_reserve(self._directory)
+
+    def _reopen(self) -> None:
+        database, self._database = self._database, None
+        with suppress(Exception):  # it reports once more what has brought us here
+            database.close()
+        self._database = _open(self._directory)
 
     async def _run(self, operation: Callable[[], ResultT]) -> ResultT:
         """One operation on the thread. After the first failure no other is tried: what is in the store is unknown."""
@@ -118,8 +137,20 @@ async def open_key_values(directory: Path) -> AsyncIterator[RocksKeyValues]:
         await store.close()
 
 
-def _open(directory: Path) -> Any:
+def _open_first(directory: Path) -> Any:
+    """Open the store; on a full disk at the expense of the reserve."""
     directory.mkdir(parents=True, exist_ok=True)
+    try:
+        database = _open(directory)
+    except Exception as error:
+        if _NO_ROOM not in str(error) or not _give_reserve(directory):
+            raise
+        database = _open(directory)
+    _take_reserve(directory)
+    return database
+
+
+def _open(directory: Path) -> Any:
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_max_open_files(_FILES_MAX)
@@ -129,6 +160,43 @@ def _open(directory: Path) -> Any:
     # included, without a word. This one forgives only a torn tail, which nobody was told of.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())
     return rocksdict.Rdict(str(directory), options)
+
+
+def _reserve_of(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.reserve")
+
+
+def _take_reserve(directory: Path) -> None:
+    """Allocate the reserve, unless it is there; where there is no room for it now, the next write tries again."""
+    reserve = _reserve_of(directory)
+    if reserve.exists():
+        return
+    with suppress(OSError), reserve.open("xb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+        except OSError:
+            reserve.unlink()
+            raise
+
+
+def _give_reserve(directory: Path) -> bool:
+    """Make the room that was reserved; False: there is no reserve any more."""
+    try:
+        _reserve_of(directory).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _batch(changes: Mapping[bytes, bytes | None]) -> Any:
+    """Good for one write."""
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    for key, value in changes.items():
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+    return batch
 
 
 def _scan(database: Any, prefix: bytes) -> list[tuple[bytes, bytes]]:

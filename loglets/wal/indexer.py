@@ -16,7 +16,7 @@ import trio
 
 from loglets.wal import index_file
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import StorageError
+from virtuallog.errors import DiskFullError, StorageError
 from virtuallog.ports import File, Storage
 
 _WRITE_BYTES: Final = 1 << 20
@@ -81,7 +81,7 @@ class Indexer:
                 continue
             try:
                 await self._write(sequence, footer)
-            except StorageError as error:
+            except (DiskFullError, StorageError) as error:
                 log.info("no index", segment=sequence, reason=str(error))
 
     async def _write(self, sequence: int, footer: tuple[int, int]) -> None:

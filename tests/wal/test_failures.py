@@ -9,8 +9,10 @@ import pytest
 import trio
 import trio.testing
 
+from loglets.wal import Record, WriteAheadLog
 from tests.ports.test_storage_simulated import CLOCK
-from tests.wal.logs import SMALL, User, opened, put_data, running, until
+from tests.wal.logs import DATA, SMALL, User, opened, put, put_data, running, until
+from tests.wal.test_index import Keeper
 from virtuallog.errors import DiskFullError, StorageError
 from virtuallog.testing.storage import Disk, DiskFaults
 
@@ -123,6 +125,11 @@ async def fill(user: User) -> None:
         await until(lambda count=count: len(user.called_back) > count)  # type: ignore[misc]
 
 
+async def put_for_ever(wal: WriteAheadLog) -> None:
+    while True:
+        await put(wal, Record(DATA, bytes(700)))
+
+
 def three_segments() -> Disk:
     return Disk(Random(1), DiskFaults(capacity_bytes=3 * SMALL.segment_bytes))
 
@@ -143,6 +150,20 @@ async def test_a_full_disk_refuses_ordinary_records_and_takes_essential_ones() -
 
     disk.crash()
     assert (await opened(disk.mount())).known == known
+
+
+async def test_an_index_for_which_there_is_no_room_does_not_end_the_log() -> None:
+    """Indexes save time only; the disk is full of segments, and the log serves on."""
+    disk, keeper = three_segments(), Keeper()
+    wal = await WriteAheadLog.open(disk.mount(), SMALL, keeper.replay, indexes=keeper)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(wal.run, list)
+        with pytest.raises(DiskFullError):
+            await put_for_ever(wal)
+        await trio.testing.wait_all_tasks_blocked()
+        (address,) = await put(wal, Record(DATA, b"seal"), essential=True)
+        assert (await wal.read(address)).payload == b"seal"
+        nursery.cancel_scope.cancel()
 
 
 async def test_essential_records_are_refused_when_the_headroom_is_used_up() -> None:
