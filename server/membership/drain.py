@@ -46,6 +46,8 @@ class Drain:
     _log: VirtualLog
     _survey: Survey
     _pace: Pace
+    _level: Callable[[], int]
+    """See `rebuild`."""
 
     async def check(self) -> Progress:
         """What stands against it; changes nothing.
@@ -99,7 +101,7 @@ class Drain:
                 raise UnavailableError(f"the log goes on on node {self.node}: too few other nodes answer")
             return
         servers = _found(servers_without(picture, placed, self.node), f"to take {spell(segment)}")
-        await rebuild(self._log, segment.id, servers, self._pace)
+        await rebuild(self._log, segment.id, servers, self._pace, self._level())
 
     async def _look(self) -> Picture:
         picture = await look(self._log, self._survey)

@@ -26,5 +26,5 @@ async def look(log: VirtualLog, survey: Survey) -> Picture:
     return Picture(
         register=register,
         living={member.node: member.roles for member in cluster.members if member.alive},
-        placed=placed_segments(log.view, register.chain),
+        placed=placed_segments(log.view, register),
     )

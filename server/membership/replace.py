@@ -43,6 +43,8 @@ class Replace:
     log: VirtualLog
     survey: Survey
     pace: Pace
+    level: Callable[[], int]
+    """See `rebuild`."""
 
     async def run(self, tell: Callable[[str], None]) -> Progress:
         """As far as it gets without the operator.
@@ -87,7 +89,7 @@ class Replace:
             if placed.segment.stop is None:
                 await self.log.reconfig_extend(placed.segment.kind)
             else:
-                await rebuild(self.log, placed.segment.id, placed.placement.servers, self.pace)
+                await rebuild(self.log, placed.segment.id, placed.placement.servers, self.pace, self.level())
             _RESTORED.reached()
             picture = await self._look()
         return Progress(done=True, waits=False, says=f"node {self.node} answers and has all that it should have")

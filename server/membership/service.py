@@ -59,6 +59,7 @@ class Membership:
     _survey: Survey
     _nursery: Callable[[], trio.Nursery]
     _pace: Pace
+    _level: Callable[[], int]
     _requests: int = 0
     _chores: dict[tuple[str, NodeId], Chore] = attrs.field(factory=dict)
 
@@ -118,7 +119,7 @@ class Membership:
     # -- chores ---------------------------------------------------------------------------------------------------
 
     async def _drain(self, virtual_log: VirtualLog, request: DrainNode) -> Progress:
-        drain = Drain(request.node, virtual_log, self._survey, self._pace)
+        drain = Drain(request.node, virtual_log, self._survey, self._pace, self._level)
         return (
             await drain.check() if request.check else await self._chore(virtual_log, "drain", request.node, drain.run)
         )
@@ -131,6 +132,7 @@ class Membership:
             log=virtual_log,
             survey=self._survey,
             pace=self._pace,
+            level=self._level,
         )
         return await self._chore(virtual_log, "replace", request.node, replace.run)
 
