@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from loglets.native import planner
@@ -54,6 +54,7 @@ async def rebuild_put_before_the_copy_is_complete(
     stop: LogletOffset,
     environment: Environment,
     pace: Pace,
+    lost: Collection[NodeId] = (),
 ) -> None:
     """The chain names a newcomer that has nothing."""
 
