@@ -29,7 +29,7 @@ import trio
 from bench.blow_picture import draw
 from bench.blow_report import report
 from bench.blows import Blow, Strike, mended, strike_repeatedly, wait_or_help
-from bench.measuring import Form, Machine, form_options, picture_option, tell
+from bench.measuring import Form, Machine, form_options, picture_option, run_to_end, tell
 from bench.namespaces import CLIENT, Network, open_network
 from bench.trial import Evidence, Load, Trial, set_up_client, try_out
 from server import layout
@@ -179,7 +179,7 @@ def main(
     plan = [kind for _ in range(rounds) for kind in faults or FAULTS]
     with open_network(NODES) as network, tempfile.TemporaryDirectory(prefix="virtuallog-hosts-") as folder:
         network.enter(CLIENT)
-        evidence = trio.run(run, network, Path(folder), plan, Load(writers=outstanding, entry_bytes=size), hold)
+        evidence = run_to_end(run, network, Path(folder), plan, Load(writers=outstanding, entry_bytes=size), hold)
     if picture is not None:
         draw(evidence, picture)
         tell(f"picture: {picture}")

@@ -21,12 +21,11 @@ from functools import partial
 from pathlib import Path
 
 import click
-import trio
 
 from bench.blow_picture import draw
 from bench.blow_report import report
 from bench.blows import BLOWS, Blow, strike_repeatedly
-from bench.measuring import Form, Machine, form_options, keep_option, picture_option, tell
+from bench.measuring import Form, Machine, form_options, keep_option, picture_option, run_to_end, tell
 from bench.trial import Evidence, Load, temporary_cluster, try_out
 
 
@@ -70,7 +69,7 @@ def main(
     """
     machine = Machine.look()
     plan = ["sequencer"] * sequencers + ["blackout"] * blackouts + ["stop"] * stops
-    evidence = trio.run(run, plan, Load(writers=outstanding, entry_bytes=size), calm, patience, keep)
+    evidence = run_to_end(run, plan, Load(writers=outstanding, entry_bytes=size), calm, patience, keep)
     if picture is not None:
         draw(evidence, picture)
         tell(f"picture: {picture}")

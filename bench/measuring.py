@@ -10,17 +10,23 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 import attrs
 import click
+import trio
+
+from bench.contestants.contestant import PeerError
+from virtuallog.errors import VirtualLogError
 
 Form: TypeAlias = Literal["text", "markdown", "json"]
 TEXT_COLUMNS: Final = 120
 """Of tables that go into a file."""
+ResultT = TypeVar("ResultT")
+ArgumentsT = TypeVarTuple("ArgumentsT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -126,6 +132,25 @@ keep_option = click.option(
     metavar="DIR",
     help="Put the cluster there, and leave it: the nodes' logs say what they thought. Without it, all is removed.",
 )
+
+
+def run_to_end(function: Callable[[Unpack[ArgumentsT]], Awaitable[ResultT]], *arguments: *ArgumentsT) -> ResultT:
+    """`trio.run`, for a whole program: errors of the log and of other systems end it in one line, not with a traceback."""
+    try:
+        return trio.run(function, *arguments)
+    except (VirtualLogError, PeerError, BaseExceptionGroup) as error:
+        leaves = list(_leaves(error))
+        if all(isinstance(leaf, VirtualLogError | PeerError) for leaf in leaves):
+            raise click.ClickException("; ".join(map(str, leaves))) from None
+        raise
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
 
 
 def tell(text: str) -> None:

@@ -16,14 +16,13 @@ from pathlib import Path
 
 import attrs
 import click
-import trio
 
-from bench.contestants.contestant import Contestant, Figures, PeerError, Running
+from bench.contestants.contestant import Contestant, Figures, Running
 from bench.contestants.debian import debian_contestants
 from bench.contestants.own import VirtualLogContestant
 from bench.contestants.pysyncobj import PySyncObjContestant
 from bench.contestants.syncs import can_count, syncs_per_thousand
-from bench.measuring import Form, Machine, Report, Table, form_options, middle_and_ends, tell
+from bench.measuring import Form, Machine, Report, Table, form_options, middle_and_ends, run_to_end, tell
 
 SYSTEMS = ("virtuallog", "etcd", "zookeeper", "PySyncObj")
 COUNT_OUTSTANDING, COUNT_SECONDS = 64, 2.0
@@ -171,10 +170,7 @@ def main(
     machine = Machine.look()
     count_syncs = count_syncs and can_count()
     plan = Plan(outstanding=outstanding, size=size, seconds=seconds, rounds=rounds, count_syncs=count_syncs)
-    try:
-        found = trio.run(compare, _choose(systems or SYSTEMS, peers_dir), plan)
-    except* PeerError as errors:
-        raise click.ClickException(str(_innermost(errors))) from None
+    found = run_to_end(compare, _choose(systems or SYSTEMS, peers_dir), plan)
     report(machine, plan, found).publish(form)
 
 
@@ -186,12 +182,6 @@ def _choose(systems: Sequence[str], peers_dir: Path | None) -> list[Contestant]:
         tell("without --peers-dir, etcd and zookeeper are left out")
     known.append(PySyncObjContestant())
     return [contestant for contestant in known if contestant.name in systems]
-
-
-def _innermost(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 if __name__ == "__main__":

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Final
 
 import click
-import trio
 
 from bench.gaps import Gaps, Swap, find_gaps
-from bench.measuring import Form, Machine, Report, Table, form_options, keep_option, picture_option, tell
+from bench.measuring import Form, Machine, Report, Table, form_options, keep_option, picture_option, run_to_end, tell
 from bench.pauses import SPREAD_COLUMNS, Spread
 from bench.steps import PHASES, Steps, client_steps, read_steps, split_into_phases
 from bench.swap_picture import draw
@@ -146,7 +145,7 @@ def main(
         python -m bench.swap --swaps 100 --picture swap.png
     """
     machine = Machine.look()
-    evidence, steps = trio.run(run, kinds, swaps, Load(writers=outstanding, entry_bytes=size), window, keep)
+    evidence, steps = run_to_end(run, kinds, swaps, Load(writers=outstanding, entry_bytes=size), window, keep)
     if picture is not None:
         draw(find_gaps(evidence.result, evidence.times, window), evidence.times, picture)
         tell(f"picture: {picture}")

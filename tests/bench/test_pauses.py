@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from bench import blow_report
 from bench.blow_picture import draw as draw_blows
 from bench.blows import Blow, recovery_seconds
 from bench.gaps import Swap, find_gaps
-from bench.measuring import Machine, Report, Table, middle_and_ends
+from bench.measuring import Machine, Report, Table, middle_and_ends, run_to_end
 from bench.pauses import Pause, Spread, longest_pause
 from bench.steps import PHASES, split_into_phases
 from bench.swap_picture import draw
@@ -22,6 +23,7 @@ from bench.trial import Evidence
 from server.workload.verdict import Verdict
 from server.workload.writers import Workload
 from virtuallog.clock import SystemClock
+from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
 
 SECONDS = st.floats(0, 100)
@@ -138,3 +140,15 @@ def test_pictures_are_drawn(tmp_path: Path) -> None:
     draw_blows(Evidence(blows, Workload(SystemClock()), times, Verdict(6, ())), tmp_path / "kill.png")
 
     assert {path.read_bytes()[:8] for path in tmp_path.iterdir()} == {b"\x89PNG\r\n\x1a\n"}
+
+
+def test_an_error_of_the_log_ends_a_program_in_one_line() -> None:
+    """Out of nested groups, as nurseries make them; what is no error of ours keeps its traceback."""
+
+    async def fail(error: Exception) -> None:
+        raise ExceptionGroup("outer", [ExceptionGroup("inner", [error])])
+
+    with pytest.raises(click.ClickException, match="nobody answers"):
+        run_to_end(fail, UnavailableError("nobody answers"))
+    with pytest.raises(ExceptionGroup):
+        run_to_end(fail, KeyError("a fault of the program"))
