@@ -44,9 +44,10 @@ def parse(settings: type[SettingsT], text: str, path: Path) -> SettingsT:
     """
     try:
         values = tomllib.loads(text)
-        return _converter().structure(values, settings)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of a number too long to be one, and of brackets without end
         raise InvalidSettingError(str(path), f"not TOML: {error}") from error
+    try:
+        return _converter().structure(values, settings)
     except (ClassValidationError, FieldError) as error:
         keys, reason = next(_problems(error, ()))
         raise InvalidSettingError(f"{path}:{locate(text, keys)}: {_spell(keys)}", reason) from error

@@ -62,7 +62,7 @@ def decode_untrusted(blob: bytes) -> NativeConfig:
         servers = tuple(NodeId(_integer(node)) for node in fields["servers"])
         sequencer, boot = NodeId(_integer(fields["sequencer"])), _integer(fields["boot"])
         loglet = SegmentId.parse(fields["loglet"]) if "loglet" in fields else None
-    except (ValueError, TypeError, KeyError, AttributeError, InvalidSettingError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSettingError) as error:
         raise MalformedError(f"not the config of a native loglet: {blob[:100]!r}") from error
     if not servers or len(set(servers)) != len(servers):
         raise MalformedError(f"the config of a native loglet lists servers {servers}")
