@@ -1,0 +1,86 @@
+"""The exported register: whole or refused; and the cluster that goes on from it, which is another one."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from metastore.dump import Dump, decode_untrusted, dump
+from metastore.revival import LEAP, revive
+from metastore.validation import check_proposal
+from tests.virtuallog.test_register import SMALL
+from virtuallog.chain import SegmentId, validate
+from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError
+from virtuallog.register import NodeEntry
+from virtuallog.register import decode_untrusted as decode_register
+from virtuallog.types import NodeId
+
+ENTRY = NodeEntry(store_id=b"s" * 16, addresses=("a:1",), roles=frozenset())
+REGISTER = attrs.evolve(SMALL, nodes={NodeId(node): ENTRY for node in (1, 2, 3)})
+EXPORTED = dump(REGISTER.encode())
+ONE, TWO = NodeId(1), NodeId(2)
+
+
+def test_what_is_exported_is_imported() -> None:
+    """Byte for byte."""
+    assert decode_untrusted(EXPORTED.encode()) == EXPORTED == Dump(REGISTER, REGISTER.encode())
+
+
+def test_a_flipped_bit_anywhere_is_noticed() -> None:
+    """In the head, in the register, in the checksum."""
+    whole = EXPORTED.encode()
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises((CorruptionError, MalformedError)):
+            decode_untrusted(bytes(damaged))
+
+
+def test_a_cut_file_is_refused() -> None:
+    """At any place."""
+    whole = EXPORTED.encode()
+    for size in range(len(whole)):
+        with pytest.raises((CorruptionError, MalformedError)):
+            decode_untrusted(whole[:size])
+
+
+def test_another_file_and_a_later_format_say_so() -> None:
+    """Nobody has to guess what is wrong."""
+    with pytest.raises(MalformedError, match="not a file of `virtuallog metastore export`"):
+        decode_untrusted(b"a letter to grandmother")
+    later = bytearray(EXPORTED.encode())
+    later[12] = 9
+    with pytest.raises(MalformedError, match="format 9; this program reads format 1"):
+        decode_untrusted(bytes(later))
+
+
+def test_the_cluster_that_goes_on_is_another_one_with_the_same_log() -> None:
+    """Another id, a version far above all that anybody can have decided; segments and nodes as they were."""
+    decision = revive(EXPORTED, [TWO, ONE])
+    register = decode_register(decision.proposal.value)
+
+    check_proposal(decision.proposal)
+    validate(register.chain)
+    assert decision.version == register.version == REGISTER.version + LEAP
+    assert register.cluster != REGISTER.cluster
+    assert register.members == decision.proposal.members == (ONE, TWO)
+    assert (register.chain.segments, register.nodes) == (REGISTER.chain.segments, REGISTER.nodes)
+    assert SegmentId(register.version + 1, 0) > SegmentId(REGISTER.version + 1000, (1 << 63) - 1)
+
+
+def test_the_same_import_on_several_nodes_is_one_cluster_and_another_import_another() -> None:
+    """The id follows from what is imported and for whom."""
+    assert revive(EXPORTED, [ONE, TWO]) == revive(EXPORTED, [TWO, ONE])
+    clusters = {
+        decode_register(revive(exported, members).proposal.value).cluster
+        for exported in (EXPORTED, dump(attrs.evolve(REGISTER, members=(ONE,)).encode()))
+        for members in ([ONE], [TWO], [ONE, TWO])
+    }
+    assert len(clusters) == 6
+
+
+@pytest.mark.parametrize("members", [[], [1, 1], [9], [1, 9]], ids=str)
+def test_members_must_be_nodes(members: list[int]) -> None:
+    """Whoever is not in the file has no directory to import it into."""
+    with pytest.raises(InvalidSettingError, match="members"):
+        revive(EXPORTED, [NodeId(member) for member in members])

@@ -1,0 +1,113 @@
+"""What stands against a drain or a replacement, on pictures of small clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from server.healing.policy import PlacedSegment
+from server.membership.picture import (
+    Picture,
+    copies_problems,
+    drain_problems,
+    lost_on,
+    members_without,
+    rests_on,
+    seat_problems,
+    servers_without,
+)
+from virtuallog.chain import extend, genesis
+from virtuallog.register import ClusterId, NodeEntry, Register
+from virtuallog.replicated import Placement
+from virtuallog.types import NodeId
+
+ONE, TWO, THREE, FOUR = (NodeId(node) for node in (1, 2, 3, 4))
+CHAIN = extend(genesis("native", b"", 7), 100, "native", b"", 8)
+ROLES = frozenset({"log-server", "sequencer"})
+
+
+def picture(living: Sequence[int], nodes: int = 3, servers: tuple[NodeId, ...] = (ONE, TWO, THREE)) -> Picture:
+    """A closed and an open segment on nodes 1 to 3, which are also the members of the MetaStore."""
+    entry = NodeEntry(store_id=b"s" * 16, addresses=("a:1",), roles=ROLES)
+    placement = Placement(servers=servers, role="log-server", sequencer=servers[0], boot=1)
+    return Picture(
+        register=Register(
+            cluster=ClusterId(b"c" * 16),
+            chain=CHAIN,
+            members=(ONE, TWO, THREE),
+            nodes={NodeId(node): entry for node in range(1, nodes + 1)},
+        ),
+        living={NodeId(node): ROLES for node in living},
+        placed=[PlacedSegment(segment, placement) for segment in CHAIN.segments],
+    )
+
+
+def rejoined(before: Picture, node: NodeId, joined: int) -> Picture:
+    """The same with a new directory of this node."""
+    entry = attrs.evolve(before.register.nodes[node], joined=joined)
+    register = attrs.evolve(before.register, nodes={**before.register.nodes, node: entry})
+    return attrs.evolve(before, register=register)
+
+
+def test_with_a_spare_node_nothing_stands_against_a_drain() -> None:
+    """It takes the copies, the place in the open segment and the seat."""
+    four = picture((1, 2, 3, 4), nodes=4)
+
+    assert drain_problems(four, ONE) == []
+    assert members_without(four, ONE) == (TWO, THREE, FOUR)
+    assert servers_without(four, four.closed[0], ONE) == (TWO, THREE, FOUR)
+
+
+def test_without_a_spare_node_everything_that_would_get_less_is_named() -> None:
+    """A drain never leaves fewer copies or members than there were."""
+    closed, opened, members = drain_problems(picture((1, 2, 3)), ONE)
+
+    assert "2 of 3 copies would be left, and no spare node lives" in closed
+    assert opened == "the open segment: 3 servers are wanted, and without node 1 2 live"
+    assert members == "the MetaStore: 2 of 3 members would be left, and no other node lives"
+
+
+def test_a_spare_node_that_is_down_is_none() -> None:
+    """It is asked, not looked up."""
+    assert len(drain_problems(picture((1, 2, 3), nodes=4), ONE)) == 3
+
+
+def test_a_node_that_nothing_rests_on_can_always_go() -> None:
+    """Node 4 has no copies and no seat."""
+    four = picture((1, 2, 3, 4), nodes=4)
+
+    assert drain_problems(four, FOUR) == []
+    assert four.uses(FOUR) == []
+
+
+def test_the_sequencer_rests_on_its_node_while_the_segment_is_open() -> None:
+    """Nobody orders what is closed."""
+    closed, opened = picture((1, 2, 3)).placed
+    elsewhere = attrs.evolve(closed.placement, servers=(TWO, THREE, FOUR))
+
+    assert rests_on(PlacedSegment(opened.segment, elsewhere), ONE)
+    assert not rests_on(PlacedSegment(closed.segment, elsewhere), ONE)
+
+
+def test_the_vote_of_a_node_is_not_given_up_while_others_are_down() -> None:
+    """Two of three are left, if both live; with one of them down nobody could let the new directory in."""
+    assert seat_problems(picture((1, 2)), THREE) == []
+    assert seat_problems(picture((1, 3)), THREE) == ["the MetaStore: without node 3 1 of its 3 members answer"]
+    assert seat_problems(picture((1, 2), nodes=4), FOUR) == []
+
+
+def test_the_last_copy_is_not_given_up() -> None:
+    """A copy that was lost with an earlier disk does not count as one."""
+    assert copies_problems(picture((1, 2)), THREE) == []
+    alone = rejoined(picture((2, 3)), TWO, joined=5)
+    assert len(copies_problems(alone, THREE)) == 2
+
+
+def test_what_a_new_directory_lacks() -> None:
+    """Segments that were there when it joined; not those that came, or were copied, later."""
+    joined = rejoined(picture((1, 2, 3)), THREE, joined=CHAIN.last.id.version - 1)
+
+    assert [placed.segment.start for placed in lost_on(joined, THREE)] == [0]
+    assert joined.holders(joined.closed[0]) == {ONE, TWO}
+    assert lost_on(joined, ONE) == []
