@@ -54,6 +54,12 @@ class AddressSpace:
             except ReconfigurationNeededError:
                 await self.chain_writer.successor_of(segment.id, failed=True)
                 continue
+            except (
+                UnavailableError
+            ):  # its servers may have been replaced since, and nobody is left to say that it is sealed
+                if (await self.view.refresh()).chain.last.id == segment.id:
+                    raise
+                continue
             if isinstance(tail, Open):
                 return Open(self.view.saw_tail(segment.position(tail.tail)))
             await self.chain_writer.successor_of(segment.id)

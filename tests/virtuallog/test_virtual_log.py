@@ -12,8 +12,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from loglets.memory import MemoryLoglet, MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, no_nodes, world
 from virtuallog import chain
-from virtuallog.api import Cluster, LogletProvider, Member
+from virtuallog.api import Cluster, Loglet, LogletProvider, Member
 from virtuallog.batch import Batch, SessionId
+from virtuallog.chain import SegmentId
 from virtuallog.errors import (
     BeyondTailError,
     InvalidSettingError,
@@ -27,7 +28,7 @@ from virtuallog.errors import (
 from virtuallog.ports import Environment
 from virtuallog.register import Register
 from virtuallog.testing.memory_metastore import MemoryMetaStore
-from virtuallog.types import Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed
+from virtuallog.types import Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed, Tail
 from virtuallog.virtual_log import VirtualLog
 
 
@@ -623,3 +624,47 @@ async def test_members_that_could_not_decide_anything_are_refused(
 
         await log.reconfig_members([NodeId(3), NodeId(2), NodeId(1)])
         assert w.register.members == (1, 2, 3)
+
+
+@attrs.define
+class OrphanedProvider(MemoryProvider):
+    """The servers of some loglets are gone for good."""
+
+    gone: set[SegmentId] = attrs.field(factory=set)
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+        loglet = MemoryProvider.open(self, segment, config, environment)
+        assert isinstance(loglet, MemoryLoglet)
+        return OrphanedLoglet(loglet._shared, loglet._clock, self.gone, segment)
+
+
+@attrs.define
+class OrphanedLoglet(MemoryLoglet):
+    gone: set[SegmentId]
+    segment: SegmentId
+
+    async def check_tail(self) -> Tail:
+        if self.segment in self.gone:
+            raise UnavailableError("wrong data directory")
+        return await MemoryLoglet.check_tail(self)
+
+
+async def test_a_client_whose_loglet_has_lost_its_servers_looks_for_another_chain(autojump_clock: MockClock) -> None:
+    """They were replaced meanwhile: nobody is left who could tell it that the loglet is sealed. With no other chain, it
+    says what is wrong."""
+    async with trio.open_nursery() as nursery:
+        provider = OrphanedProvider()
+        w = World(nursery, providers={"memory": provider})
+        old, operator = w.client(), w.client()
+        await old.append(b"a")
+        provider.gone.add(w.register.chain.last.id)
+        with pytest.raises(UnavailableError, match="wrong data directory"):
+            await old.check_tail()
+
+        provider.gone.clear()
+        first = w.register.chain.last.id
+        await operator.reconfig_extend("memory")
+        provider.gone.add(first)
+
+        assert await old.check_tail() == Open(LogPosition(1))
+        nursery.cancel_scope.cancel()
