@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import attrs
+
 from server.formatting import Wait, advance
 from server.identity import FILE_NAME, Identity, Phase, decode_untrusted
 from server.node import Node
@@ -56,9 +58,10 @@ async def live_loglets_forgotten(self: Node, register: Register) -> None:
     """A node drops all loglets but the active one, as if sealed meant done with."""
     await self.identity.join(register.cluster)
     self._on_register(register)
+    chain = attrs.evolve(register.chain, segments=(register.chain.last,))
     for kind, role in self._loglet_roles.items():
         if role.is_open:
-            await self._forget(role, self._providers[kind], register.chain.last.id.version)
+            await self._forget(role, self._providers[kind], chain)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from metastore import records as records_module
-from metastore.acceptor import Acceptor, Effect, Message, Reply
+from metastore.acceptor import Acceptor, Effect, Message, Reply, Seat
 from metastore.client import PaxosMetaStore
 from metastore.conversation import converse
 from metastore.messages import Accept, Ballot, Decision, Prepare, Proposal, Standing, Vote
@@ -68,9 +68,9 @@ restored = records_module.restore
 @mutant(
     records_module.restore, scenario="ballots", published="Paxos Made Simple, section 2.5", within=100, found_by=SAFE
 )
-async def acceptor_forgets_its_votes_at_a_restart(store: KeyValues) -> Acceptor:
+async def acceptor_forgets_its_votes_at_a_restart(store: KeyValues, seat: Seat | None = None) -> Acceptor:
     """Only decisions are restored."""
-    return Acceptor((await restored(store)).decision)
+    return Acceptor((await restored(store, seat)).decision)
 
 
 @mutant(PaxosMetaStore._propose, scenario="contended", within=60, found_by=SAFE)
