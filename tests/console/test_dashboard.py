@@ -1,0 +1,35 @@
+"""The dashboard in docs/grafana.json asks for figures that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.source_tree import ROOT
+
+NAME = re.compile(r"\b(?:virtuallog|process)_[a-z_]+")
+SUFFIX = re.compile(r"_(?:bucket|count|sum)$")
+
+
+def dashboard() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "docs" / "grafana.json").read_text())
+    return loaded
+
+
+def test_every_panel_asks_for_documented_figures() -> None:
+    """A name that is misspelled, or that no node tells any more, would show an empty panel."""
+    documented = set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
+    expressions = [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
+    asked = {SUFFIX.sub("", name) for expression in expressions for name in NAME.findall(expression)}
+
+    assert len(asked) > 20
+    assert asked - documented == set()
+
+
+def test_panels_do_not_lie_on_each_other() -> None:
+    """Three in a row, each with a number of its own."""
+    panels = dashboard()["panels"]
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+
+    assert len(places) == len({panel["id"] for panel in panels}) == len(panels)
