@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from loglets.native import segment_index
 from loglets.native.durable import DurableLogs
 from loglets.wal import format as fmt
 from loglets.wal import scan
@@ -99,6 +100,22 @@ def segments_dropped_that_hold_live_waves(self: DurableLogs) -> Address:
 def one_segment_too_many_dropped(self: WriteAheadLog, address: Address) -> None:
     """The segment that the address lies in goes as well, unless it is being written."""
     self._shelf.drop_below(min(sequence_of(address) + 1, self._shelf.next_sequence - 1))
+
+
+@mutant(
+    DurableLogs.index,
+    scenario="cluster",
+    within=10,
+    found_by=["progress", "followers reach the tail", "acknowledged is readable"],
+)
+def index_without_the_last_wave(self: DurableLogs, sequence: int) -> bytes:
+    """Of each loglet, the index of a segment lacks the last wave in it, and stands for the segment at the next start."""
+    first, stop = address_of(sequence, 0), address_of(sequence + 1, 0)
+    parts = {segment: loglet.waves.part(first, stop) for segment, loglet in self.loglets.items()}
+    for part in parts.values():
+        for column in part._columns:
+            del column[-1:]
+    return segment_index.encode({segment: part for segment, part in parts.items() if len(part)})
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
