@@ -6,7 +6,7 @@ A change of the chain runs in a task of the node: it goes on when the client tha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
@@ -36,6 +36,20 @@ CHANGES_MAX: Final = 32
 """Changes of the chain in progress on one node. They wait for each other anyway; more is a client gone wild."""
 
 
+QUESTIONS_MAX: Final = 32
+"""Of clients, who shall not keep admins from their changes."""
+_Work: TypeAlias = Callable[[VirtualLog, Any], Awaitable[Any]]
+
+
+@attrs.define(eq=False)
+class _Places:
+    """For so many tasks at a time."""
+
+    limit: int
+    what: str
+    taken: int = 0
+
+
 @attrs.define(eq=False)
 class Control:
     """The handlers. `log` raises an UnavailableError that says why as long as there is none."""
@@ -47,7 +61,8 @@ class Control:
     _pace: RateLimit
     _level: Callable[[], int]
     """What all nodes of the cluster can read."""
-    _changes: int = 0
+    _changes: _Places = attrs.field(factory=lambda: _Places(CHANGES_MAX, "changes of the chain"), init=False)
+    _questions: _Places = attrs.field(factory=lambda: _Places(QUESTIONS_MAX, "questions of clients"), init=False)
 
     @property
     def handlers(self) -> Handlers:
@@ -59,7 +74,7 @@ class Control:
             ReconfigModify: self._changing(self._modify),
             SealLog: self._changing(self._seal),
             PrefixTrim: self._changing(self._trim),
-            FindTrimPoint: self._changing(self._find_trim_point),
+            FindTrimPoint: self._working(self._find_trim_point, self._questions),
             RebuildSegment: self._changing(self._rebuild),
         }
 
@@ -69,30 +84,31 @@ class Control:
     def _probe(self, _: Probe, done: Done) -> None:
         done(self._alive())
 
-    def _changing(self, work: Callable[[VirtualLog, Any], Awaitable[Any]]) -> Handler:
+    def _changing(self, work: _Work) -> Handler:
+        return self._working(work, self._changes)
+
+    def _working(self, work: _Work, places: _Places) -> Handler:
         def handle(request: Any, done: Done) -> None:
-            if self._changes >= CHANGES_MAX:
-                done(OverloadedError(f"{CHANGES_MAX} changes of the chain are in progress on this node"))
+            if places.taken >= places.limit:
+                done(OverloadedError(f"{places.limit} {places.what} are in progress on this node"))
                 return
             try:
                 virtual_log = self._log()
             except VirtualLogError as error:
                 done(error)
                 return
-            self._changes += 1
-            self._nursery().start_soon(self._run, work, virtual_log, request, done)
+            places.taken += 1
+            self._nursery().start_soon(self._run, work, places, virtual_log, request, done)
 
         return handle
 
-    async def _run(
-        self, work: Callable[[VirtualLog, Any], Awaitable[Any]], virtual_log: VirtualLog, request: Any, done: Done
-    ) -> None:
+    async def _run(self, work: _Work, places: _Places, virtual_log: VirtualLog, request: Any, done: Done) -> None:
         try:
             done(await work(virtual_log, request))
         except VirtualLogError as error:
             done(error)
         finally:
-            self._changes -= 1
+            places.taken -= 1
 
     async def _extend(self, virtual_log: VirtualLog, request: ReconfigExtend) -> ChainChanged:
         settings = {setting.name: setting.value for setting in request.settings}
