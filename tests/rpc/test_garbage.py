@@ -15,7 +15,7 @@ from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Request
 from virtuallog.rpc import building
 from virtuallog.rpc.connection import Connection
-from virtuallog.rpc.events import CallArrived, Failed, ReturnArrived
+from virtuallog.rpc.events import CallArrived, Failed, OpenRefused, ReturnArrived
 from virtuallog.rpc.node import Open
 
 REQUESTS: list[Request[object]] = [
@@ -69,7 +69,7 @@ def frames_to_server() -> list[bytes]:
 
 def events_of(connection: Connection, chunk: bytes) -> Iterator[object]:
     for event in connection.receive_untrusted(chunk):
-        assert isinstance(event, CallArrived | ReturnArrived | Failed)
+        assert isinstance(event, CallArrived | ReturnArrived | OpenRefused | Failed)
         if isinstance(event, Failed):
             assert isinstance(event.error, VirtualLogError)
         yield event

@@ -144,7 +144,7 @@ def test_only_loopback_is_served(tmp_path: Path) -> None:
     result = run("serve", "--id", "1", "--data", str(tmp_path), "--peers", "1@0.0.0.0:7001")
 
     assert result.exit_code == 1
-    assert "virtuallog: listen 0.0.0.0:7001: only loopback addresses are served" in result.stderr
+    assert "virtuallog: listen 0.0.0.0:7001: without TLS only loopback addresses are served" in result.stderr
 
 
 def test_called_without_a_command_it_shows_the_help() -> None:
