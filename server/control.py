@@ -34,8 +34,6 @@ from virtuallog.virtual_log import VirtualLog
 
 CHANGES_MAX: Final = 32
 """Changes of the chain in progress on one node. They wait for each other anyway; more is a client gone wild."""
-
-
 QUESTIONS_MAX: Final = 32
 """Of clients, who shall not keep admins from their changes."""
 _Work: TypeAlias = Callable[[VirtualLog, Any], Awaitable[Any]]

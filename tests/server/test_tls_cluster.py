@@ -63,7 +63,11 @@ async def test_roles_and_rotation(folder: Path) -> None:
             await client.append(b"one")
             await admin.reconfig_extend("native", {"sequencer": "2"})
             await client.append(b"two")
-            for forbidden in (partial(client.reconfig_extend, "native"), client.seal, partial(client.prefix_trim, 1)):
+            for forbidden in (
+                partial(client.reconfig_extend, "native"),
+                client.seal,
+                partial(client.prefix_trim, LogPosition(1)),
+            ):
                 with pytest.raises(ForbiddenError):
                     await forbidden()
             assert await client.find_trim_point() == 0
