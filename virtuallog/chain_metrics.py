@@ -68,7 +68,7 @@ class ChainMeter:
     changes: Counters = attrs.field(
         factory=lambda: Counters(
             "virtuallog_reconfigurations_total",
-            "Changes of the chain or the register, by outcome.",
+            "Changes of the chain, or of who decides it, by outcome.",
             ("change", "outcome"),
             {(change, outcome): 0 for change in CHANGES.values() for outcome in OUTCOMES},
         )
@@ -103,7 +103,7 @@ class ChainMeter:
 
     def ended(self, change: Change, outcome: str, seconds: float) -> None:
         """A change is over."""
-        kind = CHANGES.get(type(change), type(change).__name__.lower())
+        kind = CHANGES[type(change)]
         self.changes.add(kind, outcome)
         if outcome == WON:
             self.seconds.observe(kind, seconds)

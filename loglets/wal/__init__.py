@@ -3,7 +3,8 @@
 It knows nothing of loglets: records are (kind, bytes). See `log.py` for the contract, `format.py` for the files.
 """
 
-from loglets.wal.log import Appended, WalStatistics, WriteAheadLog
+from loglets.wal.log import Appended, WriteAheadLog
+from loglets.wal.metrics import WalStatistics
 from loglets.wal.record import Address, Record
 from loglets.wal.settings import WalSettings
 

@@ -20,7 +20,7 @@ from crc32c import crc32c
 
 from loglets.wal import format as fmt
 from loglets.wal.indexer import Indexer, Indexes
-from loglets.wal.metrics import WalMeter
+from loglets.wal.metrics import WalMeter, WalStatistics
 from loglets.wal.record import Address, Record, address_of, offset_of, sequence_of
 from loglets.wal.recovery import Recovered, recover
 from loglets.wal.scrub import check_closed_untrusted
@@ -52,21 +52,6 @@ _CLOSED = CrashPoint("wal: a segment is closed, the next one has not begun", rar
 
 Appended: TypeAlias = Callable[[Sequence[Address] | VirtualLogError], None]
 """Called once with the addresses of the records, or with the error. Must not block and must not raise."""
-
-
-@attrs.frozen(kw_only=True)
-class WalStatistics:
-    """The log at one moment. Counts begin at `open`."""
-
-    segments: int
-    bytes: int
-    free_bytes: int
-    groups: int
-    records: int
-    syncs: int
-    queued_bytes: int
-    poisoned: bool
-    full: bool
 
 
 @attrs.define(eq=False)  # not frozen: made on the hottest path, and frozen classes take twice as long to make

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from virtuallog import metrics
 from virtuallog.instruments import BYTES, COUNTS, SECONDS, Histogram
 from virtuallog.metrics import Family
 
-if TYPE_CHECKING:
-    from loglets.wal.log import WalStatistics
+
+@attrs.frozen(kw_only=True)
+class WalStatistics:
+    """The log at one moment. Counts begin at `open`."""
+
+    segments: int
+    bytes: int
+    free_bytes: int
+    groups: int
+    records: int
+    syncs: int
+    queued_bytes: int
+    poisoned: bool
+    full: bool
 
 
 @attrs.define(eq=False)

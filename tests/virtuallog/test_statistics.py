@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.virtuallog.worlds import active_loglet, world
 from virtuallog import metrics
+from virtuallog.chain_metrics import CHANGES, PHASES
 from virtuallog.errors import SealedError
 from virtuallog.metrics import Measured
+from virtuallog.reconfigure import Change, Done, Effect
 
 
 async def test_appends_are_counted_by_batch_and_by_entry(autojump_clock: MockClock) -> None:
@@ -79,6 +83,12 @@ async def test_an_interruption_lasts_from_the_seal_until_the_successor_acknowled
         assert statistics.appends.interruption_seconds.count == 1
         assert 1.0 <= statistics.appends.interruption_seconds.total <= 3.0
         assert statistics.chain.roll_forwards == 1
+
+
+def test_every_change_and_every_phase_has_a_name() -> None:
+    """Also one that is added later: it would fail at the end of a change that has been decided."""
+    assert set(CHANGES) == set(get_args(Change))
+    assert set(PHASES) == set(get_args(Effect)) - {Done}
 
 
 async def test_entries_whose_callers_were_told_an_error_are_counted(autojump_clock: MockClock) -> None:
