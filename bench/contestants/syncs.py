@@ -1,7 +1,7 @@
 """Counts how often processes sync to disk, with strace: what a system really does, beside what it says.
 
-Tracing slows a process down a lot, so syncs are counted in measurements of their own. There are two, a short one and a longer
-one, and their difference counts: preparations, such as keys that are made one by one, are in both.
+Tracing slows a process down a lot, so syncs are counted in a measurement of their own, and told per acknowledged write of that
+very measurement, over all servers together. What a client prepares before it, such as keys, is counted too; it is little.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import trio
 from bench.contestants.contestant import Running
 
 CALLS: Final = ("fsync", "fdatasync", "msync", "sync_file_range")
-SHORT_SECONDS: Final = 1.0
 WARM_UP_SECONDS: Final = 1.0
 """That a measurement adds in front, and in which syncs are counted as well."""
 _LINE: Final = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", re.MULTILINE)
@@ -30,14 +29,7 @@ def can_count() -> bool:
 
 
 async def syncs_per_thousand(running: Running, outstanding: int, size: int, seconds: float) -> float:
-    """Syncs of all servers together per 1,000 acknowledged writes, beyond those of a measurement of `SHORT_SECONDS`."""
-    few_syncs, few_writes = await _trace(running, outstanding, size, SHORT_SECONDS)
-    syncs, writes = await _trace(running, outstanding, size, SHORT_SECONDS + seconds)
-    return max(0.0, 1000 * (syncs - few_syncs) / (writes - few_writes)) if writes > few_writes else 0.0
-
-
-async def _trace(running: Running, outstanding: int, size: int, seconds: float) -> tuple[int, float]:
-    """Syncs and writes, both with those of the warm-up."""
+    """Syncs of all servers together per 1,000 acknowledged writes."""
     with tempfile.NamedTemporaryFile(prefix="virtuallog-strace-") as file:
         command = ["strace", "-f", "-c", "-e", f"trace={','.join(CALLS)}", "-o", file.name]
         for pid in running.pids:
@@ -49,7 +41,9 @@ async def _trace(running: Running, outstanding: int, size: int, seconds: float) 
             tracer.send_signal(signal.SIGINT)  # it detaches, and writes its table
             with trio.CancelScope(shield=True):
                 await tracer.wait()
-        return count_calls(await trio.Path(file.name).read_text()), figures.ops_per_s * (seconds + WARM_UP_SECONDS)
+        syncs = count_calls(await trio.Path(file.name).read_text())
+    writes = figures.ops_per_s * (seconds + WARM_UP_SECONDS)
+    return 1000 * syncs / writes if writes else 0.0
 
 
 def count_calls(table: str) -> int:
