@@ -9,7 +9,7 @@ in doubt can be settled long after its slot is closed.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -45,6 +45,7 @@ class PaxosMetaStore:
     _random: random.Random
     _node: int
     _boot: int
+    _learned: Callable[[bytes], None]
     _known: Decision | None = attrs.field(default=None, init=False)
     """The newest decision seen; its version never goes back."""
     _former: tuple[NodeId, ...] = attrs.field(default=(), init=False)
@@ -63,6 +64,7 @@ class PaxosMetaStore:
             random=environment.random,
             node=node,
             boot=boot,
+            learned=environment.learned,
         )
 
     async def get(self) -> tuple[int, bytes]:
@@ -156,6 +158,8 @@ class PaxosMetaStore:
         if known is None or decision.version > known.version:
             self._former = () if known is None else known.members
             self._known = decision
+            if decision.version > 0:
+                self._learned(decision.proposal.value)
 
     async def _survey(self, known: Decision | None) -> Outcome:
         members = self._seeds if known is None else known.members

@@ -214,7 +214,11 @@ class Node:
             self._nursery = nursery
             task_status.started()
             client = Environment(
-                services=self._ports.services, clock=self._ports.clock, random=self._ports.random, nursery=nursery
+                services=self._ports.services,
+                clock=self._ports.clock,
+                random=self._ports.random,
+                nursery=nursery,
+                learned=lambda value: self._on_register(decode_untrusted(value)),
             )
             metastore = self._metastore.open(self.config.members, client)
             await self._formatter.run(metastore)

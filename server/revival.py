@@ -22,14 +22,11 @@ from server.data_directory import open_data_directory
 from server.identity import Identity, Marker, Phase, read_marker
 from virtuallog.cluster_file import ClusterFile, NodeAddress
 from virtuallog.connect import open_services_to
-from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, InvalidSettingError, VirtualLogError, WrongRecipientError
 from virtuallog.register import Register
 from virtuallog.register import decode_untrusted as decode_register
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
-
-_DECIDED = CrashPoint("membership: an imported decision is durable, its node is still of the old cluster", rare=True)
 
 
 async def read_dump(path: Path) -> Dump:
@@ -65,7 +62,6 @@ async def import_register(path: Path, found: Dump, members: Sequence[NodeId]) ->
         _check_known(path, await records.restore(store), found, decision)
         await _check_silent(found.register)
         await store.write(records.changes(PersistDecision(decision)))
-        _DECIDED.reached()
         identity = await Identity.open(data.root, marker.node)
         await identity.move(decode_register(decision.proposal.value).cluster)
     return decision

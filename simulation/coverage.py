@@ -15,7 +15,7 @@ import attrs
 from server import node  # noqa: F401  brings every crash point of the product into the registry
 from simulation.checks import metastore, native
 from simulation.faults import streams
-from simulation.faults.crash_points import COUNTED
+from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.registry import CLASSES, LOSING
 from simulation.workload.shapes import PREFIX, REGISTERING, SHAPES
 from virtuallog.crash_points import CRASH_POINTS
@@ -66,7 +66,13 @@ class Demand:
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
 DEMANDS: Final[Mapping[str, Demand]] = {
-    "cluster": Demand(crash_areas=None, shapes=SHAPES, looks=(*native.LOOKED, *metastore.LOOKED), over_streams=True),
+    # Nobody adds, drains or replaces nodes there: `replaced` and `drained` do.
+    "cluster": Demand(
+        crash_areas=tuple(area for area in AREAS if area != "membership"),
+        shapes=SHAPES,
+        looks=(*native.LOOKED, *metastore.LOOKED),
+        over_streams=True,
+    ),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
     "native": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.

@@ -8,7 +8,7 @@ import attrs
 
 from virtuallog.cluster_file import NodeAddress
 from virtuallog.errors import UnavailableError
-from virtuallog.register import Register
+from virtuallog.register import Register, decode_untrusted
 from virtuallog.rpc.link import Peer
 from virtuallog.rpc.node import Open
 from virtuallog.types import NodeId
@@ -29,8 +29,13 @@ class AddressBook:
         return cls({NodeId(seed.id): seed.address for seed in seeds}, versions)
 
     def learn(self, register: Register) -> None:
-        """From now on go by this register. Connections that are open stay open."""
-        self._register = register
+        """From now on go by this register, unless a newer one is known. Connections that are open stay open."""
+        if self._register is None or self._register.version <= register.version:
+            self._register = register
+
+    def learn_value(self, value: bytes) -> None:
+        """The same, of the register as the MetaStore has it (`Environment.learned`)."""
+        self.learn(decode_untrusted(value))
 
     def find(self, node: NodeId) -> Peer:
         """Where the node is. Once a register is known, its cluster and data directory must be the right ones, too.

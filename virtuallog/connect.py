@@ -62,7 +62,13 @@ async def connect(
         book.learn(register)
         with _plain_errors():
             async with trio.open_nursery() as nursery:
-                environment = Environment(services=services, clock=SystemClock(), random=source, nursery=nursery)
+                environment = Environment(
+                    services=services,
+                    clock=SystemClock(),
+                    random=source,
+                    nursery=nursery,
+                    learned=book.learn_value,
+                )
                 yield VirtualLog(
                     metastore.open(register.members, environment),
                     kinds,

@@ -180,6 +180,9 @@ class Environment:
     """Seeded in the simulator. Identifiers come from it too."""
     nursery: trio.Nursery
     """Owned by a node or a client; work that must survive a cancelled caller runs here."""
+    learned: Callable[[bytes], None] = lambda value: None
+    """Told of every value of the register that is known to be decided, as soon as that is so, newest or not: where nodes are,
+    and who, is in it, and it may take that to reach a majority which can say whether it is the newest. Must not block."""
 
 
 @attrs.frozen(kw_only=True)

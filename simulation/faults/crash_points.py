@@ -35,6 +35,7 @@ AREAS: Final[Mapping[str, str]] = {
     "node": "the start of a node, its identity, the founding of a cluster",
     "healing": "a node that does something about the failure of another one",
     "rebuild": "copies of closed segments that are made on other nodes",
+    "membership": "nodes that join, are replaced or drained",
 }
 """Parts of the product that have crash points."""
 

@@ -25,7 +25,7 @@ from virtuallog.api import Cluster as Members
 from virtuallog.api import LogletProvider
 from virtuallog.errors import UnavailableError
 from virtuallog.plugins import all_interfaces
-from virtuallog.register import Register
+from virtuallog.register import Register, decode_untrusted
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
@@ -124,7 +124,9 @@ class Cluster:
             self._clients += 1
             node = NodeId(FIRST_CLIENT + self._clients)
         who = f"{name} {node}"
-        async with self.world.client(node, lifetime_seconds) as environment:
+        async with self.world.client(node, lifetime_seconds) as bare:
+            learn = partial(self.world.transport.learn, node)
+            environment = attrs.evolve(bare, learned=lambda value: learn(decode_untrusted(value)))
             providers = self._observed(self._make_providers(), who)
             metastore = self._metastore(who).open(self.members, environment)
 

@@ -509,3 +509,21 @@ async def die_half_way(cluster: World, value: bytes, attempt: int, reached: tupl
         nursery.cancel_scope.cancel()
     cluster.heal()
     assert not cluster.lives[name].process.alive
+
+
+@simulated
+async def test_decided_values_are_told_before_a_majority_answers() -> None:
+    """Where a majority is may be written in the very value: a node that was replaced has another identity since."""
+    async with world() as cluster:
+        await cluster.start(THREE)
+        first = cluster.client()
+        await first.put(b"one", 0, attempt=1)
+        await first.put(b"two", 1, attempt=2)
+        late = cluster.client()
+        cluster.crash(B, C)
+        cluster.learned.clear()
+
+        with pytest.raises(UnavailableError):
+            await late.get()
+
+        assert cluster.learned == [b"two"]

@@ -64,6 +64,8 @@ class World:
     lost: Interceptor = lambda node, request: False
     requests: list[tuple[NodeId, Request[Any]]] = attrs.field(factory=list)
     """All that reached a node."""
+    learned: list[bytes] = attrs.field(factory=list)
+    """What clients were told of decided values."""
 
     async def start(self, nodes: Sequence[NodeId], members: Sequence[NodeId] = THREE) -> None:
         """Start (or restart) these nodes; their static configuration lists `members`."""
@@ -107,6 +109,7 @@ class World:
             clock=clock,
             random=random.Random(self.random.random()),
             nursery=self.nursery,
+            learned=self.learned.append,
         )
         return name, cast(PaxosMetaStore, PaxosProvider().open(members or THREE, environment))
 

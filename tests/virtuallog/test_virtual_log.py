@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from loglets.memory import MemoryLoglet, MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, no_nodes, world
 from virtuallog import chain
-from virtuallog.api import Cluster, Loglet, LogletProvider, Member
+from virtuallog.api import Cluster, LogletProvider, Member
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
@@ -632,9 +632,8 @@ class OrphanedProvider(MemoryProvider):
 
     gone: set[SegmentId] = attrs.field(factory=set)
 
-    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
         loglet = MemoryProvider.open(self, segment, config, environment)
-        assert isinstance(loglet, MemoryLoglet)
         return OrphanedLoglet(loglet._shared, loglet._clock, self.gone, segment)
 
 
