@@ -11,7 +11,8 @@ Rules:
   that lets us wait for our turn it takes more failures.
 * A node that keeps coming back was not dead but slow; from its second return on it needs more failures.
 
-Probes are few: some vigilant nodes probe the sequencer's node in each round; all else is probed in turn, now and then.
+Probes are few: some vigilant nodes probe the sequencer's node in each round; all else is probed in turn, now and then. Who
+has failed is asked in each round, as too few living nodes are a reason to do nothing.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ STEADY_SECONDS: Final = 30.0
 """After so long without a suspicion one return is forgotten."""
 PAUSE_SECONDS: Final = 1.0
 """A look that comes so late says that we stood still."""
-LATE_SECONDS: Final = 0.1
+LATE_SECONDS: Final = 0.2
 """One that comes so late, that our machine is busy; so others may be, who share it."""
 BUSY_SECONDS: Final = 5.0
 """How long we take it for busy."""
-FAILURES_BUSY: Final = 3
+FAILURES_BUSY: Final = 2
 """More, meanwhile."""
 
 
@@ -131,16 +132,16 @@ class FailureDetector:
             vigilant_of: the sequencer's node, if this one is vigilant.
             now: the time.
         """
-        chosen = [node for node in self._peers if node == vigilant_of]
-        others = [node for node in self._peers if node != vigilant_of]
+        chosen = [node for node, peer in self._peers.items() if node == vigilant_of or peer.failed]
+        others = [node for node in self._peers if node not in chosen]
         self._rounds += 1
-        if others and (not chosen or self._rounds % OTHERS_EVERY == 0):
+        if others and (vigilant_of not in self._peers or self._rounds % OTHERS_EVERY == 0):
             self._turn += 1
             chosen.append(others[self._turn % len(others)])
         return self._begin(chosen, now)
 
     def rechecks(self, now: float) -> list[NodeId]:
-        """Whom to probe once more, after a failure. One that has failed is asked in its turn."""
+        """Whom to probe once more, after a failure. One that has failed is asked in the next round."""
         checked = [node for node, peer in self._peers.items() if peer.failures and not peer.failed and peer.due <= now]
         return self._begin(checked, now)
 

@@ -75,6 +75,17 @@ def test_all_other_nodes_probe_everybody_in_turn() -> None:
     assert sorted(chosen) == [ONE, ONE, TWO, TWO]
 
 
+def test_a_failed_node_is_asked_in_each_round() -> None:
+    """So that its return is noticed soon: the next failure may need it for a majority."""
+    watching = detector()
+    fail(watching, TWO, 1.0)
+
+    for number in range(OTHERS_EVERY):
+        assert sorted(watching.round(ONE, 2.0 + number)) == [ONE, TWO]
+        watching.answered(ONE, alive(1), 2.0 + number)
+        watching.failed(TWO, 2.0 + number)
+
+
 def test_a_node_that_has_not_answered_is_not_asked_twice() -> None:
     """Three failures are three looks, not one look that took long."""
     watching = detector()
