@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +222,30 @@ async def test_a_handshake_has_a_deadline(office: Office, autojump_clock: trio.t
     assert trio.current_time() == pytest.approx(HANDSHAKE_SECONDS)  # noqa: TID251 -- the test's own clock
     assert await theirs.receive_some() == b""
     assert lines[0]["reason"] == "no TLS handshake in time"
+
+
+async def test_damaged_handshakes_are_refused(office: Office, autojump_clock: trio.testing.MockClock) -> None:
+    """Bits flipped, pieces cut out, rubbish, too much, an end half-way: each is refused, and nothing else happens."""
+    chooser, loaded = random.Random(1), office.node().current()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        loaded.client.wrap_bio(incoming, outgoing).do_handshake()
+    hello = outgoing.read()
+    at_door = Reception(office.node(), TrioClock(), Complaints(TrioClock()))
+    for _ in range(300):
+        ours, theirs = trio.testing.memory_stream_pair()
+        await theirs.send_all(damaged(hello, chooser))
+        if chooser.random() < 0.5:
+            await theirs.send_eof()
+        assert await at_door.receive(ours) is None
+
+
+def damaged(hello: bytes, chooser: random.Random) -> bytes:
+    at = chooser.randrange(len(hello))
+    flipped = bytearray(hello)
+    flipped[at] ^= 1 << chooser.randrange(8)
+    ways = (flipped, hello[:at], hello[:at] + chooser.randbytes(50), hello * 3, chooser.randbytes(200))
+    return bytes(chooser.choice(ways))
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------

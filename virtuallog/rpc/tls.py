@@ -112,7 +112,7 @@ async def shake_hands(stream: Stream, context: ssl.SSLContext, *, server_side: b
             raise _explained(error) from error
         else:
             await _flush(outgoing, stream)
-            return TlsStream(stream, owner_untrusted(tls.getpeercert()), tls, incoming, outgoing)
+            return TlsStream(stream, _peer_untrusted(tls), tls, incoming, outgoing)
 
 
 def owner_untrusted(certificate: Mapping[str, Any] | None) -> Principal:
@@ -123,6 +123,13 @@ def owner_untrusted(certificate: Mapping[str, Any] | None) -> Principal:
     """
     names = (certificate or {}).get("subjectAltName", ())
     return find_untrusted([value for kind, value in names if kind == "URI"])
+
+
+def _peer_untrusted(tls: ssl.SSLObject) -> Principal:
+    try:
+        return owner_untrusted(tls.getpeercert())
+    except ValueError as error:  # names that are no UTF-8, for one; an authority may vouch for anything
+        raise UntrustedError(f"its certificate cannot be read: {error}") from error
 
 
 async def _flush(outgoing: ssl.MemoryBIO, stream: Stream) -> None:
