@@ -18,6 +18,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import cache
 from typing import Final
 
 import attrs
@@ -32,13 +33,14 @@ from virtuallog.errors import decode_untrusted
 from virtuallog.rpc import Open, reading
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.frames import FRAME_BYTES_MAX, FrameSplitter
-from virtuallog.rpc.methods import bind
+from virtuallog.rpc.methods import Methods, bind
 from virtuallog.rpc.transport import split_address
 
 PARALLEL: Final = {"frames": 16, "silent": 1500, "drip": 100, "greedy": 40, "calls": 8, "unended": 64}
 """Connections to each node at a time."""
 _SAMPLED: Final = 20
 """Of every so many connections the answers are read."""
+_MOST_OF_A_FRAME: Final = bytes(12 << 20)
 _ABORTIVE: Final = struct.pack("ii", 1, 0)
 
 
@@ -88,8 +90,13 @@ async def stream_to(address: str) -> trio.SocketStream:
     return stream
 
 
+@cache
+def known_methods() -> Methods:
+    return bind(interfaces())
+
+
 def opening(*requests: object) -> bytes:
-    client = Connection.new(bind(interfaces()))
+    client = Connection.new(known_methods())
     client.questions.open(Open())
     for request in requests:
         client.questions.call(request)  # type: ignore[arg-type]
@@ -144,7 +151,8 @@ async def silent(attacker: Attacker, address: str, chooser: random.Random) -> No
 
 async def drip(attacker: Attacker, address: str, chooser: random.Random) -> None:
     async with await stream_to(address) as stream:
-        await stream.send_all(opening() + struct.pack("<II", 0, FRAME_BYTES_MAX // 8 - 1) + bytes(12 << 20))
+        await stream.send_all(opening() + struct.pack("<II", 0, FRAME_BYTES_MAX // 8 - 1))
+        await stream.send_all(_MOST_OF_A_FRAME)
         while True:
             await trio.sleep(0.5)  # noqa: TID251 -- against real processes
             await stream.send_all(b"\0")
@@ -160,7 +168,7 @@ async def greedy(attacker: Attacker, address: str, chooser: random.Random) -> No
 
 async def calls(attacker: Attacker, address: str, chooser: random.Random) -> None:
     request = GetState(segment=MADE_UP[0])
-    client = Connection.new(bind(interfaces()))
+    client = Connection.new(known_methods())
     client.questions.open(Open())
     async with await stream_to(address) as stream, trio.open_nursery() as nursery:
         nursery.start_soon(_throw_away, stream, attacker, client)
