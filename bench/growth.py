@@ -61,13 +61,18 @@ def main(
     """Let a log grow, and look at what that costs."""
     logging.configure("error")
     machine = Machine.look()
-    stages, trimmed, looks = trio.run(_run, entries, size, outstanding, reconfigurations, bare, seconds)
+    stages, trimmed, looks = trio.run(run, entries, size, outstanding, reconfigurations, bare, seconds)
     report(machine, stages, trimmed, looks).publish(form)
 
 
-async def _run(
+async def run(
     entries: list[int], size: int, outstanding: int, reconfigurations: int, bare: str | None, seconds: float
 ) -> tuple[list[Stage], Trimmed | None, list[ChainLook]]:
+    """On a cluster of its own. The arguments are the options.
+
+    Raises:
+        VirtualLogError: something could not be done.
+    """
     stages: list[Stage] = []
     trimmed: Trimmed | None = None
     looks: list[ChainLook] = []
