@@ -18,7 +18,7 @@ from tests.simulation.stage import WAL
 from virtuallog.control import RebuildSegment
 from virtuallog.errors import InvalidSettingError
 from virtuallog.register import decode_untrusted
-from virtuallog.types import LogPosition, NodeId
+from virtuallog.types import LogPosition, NodeId, PlacedBatch
 
 Story = Callable[[Cluster, Client], Awaitable[None]]
 
@@ -141,6 +141,30 @@ def test_an_operator_may_have_a_segment_moved() -> None:
             ]
         for node in (1, 2, 3):
             cluster.machines[NodeId(node)].start()
+
+    in_cluster(5, story)
+
+
+def test_a_client_that_knows_dead_servers_only_finds_the_new_ones() -> None:
+    """Its chain is old, and nobody whom it names answers: it looks at the chain, and reads and trims go on."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        log, services = client.log, client.log.view.environment.services
+        await log.reconfig_extend("native", {"servers": "3,4,5"})
+        position = await log.append(b"kept")
+        closed = (await log.reconfig_extend("native", {"servers": "1,2,3", "sequencer": "1"})).chain.segments[-2]
+        request = RebuildSegment(segment=closed.id, servers=(NodeId(1), NodeId(2), NodeId(3)))
+        await services.call(NodeId(1), request, 30.0)
+        known = log.view.cached
+        assert known is not None
+        assert known.chain.find(closed.id) is not None  # this client knows nothing of it
+        for node in (3, 4, 5):
+            cluster.machines[NodeId(node)].crash()
+
+        (found,) = await log.read(position, LogPosition(position + 1))
+        assert isinstance(found, PlacedBatch)
+        assert [record.payload for record in found.records()] == [b"kept"]
+        assert await log.prefix_trim(position) == position
 
     in_cluster(5, story)
 
