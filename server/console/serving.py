@@ -16,9 +16,11 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
-from trio.abc import Listener, Stream
+from trio.abc import Listener
 
 from server.console.application import Console
+from virtuallog.clock import SystemClock
+from virtuallog.ports import Clock
 
 CONNECTIONS_MAX: Final = 16
 """At a time: some scrapers and a person. One more is closed."""
@@ -26,8 +28,12 @@ REQUEST_BYTES_MAX: Final = 8 << 10
 """Of a request's head. No page takes a body."""
 READ_SECONDS: Final = 10
 """Until a connection has sent something, once its last answer has left or it has begun."""
-KEEP_ALIVE_SECONDS: Final = 5
-"""Of a connection without a request: scrapers come every few seconds or more and open a new one as well."""
+KEEP_ALIVE_SECONDS: Final = 1
+"""Of a connection without a request. Scrapers come seconds apart and open a new one. A connection that its other side has
+closed keeps its place for as long: Hypercorn lets its timer run out first."""
+
+CONNECTION_SECONDS: Final = 60.0
+"""Of one connection as a whole, however busy: scrapers open another one. Bounds those that take no answers."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,28 +41,39 @@ log = structlog.get_logger(__name__)
 class ConsoleServer:
     """Serves one console."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Clock | None = None) -> None:
         self._app = wrap_app(console.application(), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
         self._config = _config()
         self._context = WorkerContext(max_requests=None)
+        self._clock = clock or SystemClock()
         self._connections = 0
 
     async def run(self, listeners: Sequence[Listener[Any]]) -> None:
         """Serve until cancelled."""
         await trio.serve_listeners(self._serve, list(listeners))
 
-    async def _serve(self, stream: Stream) -> None:
+    async def _serve(self, stream: trio.SocketStream) -> None:
         """One connection. Whatever happens on it concerns no other."""
         if self._connections >= CONNECTIONS_MAX:
             await trio.aclose_forcefully(stream)
             return
         self._connections += 1
         try:
-            await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._close_in_time, stream)
+                await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
+                nursery.cancel_scope.cancel()
         except Exception as error:
             log.warning("console connection failed", error=repr(error))
         finally:
             self._connections -= 1
+
+    async def _close_in_time(self, stream: trio.SocketStream) -> None:
+        """Hypercorn sends behind a shield: to one that takes nothing it would send for ever, and the node could not end."""
+        try:
+            await self._clock.sleep(CONNECTION_SECONDS)
+        finally:
+            stream.socket.close()
 
 
 def _config() -> Config:

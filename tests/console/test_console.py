@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import attrs
@@ -32,10 +32,12 @@ class Subject:
     def plain_status(self) -> dict[str, Any]:
         return {"node": 1, "state": "running"}
 
+    figures: int = 1
+
     def metrics(self) -> Sequence[Family]:
         if self.broken:
             raise RuntimeError("a part that cannot count")
-        return [metrics.gauge("virtuallog_node_problems", "Problems.", len(self.missing))]
+        return [metrics.gauge("virtuallog_node_problems", "Problems.", len(self.missing))] * self.figures
 
 
 @asynccontextmanager
@@ -115,6 +117,25 @@ async def test_connections_are_bounded_and_come_back() -> None:
                 if (await first_bytes(stream)).startswith(b"HTTP/1.1 200"):
                     break
             await wait_all_tasks_blocked(0.02)
+
+
+async def ask_often(stream: trio.SocketStream) -> None:
+    with suppress(trio.BrokenResourceError):
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: console\r\n\r\n" * 1000)
+
+
+async def test_who_takes_no_answers_does_not_keep_the_console_from_ending() -> None:
+    """A thousand pages are asked for and none is read: when the node ends, the connection is cut. (Else this test would
+    never end: Hypercorn sends behind a shield.)"""
+    async with trio.open_nursery() as nursery:
+        async with console(Subject(figures=20_000)) as port:
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            nursery.start_soon(ask_often, stream)
+            await wait_all_tasks_blocked(0.3)
+        nursery.cancel_scope.cancel()
+
+    assert stream.socket.fileno() >= 0, "it was not the client that hung up"
+    await stream.aclose()
 
 
 @pytest.mark.parametrize(
