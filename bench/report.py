@@ -100,6 +100,7 @@ def draw(summaries: Sequence[Summary], path: Path) -> None:
     import matplotlib as mpl  # slow to import, and needed only here
 
     mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "virtuallog"  # else every drawing has names of its own inside
     from matplotlib import pyplot
 
     figure, (rates, waits) = pyplot.subplots(1, 2, figsize=(9, 3.5))

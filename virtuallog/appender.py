@@ -109,7 +109,11 @@ class Appender:
         """By the loglet itself, rather than sealed by somebody."""
         self._progress = self._clock.monotonic()
         """When the last entry was acknowledged, or the first one offered."""
+        self._was_alone = False
+        """The last batch had one offer."""
         self._work = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        """Of what is being sent, while `_run` runs."""
         self._scope = trio.CancelScope()
         self._closed = False
         space.view.environment.nursery.start_soon(self._run)
@@ -162,34 +166,47 @@ class Appender:
                 # and impossible once that has been trimmed.
                 self._floor = max(self._floor, self._view.known_tail)
         queue.put(offer)
-        self._work.set()
+        if self._may_hurry and self._nursery is not None and self._segment is not None:
+            self._cut_batch()
+            for flight in self._session.sendable():
+                self._start_sending(self._nursery, flight, self._segment)
+        else:
+            self._work.set()
         return await offer.wait()
 
     # -- from the queue to the loglet ---------------------------------------------------------------------------
 
+    @property
+    def _may_hurry(self) -> bool:
+        """Whether an offer need not wait until the end of the turn for others to share its batch: it is alone, and the last
+        one was. A crowd that appends in step must stay one batch, since split in two it costs twice as much."""
+        return self._was_alone and not self._session.flights and not self._session.lost
+
     async def _run(self) -> None:
         with self._scope:
             async with trio.open_nursery() as nursery:
-                while True:
-                    await self._work.wait()
-                    self._work = trio.Event()
-                    try:
-                        await self._work_once(nursery)
-                    except VirtualLogError as error:
-                        await self._back_off(error)
+                self._nursery = nursery
+                try:
+                    await self._work_on(nursery)
+                finally:
+                    self._nursery = None
+
+    async def _work_on(self, nursery: trio.Nursery) -> None:
+        while True:
+            await self._work.wait()
+            self._work = trio.Event()
+            try:
+                await self._work_once(nursery)
+            except VirtualLogError as error:
+                await self._back_off(error)
 
     async def _work_once(self, nursery: trio.Nursery) -> None:
         if self._session.needs_settling:
             await self._settle()
-        while self._queue.offers and self._session.has_room:
-            offers = self._queue.take_batch(self._settings.batch_bytes, self._settings.batch_entries)
-            flight = self._session.cut([payload for offer in offers for payload in offer.payloads], offers)
-            flight.since, self._waiting_since = self._waiting_since, self._clock.monotonic()
+        while self._queue.offers and self._session.has_room and self._session.is_worth_a_batch(self._queue.bytes):
+            self._cut_batch()
         if self._segment is None and self._session.flights:
             await self._enter_segment()
-        if self._session.flights and not self._is_watching:
-            self._is_watching = True
-            nursery.start_soon(self._watch)
         segment = self._segment
         for number, flight in enumerate(self._session.sendable()):
             if number:
@@ -197,7 +214,19 @@ class Appender:
                 # tasks of one scheduler turn in any order. What is cut later is sent in a later turn anyway.
                 await trio.lowlevel.checkpoint()
             assert segment is not None
-            nursery.start_soon(self._send, flight, segment)
+            self._start_sending(nursery, flight, segment)
+
+    def _cut_batch(self) -> None:
+        offers = self._queue.take_batch(self._settings.batch_bytes, self._settings.batch_entries)
+        self._was_alone = len(offers) == 1
+        flight = self._session.cut([payload for offer in offers for payload in offer.payloads], offers)
+        flight.since, self._waiting_since = self._waiting_since, self._clock.monotonic()
+
+    def _start_sending(self, nursery: trio.Nursery, flight: Flight, segment: Segment) -> None:
+        nursery.start_soon(self._send, flight, segment)
+        if not self._is_watching:
+            self._is_watching = True
+            nursery.start_soon(self._watch)
 
     async def _enter_segment(self) -> None:
         chain = (await self._view.current()).chain
@@ -220,7 +249,10 @@ class Appender:
             finally:
                 self._sends.remove(scope)
                 flight.sent = False
-                self._work.set()
+        # The callers that were just told run before what waits is cut: if they append again, it is to be one batch. (If
+        # this is cancelled, so is `_run`.)
+        await trio.lowlevel.checkpoint()
+        self._work.set()
 
     async def _offer_until_placed(self, flight: Flight, segment: Segment) -> None:
         opens, pause = not self._session.opened, self._settings.retry_min

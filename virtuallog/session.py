@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from virtuallog.batch import Batch, SessionId
 from virtuallog.types import PlacedBatch
+
+COMPANY_MAX: Final = 8
+"""How many times its size may be in flight when a batch is made. More lets tiny batches pass, fewer makes entries wait."""
 
 
 @attrs.define(eq=False)
@@ -67,6 +70,12 @@ class Session:
     def has_room(self) -> bool:
         """Whether one more batch could be on its way soon; if not, entries had better wait and share a later batch."""
         return not self.lost and len(self.flights) < (self.window if self.opened else 1)
+
+    def is_worth_a_batch(self, size: int) -> bool:
+        """Whether so many bytes should leave now. A batch costs as much as some sixty entries in it, so few do not go on
+        their own while many are in flight: once those are back, and offer again, they all go together. Without this, a
+        crowd that was split once stays split, at twice the price."""
+        return size * COMPANY_MAX >= sum(len(flight.batch.blob) for flight in self.flights)
 
     def sendable(self) -> list[Flight]:
         """The flights to send now, in this order; each is marked as sent."""

@@ -128,6 +128,8 @@ class Sequencer:
     _queue: deque[Placement] = attrs.field(factory=deque, init=False)
     _queued_bytes: int = attrs.field(default=0, init=False)
     _flights: deque[_Flight] = attrs.field(factory=deque, init=False)
+    _was_alone: bool = attrs.field(default=False, init=False)
+    """The last wave had one batch."""
     _mismatches: deque[tuple[int, Ticket, TailMismatchError]] = attrs.field(factory=deque, init=False)
     """Refused conditional appends, told once everything that made them fail is committed."""
     _sessions: Sessions = attrs.field(factory=Sessions, init=False)
@@ -172,6 +174,12 @@ class Sequencer:
     def lags(self) -> dict[NodeId, int]:
         """By server: ordered entries that it has not acknowledged."""
         return {server: self.tail - progress.acked for server, progress in self._progress.items()}
+
+    @property
+    def may_hurry(self) -> bool:
+        """Whether a batch need not wait until the end of the scheduler turn for others to share its wave: nothing is on its
+        way, and the last wave had one batch. Where many arrive together, a wave of each would cost far more than a turn."""
+        return self._was_alone and not self._flights and self.has_work
 
     def turn(self, now_ms: int) -> list[Effect]:
         """All that arrived in one scheduler turn has been offered: make waves of it."""
@@ -258,6 +266,7 @@ class Sequencer:
             batches.append(batch)
             size += len(batch.blob)
         self._queued_bytes -= size
+        self._was_alone = len(batches) == 1
         wave = waves.build(
             segment=self.segment,
             first=placements[0].first,

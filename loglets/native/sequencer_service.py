@@ -128,7 +128,8 @@ def _check_incarnation(config: NativeConfig, environment: NodeEnvironment) -> No
 
 @attrs.define(eq=False)
 class RunningSequencer:
-    """One sequencer at work. Appends are collected during a scheduler turn; `run` makes waves of them once per turn."""
+    """One sequencer at work. Appends are collected during a scheduler turn; `run` makes waves of them once per turn. A
+    lone batch leaves at once."""
 
     _core: Sequencer
     _environment: NodeEnvironment
@@ -160,6 +161,8 @@ class RunningSequencer:
             request.expected_tail,
         )
         self._guard(lambda: self._core.offer(batch, done, now, opens=opens, expected_tail=expected_tail))
+        if self._core.may_hurry:
+            self._guard(lambda: self._core.turn(self._now_ms()))
 
     def stop(self, error: VirtualLogError) -> None:
         """Fail whatever is pending; its outcome is unknown."""

@@ -505,3 +505,25 @@ def test_item_36_pending_waves_survive_their_callers() -> None:
     bench.ack(S2, 2)
 
     assert bench.core.committed == bench.core.tail == 2
+
+
+def test_a_lone_batch_hurries_and_a_crowd_does_not() -> None:
+    """Who comes alone need not wait out the turn; where many come together, a wave of each would cost far more."""
+    core = Sequencer(SEGMENT, config_of(3))
+    core.offer(batch_of(1, 0), "first", 7, opens=True, expected_tail=NO_EXPECTATION)
+    assert not core.may_hurry, "nobody knows yet how many come"
+    core.turn(7)
+    core.offer(batch_of(1, 1), "second", 7, opens=False, expected_tail=NO_EXPECTATION)
+    assert not core.may_hurry, "a wave is on its way, and what comes meanwhile shares the next one"
+
+    for server in (S1, S2):
+        core.stored(server, 0, stored_of(1))
+    hurries: bool = core.may_hurry
+    assert hurries
+
+    core.offer(batch_of(1, 2), "third", 7, opens=False, expected_tail=NO_EXPECTATION)
+    core.turn(7)
+    for server in (S1, S2):
+        core.stored(server, 0, stored_of(3))
+    core.offer(batch_of(1, 3), "fourth", 7, opens=False, expected_tail=NO_EXPECTATION)
+    assert not core.may_hurry, "the last wave had two"

@@ -19,7 +19,7 @@ from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.errors import MalformedError, OverloadedError, SealedError, UnavailableError
 from virtuallog.ports import Environment
-from virtuallog.types import LogletOffset, LogPosition, Tail
+from virtuallog.types import LogletOffset, LogPosition, PlacedBatch, Tail
 
 
 @attrs.define
@@ -364,3 +364,28 @@ async def test_a_batch_that_was_refused_for_the_moment_is_looked_for(autojump_cl
         await log.append(b"next")
 
         assert [payload for _, payload in await contents(w.client())] == [b"once", b"next"]
+
+
+async def test_a_crowd_that_was_split_appends_together_again(autojump_clock: MockClock) -> None:
+    """One entry that has left ahead of the others waits for them when it is back: batches are few and full."""
+    async with trio.open_nursery() as nursery:
+        log = flaky(nursery, loss=0.0).client()
+
+        async def keep_appending() -> None:
+            for _ in range(5):
+                await log.append(b"e" * 100)
+
+        await log.append(b"alone, so the next one that comes does not wait for others")
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as crowd:
+            for _ in range(64):
+                crowd.start_soon(keep_appending)
+
+        tail = LogPosition((await log.check_tail()).tail)
+        found = log.reader(LogPosition(0), tail).batches()
+        sizes = [placed.batch.count async for placed in found if isinstance(placed, PlacedBatch)]
+        assert sum(sizes) == 1 + 64 * 5
+        assert sizes[:2] == [1, 1]
+        assert 64 in sizes
+        assert len(sizes) <= 10
+        nursery.cancel_scope.cancel()

@@ -73,3 +73,17 @@ def test_an_abandoned_session_goes_on_under_another_name() -> None:
     assert session.abandon(SessionId(b"t" * 16)) == flights
     later = session.cut([b"c"], tag=None)
     assert (later.batch.session, later.batch.first_sequence) == (b"t" * 16, 0)
+
+
+def test_few_entries_wait_for_the_many_in_flight() -> None:
+    """On its own a batch costs as much as many entries in it; once the others are back, all go together."""
+    session, flights = fresh(1)
+    assert session.is_worth_a_batch(10), "a batch about as small is in flight"
+
+    many = session.cut([b"e" * 100] * 100, tag="many")
+    assert not session.is_worth_a_batch(100)
+    assert session.is_worth_a_batch(5_000)
+
+    for flight in (flights[0], many):
+        session.acknowledged(flight)
+    assert session.is_worth_a_batch(0), "nothing is in flight that would be back"

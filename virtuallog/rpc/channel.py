@@ -1,7 +1,8 @@
 """Drives one connection machine over one stream: the same for clients and servers.
 
 Two tasks. One receives and hands events out, synchronously and in order; one sends. Whatever is put into the outbox
-within one scheduler turn leaves together. Nothing is read while `may_read` says no: then TCP pushes back.
+within one scheduler turn leaves together. Over plain TCP it leaves at the end of that turn, as far as the socket takes it
+at once, and the sending task has only the rest to do. Nothing is read while `may_read` says no: then TCP pushes back.
 
 What one read brings is handled in one go, and everybody else waits for it. So a connection that sends many small
 messages gets smaller reads, until one brings about `FRAMES_AT_ONCE`, and after each it stands in line (`turns`) with all
@@ -11,6 +12,7 @@ others of that kind. Batches and waves are few and large; they never notice.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -20,9 +22,10 @@ from trio.abc import Stream
 from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.ports import Clock
 from virtuallog.rpc.connection import Connection
-from virtuallog.rpc.direct import direct
+from virtuallog.rpc.direct import DirectStream, direct
 from virtuallog.rpc.events import Event
 from virtuallog.rpc.metrics import Traffic
+from virtuallog.rpc.turn_end import TurnEnd, turn_end
 
 RECEIVE_BYTES: Final = 64 << 10
 """Read at a time: some waves of batches. Up to 1 MiB no difference was measured; this bounds how many small calls one
@@ -52,6 +55,11 @@ class Channel:
     _untaken_since: float | None = attrs.field(default=None, init=False)
     _read_bytes: int = attrs.field(default=RECEIVE_BYTES, init=False)
     _sending_bytes: int = attrs.field(default=0, init=False)
+    _unsent: bytes = attrs.field(default=b"", init=False)
+    """Taken out of the outbox, and not taken by the socket; among `_sending_bytes`."""
+    _at_once: tuple[DirectStream, TurnEnd] | None = attrs.field(default=None, init=False)
+    """How to send without the task that sends."""
+    _leaves_at_once: bool = attrs.field(default=False, init=False)
     _wake_sender: trio.Event = attrs.field(factory=trio.Event, init=False)
     _wake_receiver: trio.Event = attrs.field(factory=trio.Event, init=False)
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
@@ -75,7 +83,7 @@ class Channel:
 
     def kick(self) -> None:
         """Something has changed: the outbox was filled, or `may_read` may now say yes."""
-        self._wake_sender.set()
+        self._send_soon()
         self._wake_receiver.set()
 
     def close(self, reason: VirtualLogError) -> None:
@@ -94,6 +102,8 @@ class Channel:
             may_read: asked before each read.
         """
         stream = direct(stream)
+        if isinstance(stream, DirectStream):
+            self._at_once = stream, turn_end()
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -104,6 +114,7 @@ class Channel:
                             await self._sent()
                     nursery.cancel_scope.cancel()
         finally:
+            self._at_once = None
             await trio.aclose_forcefully(stream)
         return self.connection.failure or self._failure
 
@@ -122,7 +133,7 @@ class Channel:
             before = connection.received_frames
             for event in connection.receive_untrusted(bytes(chunk)):
                 on_event(event)
-            self._wake_sender.set()
+            self._send_soon()
             frames = connection.received_frames - before
             self._note_received(frames)
             if self.turns is not None and self._brings_much(len(chunk), frames):
@@ -154,18 +165,43 @@ class Channel:
             self._read_bytes = min(RECEIVE_BYTES, self._read_bytes * 2)
         return frames > FRAMES_AT_ONCE // 2
 
+    def _send_soon(self) -> None:
+        """At the end of this turn; behind what is being sent, if the socket could not take it at once."""
+        if self._at_once is None or self._sending_bytes:
+            self._wake_sender.set()
+        elif not self._leaves_at_once:
+            self._leaves_at_once = True
+            _, end = self._at_once
+            end.put(self._send_at_once)
+
+    def _send_at_once(self) -> None:
+        """Called between two turns: what has to wake a task is left for the next one."""
+        self._leaves_at_once = False
+        if self._at_once is None or self._sending_bytes or not (chunks := self.connection.outbox.take()):
+            return
+        stream, end = self._at_once
+        data = b"".join(chunks)
+        try:
+            sent = stream.send_now(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            end.later(partial(self._broken, error))
+            return
+        self.traffic.sent_bytes += sent
+        if sent < len(data):
+            self._unsent, self._sending_bytes = data[sent:], len(data) - sent
+            end.later(self._wake_sender.set)
+
     async def _send(self, stream: Stream) -> None:
         while True:
             await self._wake_sender.wait()
             self._wake_sender = trio.Event()
-            if chunks := self.connection.outbox.take():
-                data = b"".join(chunks)
-                self._sending_bytes = len(data)
+            if data := self._unsent or b"".join(self.connection.outbox.take()):
+                self._unsent, self._sending_bytes = b"", len(data)
                 try:
                     await self._send_pieces(stream, data)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     return self._broken(error)
-                self._wake_receiver.set()
+            self._wake_receiver.set()
 
     async def _send_pieces(self, stream: Stream, data: bytes) -> None:
         if len(data) <= SEND_BYTES:
@@ -185,6 +221,7 @@ class Channel:
     async def _sent(self) -> None:
         while self.unsent_bytes:
             self._wake_receiver = trio.Event()
+            self._wake_sender.set()
             await self._wake_receiver.wait()
 
     def _broken(self, error: Exception) -> None:

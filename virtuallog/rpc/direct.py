@@ -22,10 +22,10 @@ _RECEIVE_BYTES: Final = 64 << 10
 
 def direct(stream: Stream) -> Stream:
     """`stream` by the direct way, if it is a plain TCP connection; any other as it is."""
-    return _DirectStream(stream) if isinstance(stream, trio.SocketStream) else stream
+    return DirectStream(stream) if isinstance(stream, trio.SocketStream) else stream
 
 
-class _DirectStream(Stream):
+class DirectStream(Stream):
     """See above. For one sender and one receiver."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
@@ -34,10 +34,10 @@ class _DirectStream(Stream):
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """A checkpoint only if the socket does not take everything at once. Cancelled, it may have sent a part."""
-        sent = self._send(data)
+        sent = self.send_now(data)
         while sent < len(data):
             await trio.lowlevel.wait_writable(self._fileno())
-            sent += self._send(memoryview(data)[sent:])
+            sent += self.send_now(memoryview(data)[sent:])
 
     async def wait_send_all_might_not_block(self) -> None:
         await trio.lowlevel.wait_writable(self._fileno())
@@ -55,8 +55,14 @@ class _DirectStream(Stream):
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def _send(self, data: bytes | bytearray | memoryview) -> int:
-        """How many bytes the socket takes now."""
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        """Send what the socket takes without waiting; how many bytes that is. May be called outside of tasks, but not
+        while somebody is in `send_all`.
+
+        Raises:
+            trio.BrokenResourceError: the connection is gone.
+            trio.ClosedResourceError: this stream was closed.
+        """
         try:
             return os.write(self._fileno(), data)
         except BlockingIOError:

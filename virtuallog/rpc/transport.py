@@ -1,4 +1,4 @@
-"""Streams over TCP, with or without TLS. The only module of the RPC that knows sockets.
+"""Streams over TCP, with or without TLS. Besides `direct.py` the only module of the RPC that knows sockets.
 
 Everything else is given a `Connect` and streams, so that the simulator and tests can put memory in their place.
 """
