@@ -22,6 +22,7 @@ from server import logging
 from server.config import NodeConfig
 from server.data_directory import open_data_directory
 from server.identity import Identity
+from server.memory import Returns, give_back
 from server.node import Node, NodePorts, rpc_identity
 from server.open_files import allow_connections
 from virtuallog.address_book import AddressBook
@@ -133,6 +134,7 @@ async def _run(config: NodeConfig) -> None:
                 nursery.start_soon(_reload_on_signal, credentials)
             await nursery.start(services.run)
             nursery.start_soon(node.run)
+            nursery.start_soon(Returns(clock, lambda: server.held_bytes, give_back).run)
             if consoles:
                 nursery.start_soon(_run_console, node, [node, services, server], consoles)
             await server.serve(listeners)

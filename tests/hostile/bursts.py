@@ -41,7 +41,7 @@ _ENDS_SHARE: Final = 0.1
 """Of the frames that end a connection, so many are sent; else most of the time would go into new connections."""
 _NOT_SENT: Final = "sound command, not sent"
 _CALLS_SHARE: Final = 0.995
-VARIANTS: Final = 60
+VARIANTS: Final = 20
 """Of each message: values differ, frames are then mutated at random."""
 _QUESTION_AT: Final = 32
 """In a frame: behind its header, the root pointer, and the two words of the Message."""

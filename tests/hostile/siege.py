@@ -61,6 +61,8 @@ class Siege:
     log: VirtualLog
     workload: Workload
     boots: Mapping[NodeId, int]
+    _ended: trio.Event
+    """The honest client has stopped."""
     _clock: SystemClock = attrs.field(factory=SystemClock)
 
     async def attack(
@@ -105,6 +107,7 @@ class Siege:
     async def check(self) -> Verdict:
         """Stop writing, then judge everything; raises AssertionError if a node is not what it was."""
         self.workload.stop()
+        await self._ended.wait()  # else its last entries would be told after the log has been read
         assert await boots_of(self.cluster) == self.boots
         return await judge_log(self.workload.told, self.log)
 
@@ -174,16 +177,21 @@ async def boots_of(cluster: LocalCluster) -> Mapping[NodeId, int]:
 
 
 @asynccontextmanager
-async def besiege(path: Path, nodes: int = 3) -> AsyncIterator[Siege]:
+async def besiege(path: Path, nodes: int = 3, writers: int = WRITERS) -> AsyncIterator[Siege]:
     """A new cluster in `path` with the honest client at work."""
     async with open_local_cluster(path, nodes=nodes, base_port=0) as cluster:
         async with open_services_to(cluster.file) as services:
             await cluster.wait_ready(services)
         async with connect(cluster.file) as log, trio.open_nursery() as nursery:
-            workload = Workload(SystemClock(), entry_bytes=100)
-            await nursery.start(workload.run, [log], WRITERS)
-            yield Siege(cluster, log, workload, await boots_of(cluster))
+            workload, ended = Workload(SystemClock(), entry_bytes=100), trio.Event()
+            nursery.start_soon(_append, workload, log, writers, ended)
+            yield Siege(cluster, log, workload, await boots_of(cluster), ended)
             workload.stop()
+
+
+async def _append(workload: Workload, log: VirtualLog, writers: int, ended: trio.Event) -> None:
+    await workload.run([log], writers)
+    ended.set()
 
 
 def report(phase: Phase) -> dict[str, Any]:

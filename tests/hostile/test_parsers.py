@@ -35,7 +35,7 @@ from virtuallog.errors import InvalidSettingError, VirtualLogError
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.types import NodeId
 
-ROUNDS = 1500
+ROUNDS = 1000
 
 
 @attrs.frozen(kw_only=True)
@@ -184,7 +184,7 @@ address = "127.0.0.1:7001"
 def test_damaged_files_of_an_operator_are_refused_with_a_reason(read: Callable[[Path], Any], tmp_path: Path) -> None:
     """Any bytes: a config, or an error that names the file."""
     chooser, path = random.Random(1), tmp_path / "node.toml"
-    texts = [damage(chooser, SOUND_TOML) for _ in range(300)]
+    texts = [damage(chooser, SOUND_TOML) for _ in range(100)]
     for text in texts:
         path.write_bytes(text)
         with suppress(InvalidSettingError):

@@ -1,4 +1,4 @@
-"""The small version of `make hostile`: thousands of mutated frames, and every flood for a moment, on a live node."""
+"""The small version of `make hostile`: hundreds of mutated frames, and two floods for a moment, on a live node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.hostile.bursts import Bursts
 from tests.hostile.samples import methods
 from tests.hostile.siege import Phase, besiege
 
-FRAMES = 2000
+FRAMES = 600
 
 
 def largest_growth_mib(phase: Phase) -> int:
@@ -25,7 +25,7 @@ async def test_node_under_attack_lives_and_serves_an_honest_client(tmp_path: Pat
     """It is the same process and the same boot afterwards, hardly larger, and the honest client misses nothing."""
     async with besiege(tmp_path / "cluster", nodes=1) as siege:
         frames = await siege.attack("frames", seconds=60.0, workers=0, frames_max=FRAMES)
-        floods = [await siege.attack(kind, seconds=1.0, workers=0) for kind in ("silent", "greedy", "calls", "unended")]
+        floods = [await siege.attack(kind, seconds=1.0, workers=0) for kind in ("greedy", "calls")]
         verdict = await siege.check()
     shutil.rmtree(tmp_path)
 
@@ -39,12 +39,12 @@ async def test_node_under_attack_lives_and_serves_an_honest_client(tmp_path: Pat
 def test_bursts_reach_what_lies_behind_the_frames() -> None:
     """Else a million of them would show nothing: calls are executed, refused and end connections, all of them often."""
     bursts, outcomes = Bursts(random.Random(1)), Counter[str]()
-    while outcomes.total() < 800:
+    while outcomes.total() < 400:
         outcomes += bursts.next().outcomes
 
-    assert outcomes["refused"] > 80
-    assert outcomes["call executed"] > 80
-    assert sum(count for outcome, count in outcomes.items() if outcome.startswith("connection ended")) > 3
+    assert outcomes["refused"] > 40
+    assert outcomes["call executed"] > 40
+    assert sum(count for outcome, count in outcomes.items() if outcome.startswith("connection ended")) > 0
 
 
 def test_every_method_is_attacked() -> None:
