@@ -52,6 +52,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.reborn import REBORN
     from simulation.stories.rebuilt import REBUILT
     from simulation.stories.register import REGISTER
+    from simulation.stories.returned import RETURNED, UNSEATED
     from simulation.stories.sealed import BROKEN_DISK, SEALED
     from simulation.stories.trimmed import TRIMMED
     from simulation.stories.weak_seal import WEAK_SEAL
@@ -76,10 +77,12 @@ def all_scenarios() -> tuple[Scenario, ...]:
         REGISTER,
         REPAIR,
         RESTART,
+        RETURNED,
         SEALED,
         TORN,
         TRIMMED,
         UNEVEN,
+        UNSEATED,
         WEAK_SEAL,
         WIPED,
     )

@@ -61,6 +61,14 @@ Program: TypeAlias = Callable[[MachinePorts], Awaitable[None]]
 """Runs until it is cancelled."""
 
 
+@attrs.frozen(eq=False)
+class Disks:
+    """All disks of a machine."""
+
+    files: dict[str, Disk]
+    key_values: dict[str, SimulatedKeyValuesDisk]
+
+
 @attrs.define(eq=False)
 class Machine:
     """See above. `program` is what its process runs."""
@@ -139,6 +147,15 @@ class Machine:
             self._disks[name].wipe()
         for name in sorted(self._key_values):
             self._key_values[name].wipe()
+
+    def swap(self, others: Disks | None = None) -> Disks:
+        """Put other disks in, empty ones if none are given; returns those that were there, which keep what they hold."""
+        assert not self.running
+        self.wiped = True
+        self.counts["wiped"] += 1
+        former = Disks(self._disks, self._key_values)
+        self._disks, self._key_values = (others.files, others.key_values) if others else ({}, {})
+        return former
 
     def rot(self, source: random.Random) -> str:
         """Flip a bit of something durable, running or not; returns where it was, nothing if there is nothing."""
