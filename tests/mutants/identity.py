@@ -64,4 +64,10 @@ async def live_loglets_forgotten(self: Node, register: Register) -> None:
             await self._forget(role, self._providers[kind], chain)
 
 
+@mutant(Node._is_seated, scenario="unseated", within=8, found_by=["one winner per version", "versions move forward"])
+def replaced_acceptor_votes_under_its_old_seat(self: Node, value: bytes) -> bool:
+    """A directory votes for its node although the register names another one."""
+    return True
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
