@@ -1,0 +1,115 @@
+"""An exported register is imported into the directories of stopped nodes, or refused with nothing changed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import attrs
+import pytest
+from click.testing import CliRunner
+
+from metastore import records
+from metastore.acceptor import PersistDecision
+from metastore.dump import Dump, dump
+from metastore.messages import Decision, Proposal
+from metastore.revival import LEAP, revive
+from metastore.service import STORE
+from server.cli import main
+from server.data_directory import open_data_directory
+from server.identity import Identity, read_marker
+from server.revival import import_register, read_dump
+from tests.virtuallog.test_register import SMALL
+from virtuallog.errors import CorruptionError, InvalidSettingError, VirtualLogError, WrongRecipientError
+from virtuallog.register import ClusterId, NodeEntry, Register
+from virtuallog.types import NodeId
+
+ONE = NodeId(1)
+
+
+async def directory(path: Path) -> Register:
+    """Of node 1, which knows a register that names it, and nobody listens anywhere."""
+    async with open_data_directory(path) as data:
+        identity = await Identity.open(data.root, ONE)
+        await identity.start_formatting(random.Random(1))
+        await identity.finish_formatting()
+        await identity.join(SMALL.cluster)
+        entry = NodeEntry(store_id=identity.store_id, addresses=("127.0.0.1:9",), roles=frozenset())
+        register = attrs.evolve(SMALL, nodes={ONE: entry})
+        proposal = Proposal(value=register.encode(), members=(ONE,), attempt=1, earlier=())
+        store = await data.key_values(STORE)
+        await store.write(records.changes(PersistDecision(Decision(version=register.version, proposal=proposal))))
+    return register
+
+
+async def known(path: Path) -> tuple[ClusterId | None, Decision | None]:
+    """What the directory says."""
+    async with open_data_directory(path) as data:
+        marker = await read_marker(data.root)
+        acceptor = await records.restore(await data.key_values(STORE))
+        return None if marker is None else marker.cluster, acceptor.decision
+
+
+async def test_what_a_stopped_node_knows_is_exported_and_imported(tmp_path: Path) -> None:
+    """It is of another cluster then, with its decision as the first one. The same import again changes nothing."""
+    register = await directory(tmp_path)
+    found = await read_dump(tmp_path)
+    assert found == Dump(register, register.encode())
+
+    decision = await import_register(tmp_path, found, [ONE])
+
+    assert decision == revive(found, [ONE])
+    cluster, stored = await known(tmp_path)
+    assert stored == decision
+    assert cluster not in {None, register.cluster}
+    assert decision.version == register.version + LEAP
+    assert await import_register(tmp_path, found, [ONE]) == decision
+    assert await known(tmp_path) == (cluster, decision)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda register: attrs.evolve(register, cluster=ClusterId(b"other cluster id")), WrongRecipientError),
+        (lambda register: attrs.evolve(register, nodes={ONE: SMALL.nodes[ONE]}), WrongRecipientError),
+        (lambda register: attrs.evolve(register, members=(NodeId(7),)), CorruptionError),
+        (
+            lambda register: attrs.evolve(
+                register, chain=attrs.evolve(register.chain, version=1, segments=register.chain.segments[:1])
+            ),
+            InvalidSettingError,
+        ),
+    ],
+    ids=["another cluster", "another directory", "two values for one version", "older than known"],
+)
+async def test_what_does_not_fit_is_refused(tmp_path: Path, change: object, error: type[VirtualLogError]) -> None:
+    """With a typed error, and nothing changed."""
+    register = await directory(tmp_path)
+    before = await known(tmp_path)
+    assert callable(change)
+
+    with pytest.raises(error):
+        await import_register(tmp_path, dump(change(register).encode()), [ONE])
+
+    assert await known(tmp_path) == before
+
+
+def test_the_command_asks_twice(tmp_path: Path) -> None:
+    """Without --force it says what would be lost, and changes nothing."""
+    file = tmp_path / "register"
+    file.write_bytes(dump(SMALL.encode()).encode())
+
+    done = CliRunner().invoke(
+        main, ["metastore", "import", str(file), "--data", str(tmp_path), "--members", "1"], env={}
+    )
+
+    assert done.exit_code == 1
+    assert "nothing has been changed" in done.output
+    assert "Lost for good" in done.output
+    file.write_bytes(b"rubbish")
+    assert (
+        CliRunner()
+        .invoke(main, ["metastore", "import", str(file), "--data", str(tmp_path), "--members", "1"])
+        .exit_code
+        == 1
+    )
