@@ -53,6 +53,7 @@ def decide(conditions: Mapping[NodeId, Condition], *segments: PlacedSegment) -> 
 
 
 def test_all_is_well() -> None:
+    """Nothing is done, and there is nothing to say."""
     assert decide(nodes(3), placed(1, 1, 2, 3, stop=20), placed(2, 1, 2, 3)) == Nothing()
 
 
@@ -139,6 +140,7 @@ def test_appends_come_before_rebuilds() -> None:
 
 
 def test_a_loglet_that_any_server_orders_has_no_sequencer_to_fail() -> None:
+    """A majority of its servers lives, so it takes appends."""
     assert decide(nodes(3, n1=failed()), placed(1, 1, 2, 3, sequencer=None)) == Nothing()
 
 
