@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -135,13 +136,20 @@ keep_option = click.option(
 
 
 def run_to_end(function: Callable[[Unpack[ArgumentsT]], Awaitable[ResultT]], *arguments: *ArgumentsT) -> ResultT:
-    """`trio.run`, for a whole program: errors of the log and of other systems end it in one line, not with a traceback."""
+    """`trio.run`, for a whole program: errors of the log and of other systems end it in one line, not with a traceback.
+
+    SIGTERM ends it as Ctrl-C does, so that what it has started ends as well.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has let it be ignored
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         return trio.run(function, *arguments)
     except (VirtualLogError, PeerError, BaseExceptionGroup) as error:
         leaves = list(_leaves(error))
         if all(isinstance(leaf, VirtualLogError | PeerError) for leaf in leaves):
             raise click.ClickException("; ".join(map(str, leaves))) from None
+        if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
+            raise click.Abort from None
         raise
 
 
