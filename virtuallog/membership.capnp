@@ -15,7 +15,7 @@ struct Progress {
 
 interface Membership {
   addNode @0 (node :UInt32, addresses :List(Text), roles :List(Text)) -> Changed;
-  replaceNode @1 (node :UInt32, addresses :List(Text), force :Bool) -> Progress;
+  replaceNode @1 (node :UInt32, addresses :List(Text), force :Bool, storeId :Data) -> Progress;
   drainNode @2 (node :UInt32, check :Bool) -> Progress;
   removeNode @3 (node :UInt32) -> Changed;
   reconfigMembers @4 (members :List(UInt32)) -> Changed;

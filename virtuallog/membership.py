@@ -47,9 +47,11 @@ class AddNode(Request[ChainChanged]):
 @attrs.frozen(kw_only=True)
 class ReplaceNode(Request[Progress]):
     """Give up the data directory of a node that does not answer, expect a new one in its place, and copy to it what it
-    lacks. Fails as `AddNode`."""
+    lacks. May be asked again and again: one directory is given up, by name. Fails as `AddNode`."""
 
     node: NodeId
+    store_id: bytes
+    """The directory to give up. If the register names another one, or none, that has been done."""
     addresses: tuple[str, ...] = ()
     """Where the new one will be; none: where the old one was."""
     force: bool = False

@@ -89,8 +89,11 @@ def replace(cluster: ClusterFile, number: int, address: str | None, force: bool,
     except FieldError as error:
         raise click.UsageError(f"--address: {error}") from error
     target = NodeId(number)
-    first = ReplaceNode(node=target, addresses=(address,) if address else (), force=force)
-    _show(trio.run(_see_through, cluster, first, ReplaceNode(node=target), target, no_wait, as_json), as_json)
+    addresses = (address,) if address else ()
+    request = ReplaceNode(
+        node=target, store_id=trio.run(_directory_of, cluster, target), addresses=addresses, force=force
+    )
+    _show(trio.run(_see_through, cluster, request, target, no_wait, as_json), as_json)
 
 
 @node.command()
@@ -113,7 +116,7 @@ def drain(cluster: ClusterFile, number: int, check: bool, as_json: bool) -> None
     if check:
         progress = trio.run(ask_once, cluster, request, NodeId(number))
     else:
-        progress = trio.run(_see_through, cluster, request, request, NodeId(number), True, as_json)
+        progress = trio.run(_see_through, cluster, request, NodeId(number), True, as_json)
     _show(progress, as_json)
     if progress.problems:
         raise Failure(f"node {number} cannot be drained")
@@ -155,16 +158,22 @@ async def _ask(services: Services, cluster: ClusterFile, request: Request[ReplyT
     return await services.call(min(able, key=lambda node: node == avoid), request, ANSWER_SECONDS)
 
 
+async def _directory_of(cluster: ClusterFile, node: NodeId) -> bytes:
+    """The store id of a node, as the cluster knows it; empty if it expects a new one, or has no such node."""
+    async with open_services_to(cluster) as services:
+        register = newest_register(await ask_all(services, [NodeId(node.id) for node in cluster.nodes]))
+    return register.nodes[node].store_id if node in register.nodes else b""
+
+
 async def _see_through(
     cluster: ClusterFile,
-    first: Request[Progress],
-    then: Request[Progress],
+    request: Request[Progress],
     avoid: NodeId,
     no_wait: bool,
     quiet: bool,
 ) -> Progress:
     """Ask until it is done, and say what is new meanwhile."""
-    clock, said, request, failed = SystemClock(), "", first, 0
+    clock, said, failed = SystemClock(), "", 0
     async with open_services_to(cluster) as services:
         while True:
             try:
@@ -174,7 +183,7 @@ async def _see_through(
                 if failed == TRIES:
                     raise
             else:
-                request, failed = then, 0
+                failed = 0
                 if progress.done or (progress.waits and no_wait):
                     return progress
                 if progress.says != said and not quiet:

@@ -36,6 +36,8 @@ class Replace:
     """Of one node."""
 
     node: NodeId
+    store_id: bytes
+    """The directory to give up. A node that is silent for a moment, once it has a new one, must not lose that as well."""
     addresses: tuple[str, ...]
     """Where the new one will be; none: where the old one was."""
     force: bool
@@ -58,13 +60,13 @@ class Replace:
         answers = self.node in picture.living
         if entry.is_expected and self.addresses in {(), entry.addresses}:
             return self._expected(entry)
-        if not entry.is_expected and not self.force:
-            if answers:
-                return await self._restore(picture, tell)
-            if entry.joined and lost_on(picture, self.node):  # an earlier replacement is not at its end
-                says = f"node {self.node} has a new data directory and does not answer: start it"
-                return Progress(done=False, waits=True, says=f"{says} (--force gives this one up, too)")
-        return await self._forget(picture, entry)
+        unfinished = entry.joined and lost_on(picture, self.node)  # an earlier replacement is not at its end
+        if entry.store_id == self.store_id and (self.force or not (answers or unfinished)):
+            return await self._forget(picture, entry)
+        if answers:
+            return await self._restore(picture, tell)
+        says = f"node {self.node} has a new data directory and does not answer: start it"
+        return Progress(done=False, waits=True, says=f"{says} (--force gives this one up, too)")
 
     async def _forget(self, picture: Picture, entry: NodeEntry) -> Progress:
         problems = seat_problems(picture, self.node) + ([] if self.force else copies_problems(picture, self.node))

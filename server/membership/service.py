@@ -127,6 +127,7 @@ class Membership:
     async def _replace(self, virtual_log: VirtualLog, request: ReplaceNode) -> Progress:
         replace = Replace(
             node=request.node,
+            store_id=request.store_id,
             addresses=request.addresses,
             force=request.force,
             log=virtual_log,

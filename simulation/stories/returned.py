@@ -97,8 +97,9 @@ async def _replace(cast: Cast) -> Disks | None:
     began, done = world.now(), False
     async with cluster.client("operator", node=_OPERATOR) as client:
         with trio.move_on_after(REPLACE_SECONDS):
+            store_id = (await client.log.view.current()).nodes[cast.replaced].store_id
             while not done:
-                done = await _ask(client, cast)
+                done = await _ask(client, cast, store_id)
                 await trio.sleep(0.3)
     points.stop()
     world.demanded("replacement", world.now() - began)
@@ -112,12 +113,13 @@ async def _replace(cast: Cast) -> Disks | None:
     return old if done else None
 
 
-async def _ask(client: Client, cast: Cast) -> bool:
+async def _ask(client: Client, cast: Cast, store_id: bytes) -> bool:
     """One question of the operator, to any of the others."""
     asked = cast.source.choice((cast.apart, cast.other))
     with suppress(VirtualLogError):
         services = client.log.view.environment.services
-        progress: Progress = await services.call(asked, ReplaceNode(node=cast.replaced), ASK_SECONDS)
+        request = ReplaceNode(node=cast.replaced, store_id=store_id)
+        progress: Progress = await services.call(asked, request, ASK_SECONDS)
         return progress.done
     return False
 
