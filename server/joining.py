@@ -32,8 +32,8 @@ from virtuallog.types import NodeId
 
 log = structlog.get_logger(__name__)
 
-_NAMED = CrashPoint("membership: a new directory has its store id, the register does not name it", rare=True)
-_CLAIMED = CrashPoint("membership: the register names a new directory, which does not know", rare=True)
+_NAMED = CrashPoint("joining: a new directory has its store id, the register does not name it", rare=True)
+_CLAIMED = CrashPoint("joining: the register names a new directory, which does not know", rare=True)
 
 LOST: Final = "a disk was lost or the path is wrong; this node stays out until `virtuallog node replace`"
 

@@ -16,7 +16,7 @@ from server import node  # noqa: F401  brings every crash point of the product i
 from simulation.checks import metastore, native
 from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
-from simulation.faults.registry import CLASSES, LOSING
+from simulation.faults.registry import CLASSES, LOSING, NAMES
 from simulation.workload.shapes import PREFIX, REGISTERING, SHAPES
 from virtuallog.crash_points import CRASH_POINTS
 
@@ -66,13 +66,16 @@ class Demand:
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
 DEMANDS: Final[Mapping[str, Demand]] = {
-    # Nobody adds, drains or replaces nodes there: `replaced` and `drained` do.
+    # Nobody adds, drains or replaces nodes there: the two after it do.
     "cluster": Demand(
-        crash_areas=tuple(area for area in AREAS if area != "membership"),
+        crash_areas=tuple(area for area in AREAS if area not in {"joining", "replacing", "draining"}),
         shapes=SHAPES,
         looks=(*native.LOOKED, *metastore.LOOKED),
         over_streams=True,
     ),
+    # They stage their dangers, but who dies at which step is drawn.
+    "returned": Demand(without_classes=NAMES, crash_areas=("joining", "replacing")),
+    "drained": Demand(without_classes=NAMES, crash_areas=("joining", "draining")),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
     "native": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.
@@ -85,7 +88,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         over_streams=True,
     ),
 }
-"""Of the scenarios with random faults. The others stage one danger each, and fail by themselves if they miss it."""
+"""Of the scenarios that draw their faults. The others stage one danger each, and fail by themselves if they miss it."""
 
 
 def never_fired(scenario: str, counts: Mapping[str, int]) -> list[str]:

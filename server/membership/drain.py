@@ -33,9 +33,9 @@ from virtuallog.replicated import Pace
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
-_WITHDRAWN = CrashPoint("membership: a node is to be drained, everything is still on it", rare=True)
-_UNSEATED = CrashPoint("membership: a drained node has left the MetaStore, segments are still on it", rare=True)
-_LEFT = CrashPoint("membership: one segment more is off a drained node", rare=True)
+_WITHDRAWN = CrashPoint("draining: a node is to be drained, everything is still on it", rare=True)
+_UNSEATED = CrashPoint("draining: a drained node has left the MetaStore, segments are still on it", rare=True)
+_LEFT = CrashPoint("draining: one segment more is off a drained node", rare=True)
 
 
 @attrs.frozen(eq=False)

@@ -27,8 +27,8 @@ from virtuallog.replicated import Pace
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
-_FORGOTTEN = CrashPoint("membership: a lost directory is forgotten, nobody has its place", rare=True)
-_RESTORED = CrashPoint("membership: one segment more is on the directory that replaced a lost one", rare=True)
+_FORGOTTEN = CrashPoint("replacing: a lost directory is forgotten, nobody has its place", rare=True)
+_RESTORED = CrashPoint("replacing: one segment more is on the directory that replaced a lost one", rare=True)
 
 
 @attrs.frozen(eq=False, kw_only=True)

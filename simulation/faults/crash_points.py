@@ -35,7 +35,9 @@ AREAS: Final[Mapping[str, str]] = {
     "node": "the start of a node, its identity, the founding of a cluster",
     "healing": "a node that does something about the failure of another one",
     "rebuild": "copies of closed segments that are made on other nodes",
-    "membership": "nodes that join, are replaced or drained",
+    "joining": "a new data directory that takes a place in the cluster",
+    "replacing": "a node that gives the place of a lost directory to another one",
+    "draining": "a node that moves everything off another one",
 }
 """Parts of the product that have crash points."""
 

@@ -43,7 +43,7 @@ async def _story(world: World) -> None:
     source = world.random("plan")
     cluster = Cluster(world, ClusterPlan(nodes=6, members=5, kinds=(provider,)))
     cluster.start()
-    await cluster.wait_ready()
+    await cluster.wait_serving()
     points = CrashPoints(world, cluster.machines)
     async with trio.open_nursery() as nursery, cluster.client("operator", node=_OPERATOR) as client:
         stage = Stage(cluster, WorkloadPlan.draw(source), nursery)

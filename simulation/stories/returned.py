@@ -91,7 +91,7 @@ async def _replace(cast: Cast) -> Disks | None:
     old = machine.swap()
     points = CrashPoints(world, cluster.machines)
     points.clients_die = True
-    joining = sorted(name for name, point in CRASH_POINTS.items() if point.area == "membership")
+    joining = sorted(name for name, point in CRASH_POINTS.items() if point.area in {"joining", "replacing"})
     points.start(CrashPointPlan(dict.fromkeys(cast.source.sample(joining, cast.source.choice((0, 1, 2))), 1), {}))
     machine.start()
     began, done = world.now(), False

@@ -45,6 +45,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.cluster import CLUSTER
     from simulation.stories.contended import CONTENDED
     from simulation.stories.crossed import CROSSED
+    from simulation.stories.drained import DRAINED
     from simulation.stories.large import DROPPED, TORN
     from simulation.stories.minority import MINORITY
     from simulation.stories.native import LOADED, NATIVE, REPAIR
@@ -66,6 +67,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         CLUSTER,
         CONTENDED,
         CROSSED,
+        DRAINED,
         DROPPED,
         LOADED,
         MINORITY,

@@ -30,6 +30,7 @@ from virtuallog.survey import survey
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
 
+FIRST_NODE: Final = NodeId(1)
 FIRST_CLIENT: Final = 1000
 """Clients are numbered from here on; nodes from 1."""
 
@@ -97,9 +98,13 @@ class Cluster:
 
     def start(self) -> None:
         for node in self.nodes:
-            self.machines[node] = machine = Machine(self.world, node, self._program)
-            machine.on_start, machine.on_end = partial(self._forget_life, node), partial(self.note_refusals, node)
-            machine.start()
+            self.add(node)
+
+    def add(self, node: NodeId) -> None:
+        """Start a machine with empty disks. One that is not among the first ones stays out until the register expects it."""
+        self.machines[node] = machine = Machine(self.world, node, self._program)
+        machine.on_start, machine.on_end = partial(self._forget_life, node), partial(self.note_refusals, node)
+        machine.start()
 
     def note_refusals(self, node: NodeId) -> None:
         """Let the machine judge the parts of its node that have stopped for good in the present life."""
@@ -145,6 +150,12 @@ class Cluster:
             while not await _bootstrapped(client.log):
                 await trio.sleep(0.1)
 
+    async def wait_serving(self) -> None:
+        """Return once somebody has bootstrapped the register, and every node serves what it says: each may be planned onto."""
+        async with self.client("bootstrap") as client:
+            while not (await _bootstrapped(client.log) and await _serving(client.log)):
+                await trio.sleep(0.1)
+
     async def _program(self, ports: MachinePorts) -> None:
         """What a machine runs: what `virtuallog serve` runs, on simulated ports."""
         process = ports.process
@@ -175,7 +186,7 @@ class Cluster:
             id=node,
             data=Path("/simulated"),
             listen=address_of(node),
-            peers=seeds_of(self.nodes),
+            peers=seeds_of(sorted({*self.nodes, node})),
             metastore=tuple(self.members),
             loglet=self.kinds[0]().kind,
             healing=self.healing,
@@ -200,3 +211,13 @@ async def _bootstrapped(log: VirtualLog) -> bool:
     except UnavailableError:
         return False
     return version > 0
+
+
+async def _serving(log: VirtualLog) -> bool:
+    """Whether all nodes of the register do."""
+    try:
+        register = await log.view.refresh()
+    except UnavailableError:
+        return False
+    environment = log.view.environment
+    return all(member.alive for member in (await survey(environment.services, register, FIRST_NODE)).members)

@@ -9,7 +9,7 @@ import pytest
 
 from simulation import coverage
 from simulation.faults import registry
-from simulation.faults.crash_points import COUNTED
+from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.plan import FaultPlan
 from simulation.faults.registry import CLASSES, NAMES
@@ -62,10 +62,16 @@ def test_what_never_fired_is_named() -> None:
     demanded = coverage.never_fired("cluster", {})
 
     assert {counter for fault in CLASSES for counter in fault.counters} <= set(demanded)
-    assert {COUNTED + name for name in CRASH_POINTS} <= set(demanded)
     assert coverage.never_fired("cluster", dict.fromkeys(demanded, 1)) == []
     assert coverage.never_fired("cluster", {**dict.fromkeys(demanded, 1), "lost": 0}) == ["lost"]
     assert coverage.never_fired("repair", {}) == []
+
+
+def test_every_crash_point_is_demanded_by_some_scenario() -> None:
+    """One that nobody has to die at would say nothing."""
+    demanded = {counter for scenario in coverage.DEMANDS for counter in coverage.never_fired(scenario, {})}
+
+    assert {COUNTED + point.name for point in CRASH_POINTS.values() if point.area in AREAS} <= demanded
 
 
 def test_demands_are_those_of_scenarios() -> None:
@@ -73,6 +79,7 @@ def test_demands_are_those_of_scenarios() -> None:
     assert set(coverage.DEMANDS) <= {scenario.name for scenario in all_scenarios()}
     for demand in coverage.DEMANDS.values():
         assert set(demand.without_classes) <= set(NAMES)
+        assert set(demand.crash_areas or ()) <= set(AREAS)
         assert set(demand.without_counters) <= {counter for fault in CLASSES for counter in fault.counters}
 
 
