@@ -57,6 +57,7 @@ class Cast:
     operator: Actor
     source: random.Random
     drained: NodeId
+    writing: trio.CancelScope = attrs.field(factory=trio.CancelScope)
 
     @property
     def cluster(self) -> Cluster:
@@ -82,7 +83,7 @@ async def _story(world: World) -> None:
         actor = Actor(stage, client, world.random("operator"), "o")
         cast = Cast(stage, actor, source, source.choice(cluster.nodes))
         filled = await _fill(cast)
-        nursery.start_soon(_write, stage, world.random("writer"))
+        nursery.start_soon(_write, cast)
         if await _drain(cast):
             await _part_with_it(cast, filled)
         nursery.cancel_scope.cancel()
@@ -105,18 +106,24 @@ async def _extend(actor: Actor) -> None:
     await actor.change(ExtendAsked("native", ""), actor.client.log.reconfig_extend("native"))
 
 
-async def _write(stage: Stage, source: random.Random) -> None:
+async def _write(cast: Cast) -> None:
     """Somebody who knows nothing of all this."""
-    async with stage.cluster.client("writer", node=_WRITER) as client:
-        actor = Actor(stage, client, source, "w")
-        while True:
-            await attempt(actor.append(source.randint(1, 3), size=100))
-            dice = source.random()
-            if dice < 0.05:
-                await attempt(actor.trim(actor.position()))
-            elif dice < 0.1:
-                await attempt(_extend(actor))
-            await trio.sleep(source.random() * 0.2)
+    source = cast.world.random("writer")
+    with cast.writing:
+        async with cast.cluster.client("writer", node=_WRITER) as client:
+            actor = Actor(cast.stage, client, source, "w")
+            while True:
+                await _write_something(actor, source)
+                await trio.sleep(source.random() * 0.2)
+
+
+async def _write_something(actor: Actor, source: random.Random) -> None:
+    await attempt(actor.append(source.randint(1, 3), size=100))
+    dice = source.random()
+    if dice < 0.05:
+        await attempt(actor.trim(actor.position()))
+    elif dice < 0.1:
+        await attempt(_extend(actor))
 
 
 # -- the operator -------------------------------------------------------------------------------------------------
@@ -173,11 +180,19 @@ async def _part_with_it(cast: Cast, filled: int) -> None:
     await trio.sleep(SETTLE_SECONDS)
     async with cast.cluster.client("reader", node=_READER) as client:
         reader = Actor(cast.stage, client, client.random, "r")
-        if not await _get(cast, "without the drained node", lambda: _go_on(cast, reader)):
+        if not await _get(cast, "go on without the drained node", lambda: _go_on(cast, reader)):
             return
+        await _quieten(cast, reader)
         for node in cast.others:
             machines[node].crash()
-        await _get(cast, "from the newcomer alone", lambda: _read(reader, filled))
+        await _get(cast, "read from the newcomer alone", lambda: _read(reader, filled))
+
+
+async def _quieten(cast: Cast, reader: Actor) -> None:
+    """Nobody trims any more what the reader, which will not be able to ask, takes for a part of the chain."""
+    cast.writing.cancel()
+    await trio.sleep(SETTLE_SECONDS)
+    await _get(cast, "learn the newest chain", reader.client.log.view.refresh)
 
 
 async def _go_on(cast: Cast, reader: Actor) -> None:
@@ -199,7 +214,7 @@ async def _read(actor: Actor, stop: int) -> None:
         at = await actor.read(at, stop, 1 << 20)
 
 
-async def _get(cast: Cast, what: str, work: Callable[[], Awaitable[None]]) -> bool:
+async def _get(cast: Cast, what: str, work: Callable[[], Awaitable[object]]) -> bool:
     """Tried until it succeeds, or its time is over."""
     began = cast.world.now()
     with trio.move_on_after(READ_SECONDS) as limit:
@@ -207,7 +222,7 @@ async def _get(cast: Cast, what: str, work: Callable[[], Awaitable[None]]) -> bo
             await trio.sleep(0.2)
     cast.world.demanded(what, cast.world.now() - began)
     if limit.cancelled_caught:
-        _object(cast.world, "healing", f"within {READ_SECONDS:g} s not everything could be done {what}")
+        _object(cast.world, "healing", f"within {READ_SECONDS:g} s it could not be done: {what}")
     return not limit.cancelled_caught
 
 
