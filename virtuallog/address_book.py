@@ -8,7 +8,7 @@ import attrs
 
 from virtuallog.cluster_file import NodeAddress
 from virtuallog.errors import UnavailableError
-from virtuallog.register import Register, decode_untrusted
+from virtuallog.register import NodeEntry, Register, decode_untrusted
 from virtuallog.rpc.link import Peer
 from virtuallog.rpc.node import Open
 from virtuallog.types import NodeId
@@ -23,15 +23,27 @@ class AddressBook:
     _versions: Versions = SPOKEN
     """Of the protocol, that we speak."""
     _register: Register | None = None
+    _peers: dict[NodeId, Peer] = attrs.field(factory=dict, init=False)
+    """Of all nodes that are known. Whoever is meant by the same words stays the same object: `find` is called often."""
+
+    def __attrs_post_init__(self) -> None:
+        self._peers = {node: Peer((address,), self._stranger(node)) for node, address in self._seeds.items()}
 
     @classmethod
     def of(cls, seeds: Iterable[NodeAddress], versions: Versions = SPOKEN) -> AddressBook:
         return cls({NodeId(seed.id): seed.address for seed in seeds}, versions)
 
     def learn(self, register: Register) -> None:
-        """From now on go by this register, unless a newer one is known. Connections that are open stay open."""
-        if self._register is None or self._register.version <= register.version:
-            self._register = register
+        """From now on go by this register, unless a newer one is known. A connection to somebody else than it names is
+        not used for anything that is posted after this."""
+        if self._register is not None and self._register.version >= register.version:
+            return
+        self._register = register
+        found = {node: Peer((address,), self._stranger(node)) for node, address in self._seeds.items()}
+        found.update({node: self._peer(register, node, entry) for node, entry in register.nodes.items()})
+        self._peers = {
+            node: known if (known := self._peers.get(node)) == peer else peer for node, peer in found.items()
+        }
 
     def learn_value(self, value: bytes) -> None:
         """The same, of the register as the MetaStore has it (`Environment.learned`)."""
@@ -43,13 +55,16 @@ class AddressBook:
         Raises:
             UnavailableError: neither the register nor the seeds know it.
         """
-        register = self._register
-        stranger = Open(node=node, protocol_first=self._versions.first, protocol_last=self._versions.last)
-        if register is not None and node in register.nodes:
-            entry = register.nodes[node]
-            if entry.is_expected:  # it is no part of the cluster so far, and knows of none
-                return Peer(entry.addresses, stranger)
-            return Peer(entry.addresses, attrs.evolve(stranger, cluster=register.cluster, store_id=entry.store_id))
-        if node in self._seeds:
-            return Peer((self._seeds[node],), stranger)
-        raise UnavailableError(f"nobody knows where node {node} is")
+        peer = self._peers.get(node)
+        if peer is None:
+            raise UnavailableError(f"nobody knows where node {node} is")
+        return peer
+
+    def _peer(self, register: Register, node: NodeId, entry: NodeEntry) -> Peer:
+        expected = self._stranger(node)
+        if not entry.is_expected:  # else it is no part of the cluster so far, and knows of none
+            expected = attrs.evolve(expected, cluster=register.cluster, store_id=entry.store_id)
+        return Peer(entry.addresses, expected)
+
+    def _stranger(self, node: NodeId) -> Open:
+        return Open(node=node, protocol_first=self._versions.first, protocol_last=self._versions.last)

@@ -122,6 +122,14 @@ def test_what_is_not_expected_is_not_checked() -> None:
     assert repr(mismatch) == repr(WrongRecipientError("cluster", "63", "none yet"))
 
 
+def test_a_directory_that_has_not_heard_of_the_first_register_is_known_by_its_store_id() -> None:
+    """The register names it: else those who know the first version could not tell it to the others."""
+    early = attrs.evolve(IDENTITY, cluster=b"")
+
+    assert Open(cluster=b"c", store_id=IDENTITY.store_id).answer_untrusted(early) == Opened(SPOKEN.last)
+    assert isinstance(Open(cluster=b"c", store_id=b"other").answer_untrusted(early), WrongRecipientError)
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "agreed"),
     [((1, 2), (1, 2), 2), ((1, 2), (1, 1), 1), ((1, 1), (1, 2), 1), ((1, 2), (2, 9), 2), ((2, 3), (1, 2), 2)],

@@ -306,6 +306,38 @@ async def test_wrong_node_fails_typed_and_unexecuted(autojump_clock: object) -> 
         assert await client.call(SHOP, store(40), 1.0) == Stored(41)
 
 
+async def test_a_connection_to_a_directory_that_was_given_up_is_used_no_more(autojump_clock: object) -> None:
+    """It works as well as ever, and would be asked for ever about what the new directory should have."""
+    async with shop_world() as world:
+        world.expected = Open(store_id=IDENTITY.store_id)
+        client, outcomes = await world.client(), Outcomes()
+        client.post(SHOP, Wait(token=7), outcomes.done, 60.0)
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+
+        world.expected = Open(store_id=b"B" * 16)  # as a newer register says
+        client.post(SHOP, store(41), outcomes.done, 1.0)
+        assert outcomes.received == [], "nobody is called from within a post"
+
+        waiting, stored = await outcomes.wait(2)
+        assert "is not the one meant any more" in str(waiting)
+        assert isinstance(stored, WrongRecipientError)
+        assert world.shop.stored == [store(40)]
+        world.identity = attrs.evolve(IDENTITY, store_id=b"B" * 16)
+        await trio.sleep(0.1)  # noqa: TID251 -- the test's own clock
+        assert await client.call(SHOP, store(42), 1.0) == Stored(43)
+
+
+async def test_a_connection_stays_when_only_the_address_is_another(autojump_clock: object) -> None:
+    """Whoever is there is the one meant."""
+    async with shop_world() as world:
+        client = await world.client()
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        world.address = "elsewhere:1"
+
+        assert await client.call(SHOP, store(41), 1.0) == Stored(42)
+        assert len(world.server_ends) == 1
+
+
 async def test_unknown_node_is_unavailable(autojump_clock: object) -> None:
     """The resolver does not know it (yet)."""
 

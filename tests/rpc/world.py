@@ -44,6 +44,7 @@ class World:
     shop: Shop = attrs.field(factory=Shop)
     identity: Identity = IDENTITY
     expected: Open = attrs.field(factory=Open)
+    address: str = "shop:1"
     limits: ServerLimits = attrs.field(factory=ServerLimits)
     server: RpcServer = attrs.field(init=False)
     make_pair: Callable[[], tuple[Stream, Stream]] = trio.testing.memory_stream_pair
@@ -56,7 +57,7 @@ class World:
         self.connect = self.connect_to_server
 
     async def connect_to_server(self, address: str) -> Stream:
-        assert address == "shop:1"
+        assert address == self.address
         ours, theirs = self.make_pair()
         self.server_ends.append(theirs)
         self.nursery.start_soon(self.server.serve_stream, theirs)
@@ -69,7 +70,7 @@ class World:
         """A running client of its own."""
         services = RpcServices(
             (*interfaces(), *annex()),
-            lambda node: Peer(("shop:1",), self.expected),
+            lambda node: Peer((self.address,), self.expected),
             self._connect_somehow,
             TrioClock(),
             random.Random(7),

@@ -17,6 +17,7 @@ from virtuallog.address_book import AddressBook
 from virtuallog.chain import genesis
 from virtuallog.cluster_file import NodeAddress
 from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError, UnknownKindError
+from virtuallog.node_table import Claim, Forget
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.rpc.methods import bind
@@ -68,6 +69,27 @@ def test_addresses_come_from_the_register_once_there_is_one() -> None:
     assert book.find(NodeId(2)).addresses == ("seed:2",)
     with pytest.raises(UnavailableError, match="nobody knows where node 3 is"):
         book.find(NodeId(3))
+
+
+def test_who_is_meant_changes_with_the_directory_of_a_node() -> None:
+    """Given up: nobody in particular. Then the new one. An older register takes nothing back, and the others stay."""
+    one, two, cluster = NodeId(1), NodeId(2), ClusterId(b"c" * 16)
+    entry = NodeEntry(store_id=b"a" * 16, addresses=("one:1",), roles=frozenset())
+    first = Register(cluster=cluster, chain=genesis("native", b"", 1), members=(), nodes={one: entry, two: entry})
+    forgotten = Forget(node=one, store_id=b"a" * 16, addresses=("new:1",)).amend(first)
+    assert forgotten is not None
+    claimed = Claim(node=one, store_id=b"b" * 16).amend(forgotten)
+    assert claimed is not None
+    book = AddressBook.of([])
+    book.learn(first)
+    other = book.find(two)
+
+    book.learn(forgotten)
+    assert book.find(one).expected == Open(node=one)
+    book.learn(claimed)
+    book.learn(first)
+    assert book.find(one).expected.store_id == b"b" * 16
+    assert book.find(two) is other
 
 
 def test_installed_kinds_are_found_and_fit_on_one_node() -> None:

@@ -1,4 +1,4 @@
-"""The way to one other node: a session when it is needed, and a new one when that is over.
+"""The way to one other node: a session when it is needed, and a new one when that is over or somebody else is meant.
 
 While it backs off after a failure, posts fail at once: a caller that has other nodes to ask should not wait for a
 timeout; one that has not, retries at a pace of its own. An idle link runs no task and knocks at no door.
@@ -53,6 +53,7 @@ class Link:
     node: NodeId
     _methods: Methods = attrs.field(repr=False)
     _resolve: Callable[[NodeId], Peer]
+    """Asked for each post: see `_session_now`."""
     _connect: Connect
     _clock: Clock
     _random: random.Random
@@ -91,7 +92,7 @@ class Link:
         """`Services.post`, for this node."""
         now = self._clock.monotonic()
         try:
-            session = self._session or self._start(now)
+            session = self._session_now(now)
             session.post(request, done, now, timeout_seconds)
         except VirtualLogError as error:
             self._report(done, error)
@@ -101,13 +102,23 @@ class Link:
         if self._session is not None:
             self._session.expire(now)
 
-    def _start(self, now: float) -> Session:
-        """A new session.
+    def _session_now(self, now: float) -> Session:
+        """The session with who should be there now.
+
+        A directory that was given up may live on, not know it, and answer as ever: what it is told after that is lost.
 
         Raises:
             VirtualLogError: the last failure, if it is not long ago; or the resolver does not know the node.
         """
-        peer = self._resolve(self.node)
+        peer, last, session = self._resolve(self.node), self._last_peer, self._session
+        if session is not None and last is not None:
+            if peer is last or peer.expected == last.expected:
+                return session
+            self._session = None
+            self._report(session.end, UnavailableError(f"who was node {self.node} is not the one meant any more"))
+        return self._start(peer, now)
+
+    def _start(self, peer: Peer, now: float) -> Session:
         if now < self._retry_at and peer == self._last_peer:
             raise copy(self._error)
         channel = Channel(Connection.new(self._methods), self._clock, traffic=self.traffic)
@@ -157,14 +168,16 @@ class Link:
                 return UnavailableError(f"node {self.node} is unreachable: {address}: {reason}")
 
     def _on_over(self, session: Session, error: VirtualLogError) -> None:
-        self._session, self._error = None, error
         self.sessions_ended += 1
+        log.info("link down", node=self.node, reason=str(error))
+        if session is not self._session:  # another one was meant already
+            return
+        self._session, self._error = None, error
         if session.is_open:  # it has worked: try again as soon as somebody needs it
             self._failures, self._retry_at = 0, self._clock.monotonic()
         else:
             self._retry_at = self._clock.monotonic() + self._backoff_seconds()
             self._failures += 1
-        log.info("link down", node=self.node, reason=str(error))
 
     def _backoff_seconds(self) -> float:
         longest: float = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2 ** min(self._failures, 16))

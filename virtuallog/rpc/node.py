@@ -69,7 +69,7 @@ class Open(Request[Opened]):
 
     def _mismatch(self, found: Identity) -> WrongRecipientError | None:
         """The first thing that is not as expected; None if this is the node meant."""
-        if self.cluster and self.cluster != found.cluster:
+        if self.cluster and self.cluster != found.cluster and not self._is_early(found):
             return WrongRecipientError("cluster", self.cluster.hex(), found.cluster.hex() or "none yet")
         if self.node and self.node != found.node:
             return WrongRecipientError("node", str(self.node), str(found.node))
@@ -78,6 +78,10 @@ class Open(Request[Opened]):
         if self.boot and self.boot != found.boot:
             return WrongRecipientError("boot", str(self.boot), str(found.boot))
         return None
+
+    def _is_early(self, found: Identity) -> bool:
+        """Whether the node has not heard of the cluster yet, which knows its directory: then who knows it may tell it."""
+        return not found.cluster and bool(self.store_id)
 
 
 def no_common_protocol(node: str, caller: str) -> UnsupportedError:

@@ -38,7 +38,7 @@ class RpcServices:
 
     Args:
         interfaces: the wire form of all requests that will be posted to other nodes.
-        resolve: asked each time a connection is opened.
+        resolve: asked at each post, so it must be quick: it is not only an address that may change, but who is meant.
         connect: how; `transport.tcp_connect()` on real machines.
         clock: for timeouts.
         random: for back-off.
