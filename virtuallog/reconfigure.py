@@ -12,6 +12,7 @@ Rules, easy to get wrong:
 * A seal that completed but still reads as open is sealed again, not trusted.
 * A version bump is no proof of an extend: truncate and modify bump it too. Only the id of the last segment counts.
 * An unknown outcome of a put is settled by putting the same attempt again; a win is known by the attempt.
+* Copies are on data directories: a `Modify` is refused once a directory that it counts on has been replaced.
 * A loglet that has been dropped is no longer in the chain: go on with `step(register)`, as after a lost put.
 * Two racers may read different tails; the put picks one, and only that one ever bounds the segment.
 
@@ -20,12 +21,14 @@ Rules, easy to get wrong:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias, assert_never
 
 import attrs
 
 from virtuallog import chain
 from virtuallog.chain import Chain, Segment, SegmentId
+from virtuallog.errors import InvalidSettingError
 from virtuallog.register import Register
 from virtuallog.types import LogletOffset, LogPosition, NodeId, Open, Sealed
 
@@ -60,6 +63,9 @@ class Modify:
     kind: str
     config: bytes
     base: LogletOffset
+    directories: Mapping[NodeId, bytes] = attrs.field(factory=dict)
+    """The data directory (`NodeEntry.store_id`) on which each node has its copy, if it is made of copies on nodes. A node
+    with another one in the register that the put builds on has none: the change is refused."""
 
 
 @attrs.frozen
@@ -196,6 +202,8 @@ class Reconfiguration:
     def _successor(self) -> Register | None:
         if isinstance(self.change, ChangeMembers):
             return self.register.with_members(self.change.members)
+        if isinstance(self.change, Modify):
+            _check_directories(self.register, self.change.directories)
         after = successor(self.register.chain, self.change, self._stop, self.attempt)
         return None if after is None else self.register.with_chain(after)
 
@@ -237,3 +245,9 @@ def successor(
             return chain.modify(before, segment, kind, config, attempt, base)
         case _:
             assert_never(change)
+
+
+def _check_directories(register: Register, directories: Mapping[NodeId, bytes]) -> None:
+    stores = {node: entry.store_id for node, entry in register.nodes.items()}
+    if replaced := [node for node, store_id in directories.items() if stores.get(node) != store_id]:
+        raise InvalidSettingError("servers", f"nodes {replaced} have other data directories than what was copied to")

@@ -207,7 +207,12 @@ class VirtualLog:
         return await self.chain_writer.truncate(await self.find_trim_point())
 
     async def reconfig_modify(
-        self, segment: SegmentId, kind: str, config: bytes, base: LogletOffset = _ORIGIN
+        self,
+        segment: SegmentId,
+        kind: str,
+        config: bytes,
+        base: LogletOffset = _ORIGIN,
+        directories: Mapping[NodeId, bytes] | None = None,
     ) -> Register:
         """Put another loglet, which holds exactly the same entries, under a closed segment.
 
@@ -217,11 +222,11 @@ class VirtualLog:
 
         Raises:
             UnknownKindError, MalformedError: no such kind, no config of this kind.
-            InvalidSettingError: the segment is open or not in the chain.
+            InvalidSettingError: the segment is open or not in the chain, or one of the directories has been replaced.
             UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over.
         """
         self.view.provider(kind).describe(config)
-        modification = reconfigure.Modify(segment, kind, config, base)
+        modification = reconfigure.Modify(segment, kind, config, base, directories or {})
         return await in_service(self.view.environment.nursery, partial(self.space.modify, modification))
 
     async def reconfig_members(self, members: Sequence[NodeId]) -> Register:
@@ -232,6 +237,13 @@ class VirtualLog:
             InvalidSettingError: nodes that the cluster does not have, or too few of them answer; nothing was done.
             UnavailableError: unknown outcome; may be called again.
         """
+        Args:
+            segment: the closed one.
+            kind: of the other loglet.
+            config: of the other loglet.
+            base: the other loglet's offset that the segment begins at.
+            directories: the data directories that it was copied to, if it is made of copies on nodes.
+
         return await self.chain_writer.change_members(members)
 
     async def seal(self) -> Register:

@@ -56,7 +56,7 @@ async def rebuild(
 
     Raises:
         InvalidSettingError: the segment is open, or not in the chain (somebody else may have moved it); or these servers
-            cannot hold it.
+            cannot hold it; or one of them got another data directory meanwhile: nothing was put, ask again.
         UnsupportedError: this kind of loglet is not made of copies on nodes; or a node of the cluster speaks a version of
             the protocol that does not know moved segments (`level` is the least that any speaks).
         UnavailableError: not enough servers answered; may be called again. If the put itself was not answered, the
@@ -75,9 +75,10 @@ async def rebuild(
     if set(former) == set(servers) and not lost:
         return found
     target = provider.move(segment.id, segment.config, servers)
+    directories = {server: found.nodes[server].store_id for server in servers if server in found.nodes}
     await _copy(log, provider, segment, target, lost, pace)
     _COMPLETE.reached()
-    return await log.reconfig_modify(segment.id, segment.kind, target, segment.base)
+    return await log.reconfig_modify(segment.id, segment.kind, target, segment.base, directories)
 
 
 def _replicated(log: VirtualLog, segment: Segment) -> ReplicatedProvider:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.mutants.mutant import Mutant, mutant
@@ -24,7 +24,12 @@ async def members_that_are_not_changed(self: ChainWriter, members: Sequence[Node
 
 @mutant(VirtualLog.reconfig_modify, scenario="cluster", options=QUIET, found_by=["changes take effect"])
 async def modify_that_leaves_the_original(
-    self: VirtualLog, segment: SegmentId, kind: str, config: bytes, base: LogletOffset = _ORIGIN
+    self: VirtualLog,
+    segment: SegmentId,
+    kind: str,
+    config: bytes,
+    base: LogletOffset = _ORIGIN,
+    directories: Mapping[NodeId, bytes] | None = None,
 ) -> Register:
     """The chain stays as it is; the operator throws the original away."""
     return await self.view.refresh()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from virtuallog import chain
+from virtuallog.errors import InvalidSettingError
+from virtuallog.node_table import Claim, Forget
 from virtuallog.reconfigure import (
     ChangeMembers,
     CheckTail,
@@ -20,12 +24,14 @@ from virtuallog.reconfigure import (
     SealReturned,
     Truncate,
 )
-from virtuallog.register import ClusterId, Register
+from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.types import LogletOffset, LogPosition, NodeId, Open, Sealed
 
 START = Register(
     cluster=ClusterId(b"c" * 16), chain=chain.genesis("native", b"one", attempt=1), members=(NodeId(1),), nodes={}
 )
+
+ROLES = frozenset({"log-server"})
 
 
 def extended(register: Register, stop: int, attempt: int = 2) -> Register:
@@ -132,6 +138,40 @@ def test_truncate_and_modify_never_seal() -> None:
     assert isinstance(modify, Put)
     assert [s.kind for s in modify.register.chain.segments] == ["archive", "paxos"]
     assert modify.register.chain.segments[0].base == 3
+
+
+@pytest.mark.parametrize("replaced", ["kept", "newcomer"])
+def test_a_copy_on_a_disk_that_was_replaced_meanwhile_is_not_put(replaced: str) -> None:
+    """The new directory has nothing, and the new segment's version is later than its own: nobody would ever notice."""
+    ours = {NodeId(3): b"disk of 3", NodeId(4): b"disk of 4"}
+    before = START.with_nodes({node: NodeEntry(store_id=on, addresses=(), roles=ROLES) for node, on in ours.items()})
+    two = extended(before, 10)
+    first = two.chain.segments[0].id
+    machine = Reconfiguration(two, Modify(first, "native", b"on 3, 4", LogletOffset(0), ours), attempt=6)
+    assert isinstance(machine.start(), Put)
+    node = NodeId(3) if replaced == "kept" else NodeId(4)
+    forgotten = Forget(node=node, store_id=ours[node]).amend(two)
+    assert forgotten is not None
+    found = Claim(node=node, store_id=b"new disk").amend(forgotten)
+    assert found is not None
+
+    assert machine.step(PutLost()) == Read()
+    with pytest.raises(InvalidSettingError, match=f"nodes .{node}. have other data directories"):
+        machine.step(found)
+
+
+def test_a_copy_is_put_on_top_of_changes_that_leave_its_disks_alone() -> None:
+    """Somebody else's directory is no concern of it."""
+    nodes = {NodeId(n): NodeEntry(store_id=b"disk", addresses=(), roles=ROLES) for n in (3, 4)}
+    two = extended(START.with_nodes(nodes), 10)
+    modify = Modify(two.chain.segments[0].id, "native", b"on 4", LogletOffset(0), {NodeId(4): b"disk"})
+    machine = Reconfiguration(two, modify, attempt=6)
+    machine.start()
+    machine.step(PutLost())
+
+    found = Forget(node=NodeId(3), store_id=b"disk").amend(two)
+    assert found is not None
+    assert isinstance(machine.step(found), Put)
 
 
 def test_a_truncate_with_nothing_to_drop_is_done_at_once() -> None:
