@@ -25,7 +25,7 @@ from simulation.faults.crash_points import CrashPointPlan, CrashPoints
 from simulation.stories.native import provider
 from simulation.stories.scenario import Scenario
 from simulation.stories.wiped import act, cut
-from simulation.workload.actor import Stage
+from simulation.workload.actor import Actor, Stage, attempt
 from simulation.workload.plan import WorkloadPlan
 from simulation.world.cluster import Client, Cluster, ClusterPlan
 from simulation.world.machine import Disks
@@ -44,8 +44,10 @@ from virtuallog.virtual_log import VirtualLogSettings
 REPLACE_SECONDS: Final = 60.0
 """Until a replacement is complete, with deaths of nodes that do the work."""
 ASK_SECONDS: Final = 3.0
+WITNESS_SECONDS: Final = 5.0
+"""Enough for a tail, if somebody let it have one."""
 _SETTINGS: Final = VirtualLogSettings(appender=AppenderSettings(give_up=3.0))
-_OPERATOR, _BEFORE, _FIRST, _SECOND, _THIRD = (NodeId(number) for number in range(2001, 2006))
+_OPERATOR, _BEFORE, _FIRST, _SECOND, _THIRD, _WITNESS = (NodeId(number) for number in range(2001, 2007))
 """Clients; each number lives once, as it names sources of chance."""
 
 
@@ -147,9 +149,15 @@ async def _end_well(cast: Cast, new: Disks) -> None:
 
 
 async def _returned(cast: Cast, old: Disks) -> None:
-    cut(cast.world, cast.apart, [cast.replaced, cast.other, _FIRST])
-    await act(cast.stage, _FIRST, cast.source.randint(1, 3))
-    new = _bring_back(cast, old)
+    """The witness knows the chain from before, so it asks log servers where the others ask for the register, in vain."""
+    async with cast.stage.cluster.client("witness", node=_WITNESS) as client:
+        witness = Actor(cast.stage, client, client.random, "w")
+        await attempt(witness.check_tail())
+        cut(cast.world, cast.apart, [cast.replaced, cast.other, _FIRST])
+        await act(cast.stage, _FIRST, cast.source.randint(1, 3))
+        new = _bring_back(cast, old)
+        with trio.move_on_after(WITNESS_SECONDS):
+            await attempt(witness.check_tail())
     await act(cast.stage, _SECOND, 1)
     await _end_well(cast, new)
 

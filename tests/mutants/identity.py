@@ -12,12 +12,17 @@ from server.identity import FILE_NAME, Identity, Phase, decode_untrusted
 from server.node import Node
 from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
+from virtuallog.errors import WrongRecipientError
 from virtuallog.ports import Storage
 from virtuallog.register import Register
+from virtuallog.rpc.node import Identity as RpcIdentity
+from virtuallog.rpc.node import Open
 from virtuallog.types import NodeId
 
 QUIET: Final = Options(faults=(), seconds=4.0)
 """Found without faults: the workload alone brings about what it takes, and a seed is cheap."""
+
+mismatch = Open._mismatch
 
 
 @mutant(
@@ -65,9 +70,15 @@ async def live_loglets_forgotten(self: Node, register: Register) -> None:
 
 
 @mutant(Node._is_seated, scenario="unseated", within=8, found_by=["one winner per version", "versions move forward"])
-def replaced_acceptor_votes_under_its_old_seat(self: Node, value: bytes) -> bool:
+def replaced_acceptor_votes_under_its_old_seat(self: Node, version: int, value: bytes) -> bool:
     """A directory votes for its node although the register names another one."""
     return True
+
+
+@mutant(Open._mismatch, scenario="returned", within=8, found_by=["loglet tails move forward", "tails move forward"])
+def old_disk_let_back_in(self: Open, found: RpcIdentity) -> WrongRecipientError | None:
+    """A node answers although it is on another data directory than the one that is meant."""
+    return mismatch(attrs.evolve(self, store_id=self.store_id and found.store_id), found)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
