@@ -1,6 +1,7 @@
 """Re-replication: brings a server that is new in the set of a closed loglet up to the loglet's stop.
 
-    seal the newcomer --> fetch a piece from any former server, repair it into the newcomer, ... --> trim --> read it back
+    seal the newcomer --> fetch a piece from any former server, repair it into the newcomer, ... --> read all back
+                      --> say that it is whole --> trim it
 
 Delos, OSDI'20, section 3.2: a sealed segment is rebuilt by `reconfigModify`, and the tail is not disturbed. The loglet
 keeps its id and its waves their bytes, so what is copied is what a repair copies, by the same request: two copiers do no
@@ -10,6 +11,9 @@ another loglet is refused by the server itself.
 Nobody counts on the newcomer before the chain names it. By then it has every wave between the trim point and the stop, so
 whatever a majority of the former servers had, a majority of the new ones has. It is sealed first: a majority of the new
 servers refuses stores of a sequencer that still thinks of the former ones.
+
+The chain may name a newcomer all the time, if it has lost its disk. It speaks for the loglet, and takes anything but our
+repairs, only once it is told that the copy is whole; not before is it sealed (`LogServer`).
 
 One piece is under way at a time, whatever the size of the loglet.
 """
@@ -36,7 +40,7 @@ from virtuallog.types import NodeId
 ANSWER_SECONDS: Final = 5.0
 """For one piece: some MiB through a disk that has appends to sync as well."""
 
-_BEGUN = CrashPoint("rebuild: a newcomer is sealed, nothing is copied to it", rare=True)
+_BEGUN = CrashPoint("rebuild: a newcomer is told of its copy, nothing is in it", rare=True)
 _PIECE = CrashPoint("rebuild: one piece more is on a newcomer, the chain does not name it", rare=True)
 _COPIED = CrashPoint("rebuild: a newcomer has everything, it has not been read back", rare=True)
 
@@ -59,6 +63,7 @@ class Copying:
         trim = await self._trim_point()
         state = await self._ask(self.newcomer, Seal(segment=self.loglet, rebuilds=True))
         _BEGUN.reached()
+        trim = min(max(trim, state.trim), self.stop)
         at = max(trim, state.local_tail)
         while at < self.stop:
             found = await self._fetch(self.sources, at)
@@ -66,10 +71,11 @@ class Copying:
                 raise UnavailableError(f"no server of loglet {self.loglet} has offset {at}")
             await self._store(found)
             at = found[-1].stop
-        if trim > 0:
-            await self._ask(self.newcomer, Trim(segment=self.loglet, offset=trim, known_tail=self.stop))
         _COPIED.reached()
         await self._verify(trim)
+        await self._ask(self.newcomer, Seal(segment=self.loglet, rebuilds=True, whole=True))
+        if trim > 0:
+            await self._ask(self.newcomer, Trim(segment=self.loglet, offset=trim, known_tail=self.stop))
 
     async def _trim_point(self) -> int:
         """Below, servers may have nothing any more. The highest that any of them knows: a trim may have reached few."""
@@ -83,10 +89,10 @@ class Copying:
                 continue
         if not points:
             raise UnavailableError(f"no server of loglet {self.loglet} answers")
-        return min(max(points), self.stop)
+        return max(points)
 
     async def _verify(self, start: int) -> None:
-        """A server takes a wave behind a hole if it is told that all before is committed, as we tell it. So look."""
+        """A server may have a hole: when it lagged it took waves that came after what others had committed. So look."""
         at = start
         while at < self.stop:
             found = await self._fetch((self.newcomer,), at)
@@ -118,9 +124,9 @@ class Copying:
         return []
 
     async def _store(self, found: Sequence[Wave]) -> None:
-        """Everything below the stop is committed: the segment is closed, so some majority has it."""
-        blobs = tuple(wave.blob for wave in found)
-        request = Repair(segment=self.loglet, waves=blobs, known_tail=self.stop)
+        """Everything below the stop is committed, as the segment is closed; but nothing is skipped here, only trimmed."""
+        blobs, first = tuple(wave.blob for wave in found), found[0].first
+        request = Repair(segment=self.loglet, waves=blobs, known_tail=first, rebuilds=True)
         reply = await self.environment.services.call(self.newcomer, request, ANSWER_SECONDS)
         if not reply.accepted or reply.local_tail < found[-1].stop:
             raise UnavailableError(f"node {self.newcomer} did not take offset {found[0].first} of loglet {self.loglet}")

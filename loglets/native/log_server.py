@@ -9,7 +9,8 @@ Rules:
   store which comes later is refused.
 * The known tail is volatile, but a gap that rests on it is written together with it.
 * A server on a data directory that took the place of a lost one does not speak for that one: about a loglet which was there
-  before, and was not copied to it, it knows nothing. An empty state would be a lie that can make a majority.
+  before it knows nothing until a whole copy is here. An empty state, or half of one, would be a lie that can make a
+  majority. The seal says that the copy is whole: it is written when all else is, and holds once it is durable.
 
 Departure from the paper, whose servers log single entries: the unit is a wave, and answers are cumulative.
 """
@@ -91,7 +92,7 @@ class LogServer:
         segment = request.segment
         if self._is_dropped(segment):
             return [Answer(ticket, _dropped(segment))]
-        if segment.version <= self.joined and self._may_have_lost(request):
+        if self._may_have_lost(segment) and not _rebuilds(request):
             return [Answer(ticket, UnavailableError(f"loglet {segment} is older than this data directory"))]
         if (refusal := self._refusal_untrusted(request)) is not None:
             return [Answer(ticket, refusal)]
@@ -110,6 +111,8 @@ class LogServer:
                 return self._trim(request, Question(ticket=ticket, segment=segment))
 
     def forget(self, lowest_live_version: int, ticket: Ticket) -> list[Effect]:
+            case Seal() if self._may_have_lost(segment) and not request.whole:
+                return self._after_pending(Question(ticket=ticket, segment=segment))
         """Drop every loglet of an earlier version and never create one again; answered with None once durable."""
         return self._drop(self._liveness.raised(lowest_live_version), Floor(lowest_live_version), ticket)
 
@@ -279,10 +282,12 @@ class LogServer:
     def _is_dropped(self, segment: SegmentId) -> bool:
         return self._liveness.is_dropped(segment)
 
-    def _may_have_lost(self, request: Store | Seal | GetState | WaitTail | Repair | Trim) -> bool:
-        """Whether a former disk may have held what this one has nothing of."""
-        known = request.segment in self._loglets or request.segment in self.durable.loglets
-        return not known and not (isinstance(request, Seal) and request.rebuilds)
+    def _may_have_lost(self, segment: SegmentId) -> bool:
+        """Whether a former disk may have held what this one does not have, or not yet."""
+        if segment.version > self.joined:
+            return False
+        copy = self.durable.loglets.get(segment)
+        return copy is None or not copy.sealed
 
     def _loglet(self, segment: SegmentId) -> LiveLoglet:
         loglet = self._loglets.get(segment)
@@ -332,3 +337,7 @@ def _stored(loglet: LiveLoglet, question: Question) -> Stored:
 
 def _dropped(segment: SegmentId) -> SealedError:
     return SealedError(f"loglet {segment} has been dropped")
+def _rebuilds(request: Store | Seal | GetState | WaitTail | Repair | Trim) -> bool:
+    return isinstance(request, Seal | Repair) and request.rebuilds
+
+

@@ -75,7 +75,10 @@ class Seal(Request[State]):
 
     segment: SegmentId
     rebuilds: bool = False
-    """From whoever is about to copy the loglet, which is closed, to a server that joined when it was there already."""
+    """From whoever copies the loglet, which is closed, to this server. One that joined when the loglet was there already
+    is not sealed by that: it says how far the copy has come, and speaks for the loglet once the copy is `whole`."""
+    whole: bool = False
+    """With `rebuilds`: all below the stop is here, but for what is trimmed, and has been read back."""
 
 
 @attrs.frozen(kw_only=True)
@@ -102,6 +105,8 @@ class Repair(Request[Stored]):
     segment: SegmentId
     waves: tuple[bytes, ...]
     known_tail: int
+    rebuilds: bool = False
+    """See `Seal.rebuilds`. A repair that begins at the known tail would leave a hole in a copy that is not whole."""
 
 
 @attrs.frozen(kw_only=True)

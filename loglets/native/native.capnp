@@ -39,6 +39,7 @@ struct Store {
 struct Seal {
   segment @0 :SegmentId;
   rebuilds @1 :Bool;
+  whole @2 :Bool;
 }
 
 struct GetState {
@@ -55,6 +56,7 @@ struct Repair {
   segment @0 :SegmentId;
   waves @1 :List(Data);
   knownTail @2 :UInt64;
+  rebuilds @3 :Bool;
 }
 
 struct ReadWaves {

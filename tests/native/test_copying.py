@@ -169,6 +169,39 @@ async def test_a_server_with_a_hole_is_no_copy(autojump_clock: MockClock) -> Non
             await move(cluster, 1, 2, 4)
 
 
+async def test_half_a_copy_is_no_server_for_others(autojump_clock: MockClock) -> None:
+    """Node 3 has lost its disk and is still named. While its copy is made and node 2 is down, a client trims: that waits
+    for node 2, rather than count on node 3 and leave a hole in it, and then the copy is completed."""
+    async with running_cluster(nodes=3) as cluster:
+        cluster.create()
+        await closed(cluster)
+        cluster.crash(3)
+        cluster.nodes[NodeId(3)].disk.wipe()
+        await cluster.start(3)
+        server = cluster.nodes[NodeId(3)].provider
+        assert server is not None and server.log_server is not None
+        server.log_server.core.joined = SEGMENT.version
+        pieces = 0
+
+        def third_is_lost(_: NodeId, request: Request[Any]) -> bool:
+            nonlocal pieces
+            pieces += isinstance(request, Repair)
+            return not isinstance(request, Repair) or pieces != 3
+
+        cluster.gate = third_is_lost
+        with pytest.raises(UnavailableError):
+            await move(cluster, 1, 2, 3, lost=(NodeId(3),))
+        cluster.crash(2)
+        with pytest.raises(UnavailableError):
+            await cluster.client().prefix_trim(LogletOffset(1))
+        await cluster.start(2)
+        moved = await move(cluster, 1, 2, 3, lost=(NodeId(3),))
+
+        cluster.crash(1)
+        cluster.crash(2)
+        assert await read_all(moved, 0, len(ENTRIES)) == ENTRIES
+
+
 async def test_the_former_sequencer_is_refused_by_the_new_servers(autojump_clock: MockClock) -> None:
     """Its server set has changed without it: a majority of the new one is sealed when the copy is done."""
     async with running_cluster(nodes=5) as cluster:

@@ -10,7 +10,8 @@ import pytest
 from loglets.native.durable import Sealed, WaveStored, encode
 from loglets.native.log_server import WAIT_TICKS, WAITERS_MAX
 from loglets.native.log_server_effects import Answer, DropBefore, Fail, Persist
-from loglets.native.messages import GetState, ReadWaves, Seal, Store, Trim, WaitTail
+from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail
+from loglets.native.wave import Wave
 from tests.native.parts import SEGMENT, Server, state_of, stored_of, wave_of
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
@@ -464,13 +465,59 @@ def test_a_loglet_of_later_is_served_as_by_anybody() -> None:
     assert server.state() == state_of(2)
 
 
+COPY = Seal(segment=SEGMENT, rebuilds=True)
+WHOLE = Seal(segment=SEGMENT, rebuilds=True, whole=True)
+
+
+def copied(server: Server, *waves: Wave) -> Any:
+    """One piece of a copy."""
+    blobs = tuple(wave.blob for wave in waves)
+    return server.ask(
+        f"piece {len(server.answers)}",
+        Repair(segment=SEGMENT, waves=blobs, known_tail=waves[0].first, rebuilds=True),
+    )
+
+
 def test_what_was_copied_to_a_server_that_joined_later_is_served() -> None:
-    """Whoever copies says so; from then on, also after a restart, the server has the loglet."""
+    """Whoever copies says when all of it is there; from then on, also after a restart, the server has the loglet."""
     server = Server()
     server.core.joined = SEGMENT.version
-    effects = server.core.step(Seal(segment=SEGMENT, rebuilds=True), "a")
-    (persist,) = effects
-    assert isinstance(persist, Persist)
-    server.core.persisted(persist.entry, [1])  # type: ignore[list-item]
 
-    assert server.core.step(GetState(segment=SEGMENT), "b") == [Answer("b", state_of(0, sealed=True))]
+    assert server.ask("begin", COPY) == state_of(0)
+    assert copied(server, wave_of(0), wave_of(1)) == stored_of(2)
+    assert server.ask("end", WHOLE) == state_of(2, sealed=True, known_tail=0)
+    server.restart()
+    server.core.joined = SEGMENT.version
+    assert server.state() == state_of(2, sealed=True, known_tail=0)
+
+
+def test_half_a_copy_says_nothing_and_gets_no_hole() -> None:
+    """Neither a tail check nor a trim counts on it; a repair by a tail check, which skips what is committed, is refused: what
+    it skips could never be copied any more."""
+    server, segment = Server(), SEGMENT
+    server.core.joined = SEGMENT.version
+    server.ask("begin", COPY)
+    copied(server, wave_of(0))
+
+    assert isinstance(server.ask("state", GetState(segment=segment)), UnavailableError)
+    assert isinstance(server.ask("trim", Trim(segment=segment, offset=1, known_tail=3)), UnavailableError)
+    assert isinstance(server.repair(wave_of(3), known_tail=3), UnavailableError)
+    assert isinstance(server.store(wave_of(1)), UnavailableError)
+    assert server.ask("again", COPY) == state_of(1)
+    assert copied(server, wave_of(1), wave_of(2), wave_of(3)) == stored_of(4, known_tail=1)
+    assert len(server.core.find(ReadWaves(segment=segment, start=0, stop=4, max_bytes=1))) == 4
+
+
+def test_a_copy_is_whole_once_the_record_that_says_so_is_durable() -> None:
+    """Until then, and if the disk has no room for it, the server still knows nothing: least of all that it is not sealed."""
+    server = Server()
+    server.core.joined = SEGMENT.version
+    server.ask("begin", COPY)
+
+    server.ask("end", WHOLE, sync=False)
+    assert isinstance(server.ask("meanwhile", GetState(segment=SEGMENT), sync=False), UnavailableError)
+    server.refuse()
+    assert isinstance(server.answers["end"], DiskFullError)
+    assert isinstance(server.ask("afterwards", GetState(segment=SEGMENT)), UnavailableError)
+    assert isinstance(server.store(wave_of(9), known_tail=9), UnavailableError)
+    assert server.ask("once more", WHOLE) == state_of(0, sealed=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loglets.native import wire
-from loglets.native.messages import Append, Appended, ReadWaves, Repair, Store, WaitTail, Waves
+from loglets.native.messages import Append, Appended, ReadWaves, Repair, Seal, Store, WaitTail, Waves
 from tests.native.parts import SEGMENT, batch_of, state_of, stored_of, wave_of
 from virtuallog.rpc.codec import derive
 
@@ -28,6 +28,8 @@ def test_every_method_pairs_with_its_structs(interface: Any, method: Any) -> Non
     [
         Store(segment=SEGMENT, wave=wave_of(1).blob, known_tail=1),
         Repair(segment=SEGMENT, waves=(b"a", b""), known_tail=(1 << 63) - 1),
+        Repair(segment=SEGMENT, waves=(b"a",), known_tail=0, rebuilds=True),
+        Seal(segment=SEGMENT, rebuilds=True, whole=True),
         WaitTail(segment=SEGMENT, past=-1, known_tail=0),
         ReadWaves(segment=SEGMENT, start=0, stop=9, max_bytes=(1 << 32) - 1),
         Append(segment=SEGMENT, batch=batch_of().blob, opens=True),
