@@ -23,11 +23,12 @@ import trio
 
 from virtuallog.address_space import AddressSpace
 from virtuallog.append_metrics import AppendMeter
-from virtuallog.batch import ENTRY_BYTES_MAX, SessionId
+from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, ENTRY_BYTES_MAX, SessionId
 from virtuallog.chain import Chain, Segment
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     DiskFullError,
+    InvalidSettingError,
     OutOfOrderError,
     OverloadedError,
     ReconfigurationNeededError,
@@ -37,12 +38,14 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.offers import Offer, OfferQueue, check_size
+from virtuallog.offers import BATCH_HEADERS_BYTES, Offer, OfferQueue, check_size
 from virtuallog.session import Flight, Session
 from virtuallog.types import GapKind, LogletOffset, LogPosition, PlacedBatch
 
 SETTLE_READ_BYTES: Final = 4 << 20
 """How much one call brings while a sealed range is searched."""
+WINDOW_MAX: Final = 64
+"""A loglet remembers about so many batches of a session."""
 WATCH_SECONDS: Final = 0.4
 """Without any acknowledgement for so long the chain is looked at. A node that stands still answers nothing, and its
 successor may have been decided long before a call to it has timed out."""
@@ -53,7 +56,11 @@ _SEARCHED = CrashPoint("appender: a sealed range is searched, nothing is sent to
 
 @attrs.frozen(kw_only=True)
 class AppenderSettings:
-    """How an appender batches. Sizes in bytes, times in seconds."""
+    """How an appender batches. Sizes in bytes, times in seconds.
+
+    Raises:
+        InvalidSettingError: when made, if batches would come out that no loglet takes.
+    """
 
     entry_bytes_max: int = ENTRY_BYTES_MAX
     """A larger entry is refused when it is offered."""
@@ -72,6 +79,16 @@ class AppenderSettings:
     give_up: float = 60.0
     """Without any progress for so long, appends fail with UnavailableError: their outcome is unknown, for good. Loglets
     need not remember an idle session for much longer than this default; a larger value could put an entry in twice."""
+
+    def __attrs_post_init__(self) -> None:
+        _check_range("batch_entries", self.batch_entries, BATCH_COUNT_MAX)
+        _check_range("batch_bytes", self.batch_bytes, BATCH_BYTES_MAX - BATCH_HEADERS_BYTES - 4 * self.batch_entries)
+        _check_range("window", self.window, WINDOW_MAX)
+
+
+def _check_range(name: str, value: int, limit: int) -> None:
+    if not 1 <= value <= limit:
+        raise InvalidSettingError(name, f"must be between 1 and {limit}, not {value}")
 
 
 class Appender:
@@ -272,11 +289,12 @@ class Appender:
             except RetryableError as error:
                 self._meter.again.add(type(error).__name__)
                 await self._look_for_successor(segment, error)
-            except TailMismatchError as error:
-                self._abandon(flight, error)  # definite: a batch that the loglet had placed would get its place again
+            except TailMismatchError as error:  # definite: a batch that the loglet had placed would get its place again
+                await self._abandon_in_turn(flight, error)
             except VirtualLogError as error:
                 # Of this attempt nothing was done; an earlier one whose answer was lost may have been.
-                self._abandon(flight, UnavailableError(f"unknown outcome: {error}") if maybe else error)
+                failure = UnavailableError(f"unknown outcome: {error}") if maybe else error
+                await self._abandon_in_turn(flight, failure)
             else:
                 _PLACED.reached()
                 self._acknowledged(flight, segment, places)
@@ -399,8 +417,17 @@ class Appender:
             self._abandon_all(error)
         self._work.set()
 
+    async def _abandon_in_turn(self, failed: Flight, error: VirtualLogError) -> None:
+        """`_abandon`, once all that was offered before is settled: that has outcomes of its own. Cancelled, as the loglet is
+        lost, the flight is offered to the successor like any other."""
+        while failed.batch.session == self._session.id:
+            if self._session.flights[0] is failed:
+                self._abandon(failed, error)
+            else:
+                await self._clock.sleep(self._settings.retry_min)
+
     def _abandon(self, failed: Flight, error: VirtualLogError) -> None:
-        """Fail one flight with `error`; what follows it cannot be placed any more.
+        """Fail the first flight with `error`; what follows it cannot be placed any more.
 
         The session ends: its next batch would wait for ever for the one that failed.
         """

@@ -122,8 +122,8 @@ class LiveLoglet:
 
     @property
     def is_blank(self) -> bool:
-        """Nothing has come of it: a server that forgets it now says the same as before."""
+        """Nothing has come of it, whoever waits for its tail: a server that forgets it now says the same as before."""
         durable = self.durable
         nothing_durable = not (durable.tail or durable.sealed or durable.known_tail or durable.trim)
-        nothing_coming = not (self.waiters or self.in_flight or self.sealing or self.known_tail)
+        nothing_coming = not (self.in_flight or self.sealing or self.known_tail)
         return nothing_durable and nothing_coming

@@ -158,6 +158,8 @@ class NativeLoglet:
             state: State = answer.outcome
             if state.sealed or max(state.local_tail, state.known_tail) > past:
                 return
+            if clock.monotonic() < deadline - WAIT_SECONDS / 2:  # too many wait there: ask now and then
+                courier.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
 
     async def _ask_majority(self, request: Request[State], what: str, asked: CrashPoint) -> list[State]:
         """Ask all servers until a majority has answered. Asking twice is harmless: seals and trims only add up."""

@@ -224,10 +224,12 @@ class Sequencer:
             return [Resolve(ticket, Appended(first=placement.first, known_tail=self.committed))]
         if placement.batch != batch:
             raise ReconfigurationNeededError("two different batches of a session have the same sequence number")
-        placement.tickets.append(ticket)
+        placement.tickets += (ticket,)
         if len(placement.tickets) <= TICKETS_MAX:
             return []
-        return [Resolve(placement.tickets.pop(0), UnavailableError("the same batch was offered again and again"))]
+        earliest, *others = placement.tickets
+        placement.tickets = tuple(others)
+        return [Resolve(earliest, UnavailableError("the same batch was offered again and again"))]
 
     def _mismatch(self, batch: Batch, expected_tail: int, now_ms: int) -> int | None:
         """The tail that a conditional append meets instead of the one that it expects. Once refused it stays so: a

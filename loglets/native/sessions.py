@@ -15,12 +15,14 @@ from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError
 
 SESSIONS_MAX: Final = 16384
-"""About 1 KB each."""
+"""In use: up to 10 KB each, if as many batches are remembered as may be, and 160 MiB all of them."""
 SESSION_KEEP_MS: Final = 120_000
-"""A session is not forgotten before it has been idle for so long. An appender offers its batch again for a minute, and
-the last time the offer itself may take some seconds: forgotten by then, a batch that `opens` would be placed twice."""
+"""The batches of a session are not forgotten before it has been idle for so long. An appender offers its batch again for a
+minute, and the last time the offer itself may take some seconds: forgotten by then, one that `opens` would be placed twice."""
 BATCHES_MAX: Final = 64
 """Batches remembered per session, committed or not; an appender has far fewer in flight."""
+IDLE_MAX: Final = 65536
+"""Idle sessions of which it is still known where they go on: 200 bytes each, 13 MiB in all."""
 
 
 @attrs.define(eq=False)
@@ -31,16 +33,16 @@ class Placement:
     sequence: int
     batch: Batch | None
     """None once committed: only uncommitted batches are kept."""
-    tickets: list[Any]
+    tickets: tuple[Any, ...]
     """Who waits for the commit; several if the batch was offered again."""
 
     @property
     def committed(self) -> bool:
         return self.batch is None
 
-    def commit(self) -> list[Any]:
+    def commit(self) -> tuple[Any, ...]:
         """Returns those who waited."""
-        tickets, self.tickets, self.batch = self.tickets, [], None
+        tickets, self.tickets, self.batch = self.tickets, (), None
         return tickets
 
 
@@ -56,6 +58,8 @@ class Sessions:
     """Sessions in the order of their last use."""
 
     _sessions: OrderedDict[SessionId, _Session] = attrs.field(factory=OrderedDict)
+    _idle: dict[SessionId, int] = attrs.field(factory=dict)
+    """The next sequence number of those that have been idle for long, the longest first. All they had is committed."""
     _has_forgotten: bool = False
     """Some session: one that is not known may be an old one."""
 
@@ -66,7 +70,7 @@ class Sessions:
             OutOfOrderError: its predecessor has not been offered.
             ReconfigurationNeededError: it may have been placed; what there is to know has been forgotten.
         """
-        session = self._sessions.get(batch.session)
+        session = self._known(batch.session)
         if session is None:
             if self._has_forgotten and not opens:
                 raise ReconfigurationNeededError("the sequencer has forgotten this session")
@@ -84,7 +88,7 @@ class Sessions:
 
     def may_have_placed(self, batch: Batch) -> bool:
         """False if the batch surely has no place."""
-        session = self._sessions.get(batch.session)
+        session = self._known(batch.session)
         return self._has_forgotten if session is None else batch.first_sequence < session.next_sequence
 
     def place(self, batch: Batch, first: int, ticket: Any, now_ms: int) -> Placement:
@@ -98,7 +102,7 @@ class Sessions:
             if not session.placements[0].committed:
                 raise OverloadedError(f"{BATCHES_MAX} batches of this session are not committed yet")
             session.placements.popleft()
-        placement = Placement(first, batch.first_sequence, batch, [ticket])
+        placement = Placement(first, batch.first_sequence, batch, (ticket,))
         session.placements.append(placement)
         session.next_sequence = batch.stop_sequence
         self._used(batch, session, now_ms)
@@ -108,16 +112,30 @@ class Sessions:
         session.used_ms = now_ms
         self._sessions.move_to_end(batch.session)
 
+    def _known(self, name: SessionId) -> _Session | None:
+        """Of one that has been idle, nothing but where it goes on."""
+        session = self._sessions.get(name)
+        if session is None and name in self._idle:
+            return _Session(self._idle[name], 0)
+        return session
+
     def _admit(self, batch: Batch, now_ms: int) -> _Session:
+        self._retire(now_ms)
         if len(self._sessions) >= SESSIONS_MAX:
-            self._forget_oldest(now_ms)
+            raise OverloadedError(f"{SESSIONS_MAX} sessions append here")
+        self._idle.pop(batch.session, None)
         session = self._sessions[batch.session] = _Session(batch.first_sequence, now_ms)
         return session
 
-    def _forget_oldest(self, now_ms: int) -> None:
-        name, oldest = next(iter(self._sessions.items()))
-        pending = bool(oldest.placements) and not oldest.placements[-1].committed
-        if now_ms - oldest.used_ms < SESSION_KEEP_MS or pending:
-            raise OverloadedError(f"{SESSIONS_MAX} sessions append here")
-        del self._sessions[name]
-        self._has_forgotten = True
+    def _retire(self, now_ms: int) -> None:
+        """Give back what the idle sessions remember; each passes here once, before it is used again."""
+        while self._sessions:
+            name, oldest = next(iter(self._sessions.items()))
+            pending = bool(oldest.placements) and not oldest.placements[-1].committed
+            if now_ms - oldest.used_ms < SESSION_KEEP_MS or pending:
+                return
+            del self._sessions[name]
+            self._idle[name] = oldest.next_sequence
+            if len(self._idle) > IDLE_MAX:
+                del self._idle[next(iter(self._idle))]
+                self._has_forgotten = True

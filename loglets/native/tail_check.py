@@ -157,10 +157,10 @@ class TailCheck:
         return [Ask(self.round, Question.WAIT, self.config.servers, self._target - 1)]
 
     def _wait(self, server: NodeId) -> list[Effect]:
-        """It answered because its time was up, or its tail is there and others' are not."""
+        """It answered because its time was up, or too many wait there, or its tail is there and others' are not."""
         if self._answers[server].local_tail >= self._target:
             return []
-        return [Ask(self.round, Question.WAIT, (server,), self._target - 1)]
+        return [Ask(self.round, Question.WAIT, (server,), self._target - 1, pause=True)]
 
     def _check_unsealed_again(self) -> list[Effect]:
         """The R2 round: begun after the target was reached, answered by a majority, nobody sealed."""

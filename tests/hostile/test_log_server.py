@@ -43,6 +43,34 @@ def test_made_up_loglets_that_were_only_asked_about_are_forgotten(small: int) ->
     assert server.store(wave_of(1)) == stored_of(2)
 
 
+def test_waits_for_made_up_loglets_do_not_keep_seals_and_stores_out(small: int) -> None:
+    """Any client may wait. Were there no room for a loglet because of that, no failed sequencer could be replaced."""
+    server = Server()
+    for number in range(small):
+        assert server.ask(f"wait {number}", WaitTail(segment=made_up(number), past=0, known_tail=0)) is None
+    assert server.ask("one more", WaitTail(segment=made_up(small), past=0, known_tail=0)) == state_of(0)
+
+    assert server.store(wave_of(0)) == stored_of(1)
+    assert all(server.answers[f"wait {number}"] == state_of(0) for number in range(small))
+    assert server.core.waiting == 0
+    for number in range(small):
+        server.ask(f"wait again {number}", WaitTail(segment=made_up(number), past=0, known_tail=0))
+    assert server.ask("seal", Seal(segment=made_up(100))) == state_of(0, sealed=True)
+
+
+def test_who_waits_for_what_is_on_its_way_keeps_its_place(small: int) -> None:
+    """A loglet whose first wave is not durable yet is not one that was only asked about."""
+    server = Server()
+    server.ask("wait", WaitTail(segment=SEGMENT, past=0, known_tail=0))
+    server.store(wave_of(0), sync=False)
+    for number in range(2 * small):
+        server.ask(f"seal {number}", Seal(segment=made_up(number)), sync=False)
+    assert "wait" not in server.answers
+
+    server.sync()
+    assert server.answers["wait"] == state_of(1)
+
+
 def test_loglets_beyond_the_limit_are_refused_and_known_ones_go_on(small: int) -> None:
     """Seals of made-up loglets are durable, so they stay; but they end somewhere, and do no harm to others."""
     server = Server()

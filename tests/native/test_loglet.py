@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio
 
+from loglets.native import log_server
 from loglets.native.messages import Append, ReadWaves, Repair, Seal, Store, Trim, WaitTail
 from loglets.native.sequencer_service import RESUME_SECONDS
 from tests.native.cluster import SEGMENT, Cluster, read_all, running_cluster, writer
@@ -481,6 +482,36 @@ async def test_a_reader_that_waits_hears_of_an_append(autojump_clock: trio.testi
         assert appended == range(1)
         assert tail == Open(1)
         assert when - done < 0.05
+
+
+async def test_a_reader_for_whom_there_is_no_room_to_wait_asks_now_and_then(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may use up the places there are for waiting; the news come a little later then, and all the same."""
+    monkeypatch.setattr(log_server, "WAITERS_MAX", 0)
+    async with running_cluster() as cluster:
+        cluster.create()
+        asked: list[float] = []
+
+        def count(_node: NodeId, request: Any) -> bool:
+            if isinstance(request, WaitTail):
+                asked.append(cluster.clock.monotonic())
+            return True
+
+        cluster.gate = count
+        heard: list[float] = []
+
+        async def wait() -> None:
+            assert await cluster.client().wait_tail(ZERO) == Open(1)
+            heard.append(cluster.clock.monotonic())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await cluster.clock.sleep(0.5)
+            await writer(cluster.client()).append(b"a")
+            done = cluster.clock.monotonic()
+        assert heard[0] - done < 0.2
+        assert 10 < len(asked) < 50
 
 
 async def test_a_reader_that_waits_in_vain_gets_the_tail_as_it_is(autojump_clock: trio.testing.MockClock) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from loglets.native import sessions as module
@@ -42,9 +44,59 @@ def test_batches_that_are_not_committed_are_never_forgotten() -> None:
         place(sessions, module.BATCHES_MAX)
 
 
-def test_an_idle_session_makes_room_and_is_not_taken_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_session_makes_room_and_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its batches are forgotten, which nobody offers again by now, and say so; what comes after them is welcome."""
+    monkeypatch.setattr(module, "SESSIONS_MAX", 1)
+    sessions = Sessions()
+    for sequence in range(3):
+        place(sessions, sequence, b"a" * 16)
+
+    place(sessions, 0, b"b" * 16, now_ms=module.SESSION_KEEP_MS)
+
+    for opens in (False, True):
+        with pytest.raises(ReconfigurationNeededError):
+            sessions.find(batch_of(1, 0, b"a" * 16), opens=opens)
+    assert sessions.may_have_placed(batch_of(1, 2, b"a" * 16))
+    assert not sessions.may_have_placed(batch_of(1, 3, b"a" * 16))
+    with pytest.raises(OutOfOrderError):
+        sessions.find(batch_of(1, 4, b"a" * 16), opens=False)
+    assert sessions.find(batch_of(1, 3, b"a" * 16), opens=False) is None
+    place(sessions, 3, b"a" * 16, now_ms=2 * module.SESSION_KEEP_MS)
+    assert sessions.find(batch_of(1, 4, b"a" * 16), opens=False) is None
+
+
+def test_idle_sessions_give_back_what_they_remember() -> None:
+    """A sequencer lives for months and sees very many: those of the last minutes cost memory, and not all of them."""
+    sessions = Sessions()
+    for number in range(100):
+        for sequence in range(module.BATCHES_MAX):
+            place(sessions, sequence, b"%16d" % number, now_ms=number * module.SESSION_KEEP_MS // 10)
+
+    assert len(sessions._sessions) <= 10
+    assert len(sessions._idle) == 100 - len(sessions._sessions)
+
+
+def test_a_session_in_use_costs_what_the_limit_says() -> None:
+    """10 KB, with all the batches that are remembered."""
+    sessions = Sessions()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(64):
+            for sequence in range(1000, 1000 + module.BATCHES_MAX):
+                batch = batch_of(1, sequence, b"%16d" % number)
+                sessions.place(batch, 10**6 + sequence, object(), 1000).commit()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert 5_000 < (after - before) / 64 < 10_500
+
+
+def test_an_idle_session_that_was_forgotten_is_not_taken_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes back without `opens` may be anybody: guessing could put an entry into the log twice."""
     monkeypatch.setattr(module, "SESSIONS_MAX", 1)
+    monkeypatch.setattr(module, "IDLE_MAX", 0)
     sessions = Sessions()
     place(sessions, 0, b"a" * 16)
     with pytest.raises(OutOfOrderError):

@@ -15,11 +15,21 @@ from loglets.memory import MemoryLoglet, MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, world
 from virtuallog.api import Loglet, Placed
 from virtuallog.appender import AppenderSettings
-from virtuallog.batch import Batch
+from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Batch
 from virtuallog.chain import SegmentId
-from virtuallog.errors import MalformedError, OverloadedError, SealedError, UnavailableError
+from virtuallog.errors import (
+    InvalidSettingError,
+    MalformedError,
+    OverloadedError,
+    SealedError,
+    TailMismatchError,
+    UnavailableError,
+    VirtualLogError,
+)
+from virtuallog.offers import BATCH_HEADERS_BYTES
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, LogPosition, PlacedBatch, Tail
+from virtuallog.virtual_log import VirtualLog
 
 
 @attrs.define
@@ -389,3 +399,126 @@ async def test_a_crowd_that_was_split_appends_together_again(autojump_clock: Moc
         assert 64 in sizes
         assert len(sizes) <= 10
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"batch_bytes": 32 << 20},
+        {"batch_bytes": BATCH_BYTES_MAX - 4 * 4096},
+        {"batch_entries": BATCH_COUNT_MAX + 1},
+        {"batch_entries": 0},
+        {"batch_bytes": 0},
+        {"window": 0},
+    ],
+    ids=str,
+)
+def test_settings_that_make_batches_nobody_takes_are_refused(settings: dict[str, int]) -> None:
+    """Entries that were gathered for a batch that cannot be built would be lost, and their callers would wait for ever."""
+    with pytest.raises(InvalidSettingError):
+        AppenderSettings(**settings)
+
+
+async def test_the_largest_batch_that_settings_allow_can_be_built(autojump_clock: MockClock) -> None:
+    """Filled to the last byte and the last entry."""
+    entries = BATCH_COUNT_MAX
+    room = BATCH_BYTES_MAX - BATCH_HEADERS_BYTES - 4 * entries
+    async with world() as w:
+        appender = w.client().appender(AppenderSettings(batch_bytes=room, batch_entries=entries))
+        half = [b"", *[b"x" * (room // entries)] * (entries // 2 - 1)]
+        with trio.fail_after(10):
+            async with trio.open_nursery() as work:
+                work.start_soon(appender.append, [b"opens the session"])
+                work.start_soon(appender.append, [b"and ends its first batch", b"x" * (4 << 20)])
+                await trio.sleep(1)
+                work.start_soon(appender.append, half)
+                work.start_soon(appender.append, half)
+        assert (await w.client().check_tail()).tail == 3 + entries
+
+
+@attrs.define
+class Slow(Flaky):
+    """Takes a while to place anything, or to refuse it for good."""
+
+    refuses: bytes = b"(nothing)"
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        refused = self.refuses in batch.blob
+        await trio.sleep(0.1 if refused else 0.3)
+        if refused:
+            raise MalformedError("refused for good")
+        return await self.inner.append(batch, opens=opens, expected_tail=expected_tail)
+
+
+def slow_log(w: World, refuses: bytes = b"(nothing)") -> VirtualLog:
+    """A client whose active loglet is `Slow`."""
+    log, segment = w.client(), w.register.chain.last
+    inner = w.providers[segment.kind].open(segment.id, b"", log.view.environment)
+    assert isinstance(inner, MemoryLoglet)
+    log.view._loglets[segment.id] = Slow(inner, random.Random(0), loss=0.0, refuses=refuses)
+    return log
+
+
+async def test_a_condition_that_cannot_hold_does_not_touch_what_was_offered_before(autojump_clock: MockClock) -> None:
+    """The session knows at once that the log is past the tail that was expected; the entry before is on its way and is
+    placed. It was told "unknown", since the batch behind it had failed."""
+    async with world() as w:
+        await w.client().append(b"0")
+        await w.client().reconfig_extend("memory")
+        appender = slow_log(w).appender()
+        await appender.append([b"1"])
+        places: list[range] = []
+
+        async def append() -> None:
+            places.append(await appender.append([b"2"]))
+
+        async with trio.open_nursery() as work:
+            work.start_soon(append)
+            await trio.sleep(0.05)
+            with pytest.raises(TailMismatchError):
+                await appender.append([b"too late" * 20], LogPosition(0))
+
+        assert places == [range(2, 3)]
+        assert await appender.append([b"3"]) == range(3, 4)
+
+
+async def test_an_entry_refused_for_good_does_not_touch_what_was_offered_before(autojump_clock: MockClock) -> None:
+    """The refusal may be faster than the acknowledgement of the entry before it."""
+    async with world() as w:
+        appender = slow_log(w, refuses=b"BAD").appender()
+        await appender.append([b"0"])
+        places: list[range] = []
+
+        async def append() -> None:
+            places.append(await appender.append([b"1"]))
+
+        async with trio.open_nursery() as work:
+            work.start_soon(append)
+            await trio.sleep(0.05)
+            with pytest.raises(MalformedError):
+                await appender.append([b"BAD" * 100])
+
+        assert places == [range(1, 2)]
+        assert [payload for _, payload in await contents(w.client())] == [b"0", b"1"]
+
+
+async def test_a_late_refusal_of_a_session_that_was_given_up_touches_nobody(autojump_clock: MockClock) -> None:
+    """Two entries are refused for good; by the time the second refusal comes, the appender goes on as a new session."""
+    async with world() as w:
+        appender = slow_log(w, refuses=b"BAD").appender()
+        await appender.append([b"0"])
+        failed: list[VirtualLogError] = []
+
+        async def refused() -> None:
+            with pytest.raises(VirtualLogError) as caught:
+                await appender.append([b"BAD" * 100])
+            failed.append(caught.value)
+
+        async with trio.open_nursery() as work:
+            work.start_soon(refused)
+            await trio.sleep(0.05)
+            work.start_soon(refused)
+            await trio.sleep(0.06)
+            assert await appender.append([b"1"]) == range(1, 2)
+
+        assert {type(error) for error in failed} == {MalformedError, UnavailableError}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 import pytest
@@ -29,7 +31,7 @@ from virtuallog.ports import Environment
 from virtuallog.register import Register
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed, Tail
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.virtual_log import CONDITIONAL_MAX, VirtualLog
 
 
 def boundaries(w: World) -> list[tuple[int, int | None]]:
@@ -486,6 +488,58 @@ async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(a
             await log.append_if_tail(b"c", LogPosition(1))
         assert await log.append_if_tail(b"c", LogPosition(2)) == 2
         assert await contents(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+async def test_conditional_appends_one_after_the_other_are_of_one_session(autojump_clock: MockClock) -> None:
+    """A loglet remembers each session for minutes, and has room for so many: a session for each of 200 appends a second
+    would leave none for new clients after a minute."""
+    async with world() as w:
+        log = w.client()
+        for position in range(30):
+            assert await log.append_if_tail(b"x", LogPosition(position)) == position
+
+        found = [placed async for placed in log.reader(LogPosition(0), LogPosition(30)).batches()]
+        assert len({placed.batch.session for placed in found if isinstance(placed, PlacedBatch)}) == 1
+        assert len(log._appenders) == 1
+
+
+async def test_conditional_appends_side_by_side_do_not_touch_each_other(autojump_clock: MockClock) -> None:
+    """One of them wins, and the others are told for sure that nothing was done; few of their sessions are kept."""
+    async with world() as w:
+        log = w.client()
+        outcomes: Counter[str] = Counter()
+
+        async def attempt(number: int) -> None:
+            try:
+                await log.append_if_tail(b"%d" % number, LogPosition(0))
+            except TailMismatchError:
+                outcomes["refused"] += 1
+            else:
+                outcomes["placed"] += 1
+
+        async with trio.open_nursery() as nursery:
+            for number in range(CONDITIONAL_MAX + 10):
+                nursery.start_soon(attempt, number)
+
+        assert outcomes == {"placed": 1, "refused": CONDITIONAL_MAX + 9}
+        assert len(await contents(log)) == 1
+        assert len(log._appenders) == CONDITIONAL_MAX
+
+
+async def test_a_conditional_append_whose_caller_left_has_a_session_to_itself(autojump_clock: MockClock) -> None:
+    """It may still be on its way, and fail: nobody else's may lie behind it."""
+    async with world() as w:
+        log = w.client()
+        for checkpoints in range(12):
+            tail = LogPosition((await log.check_tail()).tail)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(log.append_if_tail, b"left", tail)
+                for _ in range(checkpoints):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            with trio.fail_after(5), suppress(TailMismatchError):
+                await log.append_if_tail(b"stays", tail)
+        assert len(log._appenders) <= 2
 
 
 @pytest.mark.parametrize("call", [VirtualLog.check_tail, VirtualLog.seal, VirtualLog.find_trim_point])
