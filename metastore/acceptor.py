@@ -37,12 +37,12 @@ from metastore.messages import (
 from virtuallog.errors import CorruptionError, MalformedError, VirtualLogError, WrongRecipientError
 
 Message: TypeAlias = Ask | Prepare | Accept | Learn
-Seat: TypeAlias = Callable[[bytes], bool]
-"""Whether a value of the register names this very store for this member. Raises WrongRecipientError for a value that is of
-another register altogether, MalformedError for one that is of none."""
+Seat: TypeAlias = Callable[[int, bytes], bool]
+"""Whether a version of the register, with its value, names this very store for this member. Raises WrongRecipientError for a
+value that is of another register altogether, MalformedError for one that is of none, or of another version."""
 
 
-def _open_seat(value: bytes) -> bool:
+def _open_seat(version: int, value: bytes) -> bool:
     return True
 
 
@@ -83,7 +83,7 @@ class Acceptor:
     _seated: bool = attrs.field(default=False, init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        self._seated = self.decision is not None and self.seat(self.decision.proposal.value)
+        self._seated = self.decision is not None and self._seat_after(self.decision)
 
     @property
     def known(self) -> int:
@@ -143,11 +143,14 @@ class Acceptor:
         if decision.version <= self.known:
             return [Reply(Learned(known=self.known))]
         try:
-            seated = self.seat(decision.proposal.value)
+            seated = self._seat_after(decision)
         except (MalformedError, WrongRecipientError) as error:
             return [Reply(error)]
         self.decision, self.promised, self.accepted, self._seated = decision, BALLOT_ZERO, None, seated
         return [PersistDecision(decision), Reply(Learned(known=self.known))]
+
+    def _seat_after(self, decision: Decision) -> bool:
+        return self.seat(decision.version, decision.proposal.value)
 
     def _votes_in(self, slot: int) -> bool:
         return slot == self.known + 1

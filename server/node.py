@@ -278,12 +278,14 @@ class Node:
         members = self.config.members if self.identity.joined == 0 else ()
         return await self._metastore.serve(members, environment)
 
-    def _is_seated(self, value: bytes) -> bool:
+    def _is_seated(self, version: int, value: bytes) -> bool:
         """See `NodeEnvironment.is_seated`. The first members vote for the first version, which nobody is named in yet."""
         identity = self.identity
         if not value:
             return identity.joined == 0
         register = decode_untrusted(value)
+        if register.version != version:
+            raise MalformedError(f"a register of version {register.version}, said to be decided as version {version}")
         if identity.cluster not in {None, register.cluster}:
             raise WrongRecipientError("cluster", (identity.cluster or b"").hex(), register.cluster.hex())
         entry = register.nodes.get(identity.node)

@@ -3,7 +3,8 @@
     check everything --> the decision on the acceptor's disk --> the cluster id in the identity file
 
 Nothing is written before everything was checked. Killed between the two writes, the node refuses to start, as its register is
-of another cluster than its identity; the same import again completes it. Done twice it changes nothing.
+of another cluster than its identity; the same import again completes it. Done twice it changes nothing:
+neither the decision nor what was voted after it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from metastore.revival import revive
 from metastore.service import STORE
 from server.data_directory import open_data_directory
 from server.identity import Identity, Marker, Phase, read_marker
-from virtuallog.cluster_file import ClusterFile, NodeAddress
+from virtuallog.cluster_file import ClusterFile, NodeAddress, TlsFiles
 from virtuallog.connect import open_services_to
-from virtuallog.errors import CorruptionError, InvalidSettingError, VirtualLogError, WrongRecipientError
+from virtuallog.errors import CorruptionError, InvalidSettingError, UntrustedError, VirtualLogError, WrongRecipientError
 from virtuallog.register import Register
 from virtuallog.register import decode_untrusted as decode_register
 from virtuallog.survey import ask_all
@@ -43,12 +44,18 @@ async def read_dump(path: Path) -> Dump:
         return dump(acceptor.decision.proposal.value)
 
 
-async def import_register(path: Path, found: Dump, members: Sequence[NodeId]) -> Decision:
+async def import_register(path: Path, found: Dump, members: Sequence[NodeId], tls: TlsFiles | None = None) -> Decision:
     """Make a stopped node one of the cluster that goes on from `found`; returns the decision it begins with.
+
+    Args:
+        path: the data directory.
+        found: what to go on from.
+        members: who decides from then on.
+        tls: if the nodes speak TLS, what to ask them with whether they are silent: without it they answer nobody.
 
     Raises:
         InvalidSettingError: the node runs, another node of the old cluster still answers, the file is older than what
-            this directory knows, or the members are none.
+            this directory knows, the members are none, or our certificate cannot be used.
         WrongRecipientError: the directory is not of a node in the file, or of another cluster.
         CorruptionError, MalformedError, StorageError: the directory cannot be used.
     """
@@ -59,9 +66,11 @@ async def import_register(path: Path, found: Dump, members: Sequence[NodeId]) ->
         if marker is None or marker.phase is not Phase.FORMATTED:
             raise InvalidSettingError(str(path), "is no data directory of a node that has been part of a cluster")
         _check_directory(marker, found.register, decision)
-        _check_known(path, await records.restore(store), found, decision)
-        await _check_silent(found.register)
-        await store.write(records.changes(PersistDecision(decision)))
+        acceptor = await records.restore(store)
+        _check_known(path, acceptor, found, decision)
+        await _check_silent(found.register, tls)
+        if acceptor.decision != decision:  # else it may have voted since: the write would wipe that out
+            await store.write(records.changes(PersistDecision(decision)))
         identity = await Identity.open(data.root, marker.node)
         await identity.move(decode_register(decision.proposal.value).cluster)
     return decision
@@ -90,14 +99,16 @@ def _check_known(path: Path, acceptor: Acceptor, found: Dump, decision: Decision
         raise CorruptionError(f"two values for version {known.version} of the register: in the file, and in {path}")
 
 
-async def _check_silent(exported: Register) -> None:
+async def _check_silent(exported: Register, tls: TlsFiles | None) -> None:
     """Nobody of the old cluster may be there: with a majority it is not lost, and alone it would go on as if it were not."""
     seeds = [
         NodeAddress(id=node, address=entry.addresses[0]) for node, entry in exported.nodes.items() if entry.addresses
     ]
-    async with open_services_to(ClusterFile(nodes=tuple(seeds))) as services:
+    async with open_services_to(ClusterFile(nodes=tuple(seeds), tls=tls)) as services:
         answers = await ask_all(services, [NodeId(seed.id) for seed in seeds])
     for node, answer in answers.items():
+        if isinstance(answer, UntrustedError):
+            raise InvalidSettingError(f"node {node}", f"who is there cannot be said: {answer}")
         if not isinstance(answer, VirtualLogError) and answer.cluster == exported.cluster:
             raise InvalidSettingError(f"node {node}", "still answers: stop all nodes of the cluster first")
 

@@ -79,7 +79,12 @@ class Forget:
             return None
         if known.is_expected and known.addresses == addresses:
             return None
-        return _with(register, self.node, attrs.evolve(known, store_id=b"", addresses=addresses, joined=0))
+        changed = _with(register, self.node, attrs.evolve(known, store_id=b"", addresses=addresses, joined=0))
+        if self.node in register.members and not known.is_expected and not changed.is_decidable:
+            raise InvalidSettingError(
+                f"node {self.node}", "most members of the MetaStore would wait for a new directory"
+            )
+        return changed
 
 
 @attrs.frozen(kw_only=True)

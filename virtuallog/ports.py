@@ -203,9 +203,10 @@ class NodeEnvironment(Environment):
     """
     fail: Callable[[BaseException], None]
     """Report that this role can no longer be trusted (poisoned disk, corruption); the node stops serving it."""
-    is_seated: Callable[[bytes], bool] = lambda value: True
-    """Whether a value of the register means this node on this very data directory. Where it means another one, that one
-    decides the next version, and not this one. Raises WrongRecipientError for the register of another cluster."""
+    is_seated: Callable[[int, bytes], bool] = lambda version, value: True
+    """Whether this version of the register, with this value, means this node on this very data directory. Where it means
+    another one, that one decides the next version, and not this one. Raises WrongRecipientError for the register of another
+    cluster, MalformedError for a value that cannot be decided for this version."""
     joined: int = 0
     """The version of the register in which this data directory took the place of a former one, or was added; 0: it was
     there from the beginning. A former one may have stored loglets of this and of earlier versions, which are not here:

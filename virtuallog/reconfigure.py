@@ -201,7 +201,7 @@ class Reconfiguration:
 
     def _successor(self) -> Register | None:
         if isinstance(self.change, ChangeMembers):
-            return self.register.with_members(self.change.members)
+            return _with_members(self.register, self.change.members)
         if isinstance(self.change, Modify):
             _check_directories(self.register, self.change.directories)
         after = successor(self.register.chain, self.change, self._stop, self.attempt)
@@ -222,6 +222,22 @@ class Reconfiguration:
             self._stop = found.chain.last.stop
             return self._propose()
         return Done(found, won=False)
+
+
+def _with_members(before: Register, members: tuple[NodeId, ...]) -> Register | None:
+    """What is known of nodes was looked at on an older register, perhaps: others may have given up or removed some since.
+
+    Raises:
+        InvalidSettingError: some are no nodes of the cluster, or most of them have no data directory.
+    """
+    after = before.with_members(members)
+    if after is None:
+        return None
+    if strangers := [member for member in members if member not in before.nodes]:
+        raise InvalidSettingError("members", f"no nodes of this cluster: {strangers}")
+    if not after.is_decidable:
+        raise InvalidSettingError("members", f"most of {list(members)} wait for a new data directory")
+    return after
 
 
 def successor(

@@ -69,6 +69,13 @@ class Register:
     def version(self) -> int:
         return self.chain.version
 
+    @property
+    def is_decidable(self) -> bool:
+        """Whether a majority of the members has a data directory: else nobody can ever decide a next version, as it takes
+        a version to name a new directory."""
+        seated = [member for member in self.members if member in self.nodes and not self.nodes[member].is_expected]
+        return 2 * len(seated) > len(self.members)
+
     def with_chain(self, chain: Chain) -> Register:
         return attrs.evolve(self, chain=chain)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from metastore.dump import DUMP_BYTES_MAX, Dump, decode_untrusted, dump
 from server import revival
 from server.cli.failures import Failure
 from server.cli.membership import ask_once, listed
-from server.cli.options import cluster_option, echo_json, json_option
+from server.cli.options import cluster_option, echo_json, json_option, with_own_certificate
 from server.cli.reach import widened
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.connect import connect, newest_register, open_services_to
@@ -102,8 +103,11 @@ def export(file: Path, data: Path | None, cluster: Path | None, as_json: bool) -
               help="Of a node that is left; it must be stopped.")  # fmt: skip
 @click.option("--members", "wanted", required=True, metavar="ID,...", help="Who decides from now on.")
 @click.option("--force", is_flag=True, help="Yes, the MetaStore is lost.")
+@click.option("--cluster", metavar="FILE", envvar="VIRTUALLOG_CLUSTER", show_envvar=True,
+              type=click.Path(path_type=Path, dir_okay=False),
+              help="Needed with TLS, for its certificates: nodes answer nobody without.")  # fmt: skip
 @json_option
-def import_(file: Path, data: Path, wanted: str, force: bool, as_json: bool) -> None:
+def import_(file: Path, data: Path, wanted: str, force: bool, cluster: Path | None, as_json: bool) -> None:
     """Go on from an exported register when a majority of the MetaStore is lost for good. Read what it costs first.
 
     \b
@@ -114,7 +118,8 @@ def import_(file: Path, data: Path, wanted: str, force: bool, as_json: bool) -> 
     found = decode_untrusted(_bytes(file))
     if not force:
         raise Failure(f"nothing has been changed: {WARNING}")
-    decision = trio.run(revival.import_register, data, found, members)
+    tls = with_own_certificate(read_cluster_file(cluster), os.environ).tls if cluster else None
+    decision = trio.run(revival.import_register, data, found, members, tls)
     register = decode_register(decision.proposal.value)
     if as_json:
         echo_json({"cluster": register.cluster.hex(), "version": register.version, "members": list(register.members)})

@@ -267,7 +267,7 @@ NAMED = b"a register that names this store"
 
 def seated() -> Acceptor:
     """A store that some values of the register name."""
-    return Acceptor(GENESIS, seat=lambda value: value == NAMED)
+    return Acceptor(GENESIS, seat=lambda version, value: value == NAMED)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_store_without_a_seat_still_shows_the_way() -> None:
 
 def test_a_store_that_knows_nothing_says_so() -> None:
     """Whoever asks for any decision learns that there is none here, and goes on to others."""
-    stranger = Acceptor(seat=lambda value: False)
+    stranger = Acceptor(seat=lambda version, value: False)
 
     assert stranger.step(Ask(slot=0, after=0)) == [standing(-1)]
 
@@ -308,7 +308,7 @@ def test_the_register_of_another_cluster_is_not_learned() -> None:
 
     error = WrongRecipientError("cluster", "ours", "theirs")
 
-    def refuse(value: bytes) -> bool:
+    def refuse(version: int, value: bytes) -> bool:
         raise error
 
     acceptor = Acceptor(seat=refuse)

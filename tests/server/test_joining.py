@@ -14,6 +14,7 @@ from tests.server.test_node import PEERS, World, register_of, until, world
 from tests.virtuallog.test_register import SMALL
 from virtuallog.amending import amend
 from virtuallog.cluster_file import NodeAddress
+from virtuallog.errors import MalformedError
 from virtuallog.node_table import Expect, Forget
 from virtuallog.register import NodeEntry
 from virtuallog.testing.memory_metastore import MemoryMetaStore
@@ -117,5 +118,8 @@ async def test_an_old_disk_that_turns_up_again_serves_nothing(world: World, auto
     status = await world.status(3)
     assert not {"log-server", "sequencer"} & set(status.roles)
     assert "by another data directory" in status.failures[0]
-    assert not returned._is_seated(world.metastore.register.values[-1])
-    assert returned._is_seated(world.metastore.register.values[0])
+    values = world.metastore.register.values
+    assert not returned._is_seated(len(values), values[-1])
+    assert returned._is_seated(1, values[0])
+    with pytest.raises(MalformedError, match="of version 1, said to be decided as version 9223372036854775807"):
+        returned._is_seated((1 << 63) - 1, values[0])  # whoever believes that can never decide another one

@@ -7,34 +7,41 @@ from pathlib import Path
 
 import attrs
 import pytest
+import trio
 from click.testing import CliRunner
 
 from metastore import records
-from metastore.acceptor import PersistDecision
+from metastore.acceptor import PersistBallots, PersistDecision
 from metastore.dump import Dump, dump
-from metastore.messages import Decision, Proposal
+from metastore.messages import Ballot, Decision, Proposal, Vote
 from metastore.revival import LEAP, revive
 from metastore.service import STORE
 from server.cli import main
 from server.data_directory import open_data_directory
 from server.identity import Identity, read_marker
 from server.revival import import_register, read_dump
+from tests.rpc.certified import Office
 from tests.virtuallog.test_register import SMALL
+from virtuallog.clock import SystemClock
+from virtuallog.control import CONTROL, GetStatus, NodeStatus
 from virtuallog.errors import CorruptionError, InvalidSettingError, VirtualLogError, WrongRecipientError
 from virtuallog.register import ClusterId, NodeEntry, Register
+from virtuallog.rpc import Identity as RpcIdentity
+from virtuallog.rpc import RpcServer, bound_address, tcp_listen
+from virtuallog.rpc.roles import Principal, Role
 from virtuallog.types import NodeId
 
 ONE = NodeId(1)
 
 
-async def directory(path: Path) -> Register:
-    """Of node 1, which knows a register that names it, and nobody listens anywhere."""
+async def directory(path: Path, address: str = "127.0.0.1:9") -> Register:
+    """Of node 1, which knows a register that names it; at the usual address nobody listens."""
     async with open_data_directory(path) as data:
         identity = await Identity.open(data.root, ONE)
         await identity.start_formatting(random.Random(1))
         await identity.finish_formatting()
         await identity.join(SMALL.cluster)
-        entry = NodeEntry(store_id=identity.store_id, addresses=("127.0.0.1:9",), roles=frozenset())
+        entry = NodeEntry(store_id=identity.store_id, addresses=(address,), roles=frozenset())
         register = attrs.evolve(SMALL, nodes={ONE: entry})
         proposal = Proposal(value=register.encode(), members=(ONE,), attempt=1, earlier=())
         store = await data.key_values(STORE)
@@ -67,6 +74,25 @@ async def test_what_a_stopped_node_knows_is_exported_and_imported(tmp_path: Path
     assert await known(tmp_path) == (cluster, decision)
 
 
+async def test_the_same_import_again_takes_no_vote_back(tmp_path: Path) -> None:
+    """The node has voted since it was imported, and its vote may have decided: without it another value could be decided
+    for the same version."""
+    await directory(tmp_path)
+    found = await read_dump(tmp_path)
+    decision = await import_register(tmp_path, found, [ONE])
+    ballot = Ballot(round=3, node=1, boot=1, nonce=1)
+    vote = Vote(ballot=ballot, proposal=attrs.evolve(decision.proposal, attempt=77))
+    async with open_data_directory(tmp_path) as data:
+        voted = PersistBallots(slot=decision.version + 1, promised=ballot, accepted=vote)
+        await (await data.key_values(STORE)).write(records.changes(voted))
+
+    await import_register(tmp_path, found, [ONE])
+
+    async with open_data_directory(tmp_path) as data:
+        acceptor = await records.restore(await data.key_values(STORE))
+    assert (acceptor.promised, acceptor.accepted) == (ballot, vote)
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [
@@ -92,6 +118,42 @@ async def test_what_does_not_fit_is_refused(tmp_path: Path, change: object, erro
         await import_register(tmp_path, dump(change(register).encode()), [ONE])
 
     assert await known(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("role", "reason"), [(Role.NODE, "still answers"), (None, "who is there cannot be said")], ids=["ours", "not ours"]
+)
+async def test_a_node_that_answers_inside_tls_is_heard(tmp_path: Path, role: Role | None, reason: str) -> None:
+    """Without certificates everybody would look silent; with some that are not believed it is not known who is there."""
+    office, elsewhere = Office.in_(tmp_path / "office"), Office.in_(tmp_path / "elsewhere")
+    alive = NodeStatus(
+        cluster=SMALL.cluster,
+        node=ONE,
+        store_id=b"",
+        boot=1,
+        roles=(),
+        software="",
+        register=b"",
+        failures=(),
+        phase="",
+    )
+    here = RpcIdentity(cluster=SMALL.cluster, node=ONE, store_id=b"", boot=1, software="")
+    server = RpcServer(
+        {GetStatus: lambda _, done: done(alive)}, [CONTROL], lambda: here, SystemClock(), credentials=office.node(ONE)
+    )
+    issuer = (office if role else elsewhere).authority
+    ours = issuer.issue(Principal(cluster="test", role=Role.ADMIN, name="ada"))
+    async with trio.open_nursery() as nursery:
+        listeners = await tcp_listen("127.0.0.1:0")
+        await nursery.start(server.serve, listeners)
+        await directory(tmp_path / "data", bound_address(listeners[0]))
+        before = await known(tmp_path / "data")
+
+        with pytest.raises(InvalidSettingError, match=reason):
+            await import_register(tmp_path / "data", await read_dump(tmp_path / "data"), [ONE], ours)
+
+        assert await known(tmp_path / "data") == before
+        nursery.cancel_scope.cancel()
 
 
 def test_the_command_asks_twice(tmp_path: Path) -> None:

@@ -55,6 +55,20 @@ def test_a_forgotten_directory_leaves_its_place_to_another() -> None:
     assert Forget(node=FOUR, store_id=b"b" * 16).amend(replaced) is None
 
 
+def test_most_members_keep_a_directory() -> None:
+    """Two that are given up at once, each of which the others could do without: no new one could ever be named."""
+    entry = NodeEntry(store_id=b"a" * 16, addresses=("host:1",), roles=ROLES)
+    register = attrs.evolve(SMALL, nodes=dict.fromkeys(SMALL.members, entry))
+    one, two, _ = SMALL.members
+    first = after(register, Forget(node=one, store_id=b"a" * 16))
+
+    with pytest.raises(InvalidSettingError, match="node 2: most members of the MetaStore would wait"):
+        Forget(node=two, store_id=b"a" * 16).amend(first)
+    moved = after(first, Forget(node=one, store_id=b"", addresses=("elsewhere:1",)))
+    again = after(moved, Claim(node=one, store_id=b"b" * 16))
+    assert after(again, Forget(node=two, store_id=b"a" * 16)).is_decidable
+
+
 def test_the_address_of_a_place_that_is_still_empty_can_be_changed() -> None:
     """Who has given a wrong one gives another."""
     register = after(SMALL, EXPECT, Forget(node=FOUR, store_id=b"", addresses=("right:7004",)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from virtuallog import chain
@@ -32,6 +33,15 @@ START = Register(
 )
 
 ROLES = frozenset({"log-server"})
+
+
+def with_nodes(*nodes: int) -> Register:
+    """`START` with these in the table; a negative one waits for a directory."""
+    entries = {
+        NodeId(abs(node)): NodeEntry(store_id=b"s" * 16 if node > 0 else b"", addresses=(), roles=frozenset())
+        for node in nodes
+    }
+    return attrs.evolve(START, nodes=entries)
 
 
 def extended(register: Register, stop: int, attempt: int = 2) -> Register:
@@ -184,8 +194,9 @@ def test_a_truncate_with_nothing_to_drop_is_done_at_once() -> None:
 def test_a_change_of_the_members_leaves_the_chain_alone() -> None:
     """No seal; the next version names them, and once it is lost it is proposed again on top of the winner."""
     chosen = (NodeId(2), NodeId(3), NodeId(4))
-    machine = Reconfiguration(START, ChangeMembers(chosen), attempt=5)
-    winner = extended(START, 6, attempt=3)
+    start = with_nodes(2, 3, 4)
+    machine = Reconfiguration(start, ChangeMembers(chosen), attempt=5)
+    winner = extended(start, 6, attempt=3)
 
     put = machine.start()
     assert isinstance(put, Put)
@@ -195,6 +206,18 @@ def test_a_change_of_the_members_leaves_the_chain_alone() -> None:
     again = machine.step(winner)
     assert isinstance(again, Put)
     assert (again.register.chain.segments, again.register.members) == (winner.chain.segments, chosen)
+
+
+@pytest.mark.parametrize("others", [(2, 3), (2, -3, -4)], ids=["one was removed", "two were given up"])
+def test_members_are_looked_at_again_on_top_of_what_others_have_changed(others: tuple[int, ...]) -> None:
+    """They answered when they were chosen. By now most of them might never vote, and nobody could change that any more."""
+    chosen = (NodeId(2), NodeId(3), NodeId(4))
+    machine = Reconfiguration(with_nodes(2, 3, 4), ChangeMembers(chosen), attempt=5)
+    machine.start()
+    machine.step(PutLost())
+
+    with pytest.raises(InvalidSettingError, match="members"):
+        machine.step(with_nodes(*others).next())
 
 
 def test_members_that_decide_already_are_no_change() -> None:

@@ -15,7 +15,7 @@ from virtuallog.api import Cluster, Loglet, LogletProvider
 from virtuallog.appender import AppenderSettings
 from virtuallog.chain_writer import ChainWriterSettings
 from virtuallog.ports import Environment, Request, Services
-from virtuallog.register import ClusterId, Register, decode_untrusted
+from virtuallog.register import ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.testing.process import Process
@@ -48,7 +48,9 @@ class World:
 
     def __attrs_post_init__(self) -> None:
         first = chain.genesis("memory", b"", attempt=1)
-        register = Register(cluster=ClusterId(b"c" * 16), chain=first, members=(NodeId(1),), nodes={})
+        entry = NodeEntry(store_id=b"s" * 16, addresses=(), roles=frozenset())
+        nodes = {NodeId(node): entry for node in (1, 2, 3, 4)}
+        register = Register(cluster=ClusterId(b"c" * 16), chain=first, members=(NodeId(1),), nodes=nodes)
         self.metastore.values.append(register.encode())
         self.metastore.attempts.append(1)
 
