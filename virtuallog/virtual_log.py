@@ -23,6 +23,7 @@ from virtuallog.appender import Appender, AppenderSettings
 from virtuallog.chain import SegmentId
 from virtuallog.chain_metrics import ChainStatistics
 from virtuallog.chain_writer import ChainWriter, ChainWriterSettings, Planner
+from virtuallog.errors import TailMismatchError
 from virtuallog.metrics import Family
 from virtuallog.ports import Environment
 from virtuallog.reader import Reader
@@ -30,6 +31,10 @@ from virtuallog.register import Register
 from virtuallog.service_task import in_service
 from virtuallog.types import LogletOffset, LogPosition, NodeId, Tail
 from virtuallog.view import View
+
+CONDITIONAL_MAX: Final = 64
+"""Appenders kept for conditional appends, a few KB each. More of these at a time are rare: of those for one tail all but
+one fail."""
 
 _FIRST: Final = LogPosition(0)
 _ORIGIN: Final = LogletOffset(0)
@@ -84,6 +89,9 @@ class VirtualLog:
         self.space: Final = AddressSpace(self.view, self.chain_writer)
         self._appender_settings = settings.appender
         self._appender: Appender | None = None
+        self._conditional: list[Appender] = []
+        """Of conditional appends, with nothing in flight. Each such append has one to itself: were it behind another one that
+        is refused, nobody could say what becomes of it. A new session for each would use up what loglets remember."""
         self._append_meter = AppendMeter()
         self._appenders: set[Appender] = set()
         """That are not closed. Only ever summed over."""
@@ -118,8 +126,17 @@ class VirtualLog:
             UnsupportedError: the active loglet cannot do this.
             UnavailableError: unknown outcome: read at `expected_tail` to find out.
         """
-        with self.appender() as appender:
-            return LogPosition((await appender.append([payload], expected_tail)).start)
+        appender = self._conditional.pop() if self._conditional else self.appender()
+        try:
+            places = await appender.append([payload], expected_tail)
+        except TailMismatchError:
+            self._keep_conditional(appender)
+            raise
+        except BaseException:  # the entry may still be on its way, and fail: nothing else may be behind it
+            appender.close()
+            raise
+        self._keep_conditional(appender)
+        return LogPosition(places.start)
 
     def appender(self, settings: AppenderSettings | None = None) -> Appender:
         """A session of its own: order is kept within a session, not between sessions. Close it after use."""
@@ -257,6 +274,13 @@ class VirtualLog:
     @property
     def _batches_in_flight(self) -> int:
         return sum(appender.batches_in_flight for appender in self._appenders)
+
+    def _keep_conditional(self, appender: Appender) -> None:
+        """For the next conditional append, once the last one is settled."""
+        if len(self._conditional) < CONDITIONAL_MAX:
+            self._conditional.append(appender)
+        else:
+            appender.close()
 
     def _default_appender(self) -> Appender:
         if self._appender is None:

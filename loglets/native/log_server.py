@@ -94,13 +94,19 @@ class LogServer:
             return [Answer(ticket, _dropped(segment))]
         if self._may_have_lost(segment) and not _rebuilds(request):
             return [Answer(ticket, UnavailableError(f"loglet {segment} is older than this data directory"))]
-        if (refusal := self._refusal_untrusted(request)) is not None:
+        if isinstance(request, GetState):
+            return [Answer(ticket, self.state(segment))]
+        if (refusal := _refusal_untrusted(request)) is not None:
             return [Answer(ticket, refusal)]
+        if segment not in self.durable.loglets and len(self.durable.loglets) >= LOGLETS_MAX:
+            return self._step_crowded(request, ticket)
+        return self._step(request, ticket)
+
+    def _step(self, request: Store | Seal | WaitTail | Repair | Trim, ticket: Ticket) -> list[Effect]:
+        segment = request.segment
         match request:
             case Store():
                 return self._store(segment, (request.wave,), request.known_tail, ticket, repairs=False)
-            case GetState():
-                return [Answer(ticket, self.state(segment))]
             case WaitTail():
                 return self._wait(request, ticket)
             case Repair():
@@ -185,25 +191,27 @@ class LogServer:
             return []
         return durable.waves.find(max(request.start, durable.trim), request.stop, READ_WAVES_MAX)
 
-    def _refusal_untrusted(self, request: Store | Seal | GetState | WaitTail | Repair | Trim) -> VirtualLogError | None:
-        """Why a request cannot be meant, or has no room here; one of what cannot be an offset must not stay for ever."""
-        if isinstance(request, GetState):
-            return None
-        if not isinstance(request, Seal) and request.known_tail > POSITION_MAX:
-            return MalformedError(f"no such offset: {request.known_tail}")
-        if isinstance(request, Trim) and request.offset > POSITION_MAX:
-            return MalformedError(f"no such offset: {request.offset}")
-        if request.segment not in self.durable.loglets and not self._has_room():
-            return OverloadedError(f"{LOGLETS_MAX} loglets are known here")
-        return None
+    # -- bounds ---------------------------------------------------------------------------------------------------
 
-    def _has_room(self) -> bool:
-        """For one more loglet, if need be in place of those that were only asked about."""
+    def _step_crowded(self, request: Store | Seal | WaitTail | Repair | Trim, ticket: Ticket) -> list[Effect]:
+        """One loglet more than there is room for. Waits, which any client may ask for, must not keep seals and stores
+        out: they get no place, and those that have one make room."""
+        if isinstance(request, WaitTail):
+            return [Answer(ticket, _UNKNOWN)]
+        effects = self._forget_blank()
         if len(self.durable.loglets) >= LOGLETS_MAX:
-            pending = {entry.segment for entry in self._pending}
-            for segment in [s for s, loglet in self._loglets.items() if loglet.is_blank and s not in pending]:
-                del self._loglets[segment], self.durable.loglets[segment]
-        return len(self.durable.loglets) < LOGLETS_MAX
+            return [*effects, Answer(ticket, OverloadedError(f"{LOGLETS_MAX} loglets are known here"))]
+        return effects + self._step(request, ticket)
+
+    def _forget_blank(self) -> list[Effect]:
+        """Those that were only asked about; who waits for their tails is answered, as if the time were up."""
+        pending = {entry.segment for entry in self._pending}
+        blank = [s for s, loglet in self._loglets.items() if loglet.is_blank and s not in pending]
+        effects: list[Effect] = []
+        for segment in blank:
+            del self.durable.loglets[segment]
+            effects += self._dismiss(self._loglets.pop(segment), _UNKNOWN)
+        return effects
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -246,8 +254,8 @@ class LogServer:
         effects = self._learn(loglet, request.known_tail)
         if loglet.reached(request.past):
             return [*effects, Answer(ticket, loglet.state)]
-        if self.waiting >= WAITERS_MAX:
-            return [*effects, Answer(ticket, OverloadedError(f"{WAITERS_MAX} others wait for a tail here"))]
+        if self.waiting >= WAITERS_MAX:  # as if the time were up: it goes on asking, at a pace of its own
+            return [*effects, Answer(ticket, loglet.state)]
         loglet.waiters.append(Waiter(request.past, ticket, self._now + WAIT_TICKS))
         self.waiting += 1
         return effects
@@ -312,10 +320,22 @@ class LogServer:
         """Forget loglets that are durably dropped; whoever waits for their tails learns that they are gone."""
         effects: list[Effect] = []
         for segment in [s for s in self._loglets if self.durable.liveness.is_dropped(s)]:
-            waiters = self._loglets.pop(segment).waiters
-            self.waiting -= len(waiters)
-            effects += [Answer(waiter.ticket, _dropped(segment)) for waiter in waiters]
+            effects += self._dismiss(self._loglets.pop(segment), _dropped(segment))
         return effects
+
+    def _dismiss(self, loglet: LiveLoglet, outcome: State | VirtualLogError) -> list[Effect]:
+        """Answer all who wait for the tail of a loglet that is forgotten."""
+        self.waiting -= len(loglet.waiters)
+        return [Answer(waiter.ticket, outcome) for waiter in loglet.waiters]
+
+
+def _refusal_untrusted(request: Store | Seal | WaitTail | Repair | Trim) -> MalformedError | None:
+    """Why a request cannot be meant; one of what cannot be an offset must not stay for ever."""
+    if not isinstance(request, Seal) and request.known_tail > POSITION_MAX:
+        return MalformedError(f"no such offset: {request.known_tail}")
+    if isinstance(request, Trim) and request.offset > POSITION_MAX:
+        return MalformedError(f"no such offset: {request.offset}")
+    return None
 
 
 def _refuses(loglet: LiveLoglet, question: Question) -> bool:
