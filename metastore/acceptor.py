@@ -17,7 +17,7 @@ Rule for the driver: perform all effects of one step, in order, before the next 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, TypeGuard, assert_never
 
 import attrs
 
@@ -40,6 +40,11 @@ Message: TypeAlias = Ask | Prepare | Accept | Learn
 Seat: TypeAlias = Callable[[int, bytes], bool]
 """Whether a version of the register, with its value, names this very store for this member. Raises WrongRecipientError for a
 value that is of another register altogether, MalformedError for one that is of none, or of another version."""
+
+
+LEAP_MAX: Final = 1 << 32
+"""Rounds between a promise and the next ballot. A proposer that is outbid goes one further, so honest ones differ by how often
+that happened; and to come near the last of 2^63 rounds takes more messages than anybody has time for."""
 
 
 def _open_seat(version: int, value: bytes) -> bool:
@@ -98,6 +103,8 @@ class Acceptor:
             return [Reply(WrongRecipientError("seat", "the store that the register names", "another one"))]
         if self._contradicts(message):
             return [Reply(WrongRecipientError("history of the register", f"attempt {message.after:x}", str(self)))]
+        if self._leaps(message):
+            return [Reply(MalformedError(f"a ballot that leaps from round {self.promised.round}: {message.ballot}"))]
         match message:
             case Ask():
                 return [Reply(self._standing(message.slot))]
@@ -119,6 +126,12 @@ class Acceptor:
         were lost, or first members were configured differently, and a vote could do harm."""
         decision = self.decision
         return decision is not None and self._votes_in(message.slot) and message.after != decision.proposal.attempt
+
+    def _leaps(self, message: Ask | Prepare | Accept) -> TypeGuard[Prepare | Accept]:
+        """Whether the ballot is no attempt to outbid others, but one that could not be outbid."""
+        if isinstance(message, Ask) or not self._votes_in(message.slot):
+            return False
+        return message.ballot.round > self.promised.round + LEAP_MAX
 
     def _promise(self, message: Prepare) -> list[Effect]:
         if not self._votes_in(message.slot) or message.ballot <= self.promised:

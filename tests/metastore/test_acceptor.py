@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import attrs
 import pytest
 
-from metastore.acceptor import Acceptor, Message, PersistBallots, PersistDecision, Reply
+from metastore.acceptor import LEAP_MAX, Acceptor, Message, PersistBallots, PersistDecision, Reply
 from metastore.messages import (
     BALLOT_ZERO,
     EARLIER_MAX,
@@ -25,8 +28,8 @@ from metastore.messages import (
 from metastore.validation import check_untrusted
 from tests.metastore.messages import GENESIS, accept, ask, ballot, decision, prepare, proposal, vote
 from tests.metastore.world import ids
-from virtuallog.errors import CorruptionError, MalformedError, TooLargeError, WrongRecipientError
-from virtuallog.types import NodeId
+from virtuallog.errors import CorruptionError, MalformedError, RetryableError, TooLargeError, WrongRecipientError
+from virtuallog.types import POSITION_MAX, NodeId
 
 
 def at_genesis(*messages: Message) -> Acceptor:
@@ -93,6 +96,26 @@ def test_lower_accept_is_refused() -> None:
 
     assert acceptor.step(accept(1, 4, b"v")) == [receipt(ballot(5))]
     assert acceptor.accepted is None
+
+
+@pytest.mark.parametrize("leap", [prepare, partial(accept, value=b"v")], ids=["prepare", "accept"])
+def test_a_ballot_that_nobody_could_outbid_is_refused(leap: Callable[[int, int], Message]) -> None:
+    """Rounds grow by one whenever proposers meet. After a promise of the last round there is no other, and the register
+    would stand still for ever."""
+    acceptor = at_genesis(prepare(1, 5))
+
+    for round_ in (POSITION_MAX, 5 + LEAP_MAX + 1):
+        (reply,) = acceptor.step(leap(1, round_))
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.outcome, MalformedError)
+        assert not isinstance(reply.outcome, RetryableError)
+    assert acceptor == Acceptor(GENESIS, promised=ballot(5))
+    assert acceptor.step(leap(1, 5 + LEAP_MAX))[-1].outcome.promised == ballot(5 + LEAP_MAX)  # type: ignore[union-attr]
+
+
+def test_a_ballot_for_a_closed_slot_is_shown_the_way_whatever_its_round() -> None:
+    """Nothing is promised there any more."""
+    assert at_genesis(Learn(decision(3))).step(prepare(1, POSITION_MAX)) == [standing(known=3, decision=decision(3))]
 
 
 def test_accept_raises_the_promise() -> None:
