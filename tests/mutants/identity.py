@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from server.formatting import Wait, advance
+from server.healing.policy import PlacedSegment
 from server.identity import FILE_NAME, Identity, Phase, decode_untrusted
+from server.membership.picture import Picture, rests_on
 from server.node import Node
 from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
@@ -79,6 +81,12 @@ def replaced_acceptor_votes_under_its_old_seat(self: Node, version: int, value: 
 def old_disk_let_back_in(self: Open, found: RpcIdentity) -> WrongRecipientError | None:
     """A node answers although it is on another data directory than the one that is meant."""
     return mismatch(attrs.evolve(self, store_id=self.store_id and found.store_id), found)
+
+
+@mutant(Picture.uses, scenario="drained", within=8, found_by=["healing"])
+def drain_that_leaves_closed_segments(self: Picture, node: NodeId) -> Sequence[PlacedSegment]:
+    """Nothing is said to be on a node that no longer takes part in the open segment."""
+    return [placed for placed in self.placed if placed.segment.stop is None and rests_on(placed, node)]
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
