@@ -23,6 +23,7 @@ from server.healing.lane import Lane
 from server.healing.metrics import DONE, FAILED, HealingMeter
 from server.healing.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
 from server.healing.rebuild import rebuild
+from server.healing.setbacks import Setbacks
 from virtuallog.control import Alive, GetStatus, NodeStatus, Probe
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import MalformedError, RetryableError, UnavailableError, UnsupportedError, VirtualLogError
@@ -77,6 +78,7 @@ class Healer:
     """What the detector had seen when the policy was asked last."""
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
     _meter: HealingMeter = attrs.field(factory=HealingMeter, init=False)
+    _setbacks: Setbacks = attrs.field(factory=Setbacks, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.detector = FailureDetector(self.node)
@@ -183,7 +185,8 @@ class Healer:
         if quiet and self.detector.changes == self._consulted:
             return  # nothing has changed, nothing is to be done, and no patience is running out
         self._consulted, self._turn = self.detector.changes, float("inf")
-        decision = self._policy.decide({**self.detector.conditions(now), self.node: self._own()}, self._segments)
+        nodes = {**self.detector.conditions(now), self.node: self._own()}
+        decision = self._policy.decide(nodes, self._setbacks.mark(self._segments))
         if decision != self._decision:
             self._adopt(decision, now)
         if isinstance(decision, Nothing):
@@ -233,9 +236,11 @@ class Healer:
         except VirtualLogError as error:
             log.warning("healing failed", what=what, reason=decision.reason, error=str(error))
             lane.failed(f"{type(error).__name__}: {error}", clock.monotonic())
+            self._setbacks.failed(decision, error, self._segments)
             self._meter.ended(what, FAILED, clock.monotonic() - started)
         else:
             lane.succeeded(clock.monotonic())
+            self._setbacks.succeeded()
             self._meter.ended(what, DONE, clock.monotonic() - started)
         self._consulted = -1
         self._news.set()

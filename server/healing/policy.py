@@ -38,6 +38,10 @@ class PlacedSegment:
     placement: Placement
     lost: frozenset[NodeId] = frozenset()
     """Those of its servers that have nothing of it: another data directory took their place later."""
+    failures: int = 0
+    """How often the node that asks has tried to heal it and failed, since it last healed anything."""
+    unfit: frozenset[NodeId] = frozenset()
+    """Nodes whose copy of it cannot be made whole: a rebuild found so."""
 
 
 @attrs.frozen(kw_only=True)
@@ -94,21 +98,22 @@ class ReplaceFailed:
     * Never fewer copies: with nobody to take its place a dead server stays in the set, and alone it is no reason to act.
     * A dead server of the active segment is replaced when a spare node lives, after a while: it may be restarting.
     * A dead server of a closed segment is replaced when a spare node lives, after a longer while: that moves data.
-    * A server that lives with a new data directory gets its copies again, at once.
+    * A server that lives with a new data directory gets its copies again, at once. One that has lost them and is dead keeps
+      no place in a rebuild, as nothing can be copied to it.
+    * What has failed has its turn again after what has not; only a sequencer is never kept waiting.
     * What works is left alone. A node that is back gets nothing back.
     """
 
     settings: HealingSettings
 
     def decide(self, nodes: Mapping[NodeId, Condition], segments: Sequence[PlacedSegment]) -> Decision:
-        problems: list[str] = []
-        for placed in reversed(segments):  # the open one first
-            decision = self._heal(nodes, placed, segments)
-            if not isinstance(decision, Nothing):
-                return decision
-            if decision.reason and decision.reason not in problems:
-                problems.append(decision.reason)
-        return Nothing(reason="; ".join(problems))
+        ordered = sorted(segments, key=lambda placed: (placed.failures, -placed.segment.start))  # the open one first
+        decisions = [self._heal(nodes, placed, segments) for placed in ordered]
+        actions = [decision for decision in decisions if not isinstance(decision, Nothing)]
+        if actions:
+            return next((action for action in actions if isinstance(action, Extend) and action.urgent), actions[0])
+        problems = [decision.reason for decision in decisions if isinstance(decision, Nothing) and decision.reason]
+        return Nothing(reason="; ".join(dict.fromkeys(problems)))
 
     def _heal(
         self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment, segments: Sequence[PlacedSegment]
@@ -135,26 +140,30 @@ class ReplaceFailed:
         if not dead:
             return Nothing()
         reason = f"log server {_listed(dead)} has failed"
-        if not _spares(nodes, placed.placement):
+        if not _spares(nodes, placed):
             return Nothing(reason=f"{reason}, no spare node")
         return _extend(nodes, placed, reason, urgent=False)
 
     def _heal_closed(
         self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment, segments: Sequence[PlacedSegment]
     ) -> Decision:
-        placement = placed.placement
-        if lost := [server for server in sorted(placed.lost) if _lives(nodes, server)]:
-            reason = f"node {_listed(lost)}, which had copies of closed segments, has a new disk"
-            return Rebuild(segment=placed.segment.id, servers=placement.servers, reason=reason)
-        dead = _dead(nodes, placement.servers, self.settings.rebuild_patience_seconds)
-        if not dead:
+        returned = [server for server in sorted(placed.lost) if _lives(nodes, server)]
+        dead = _dead(nodes, placed.placement.servers, self.settings.rebuild_patience_seconds)
+        if returned:
+            reason = f"node {_listed(returned)}, which had copies of closed segments, has a new disk"
+        elif dead:
+            reason = f"node {_listed(dead)}, which has copies of closed segments, has failed"
+        else:
             return Nothing()
-        reason = f"node {_listed(dead)}, which has copies of closed segments, has failed"
-        spares = sorted(_spares(nodes, placement), key=lambda node: (_load(segments, node), node))
-        chosen = dict(zip(dead, spares, strict=False))
-        if not chosen:
+        spares = sorted(_spares(nodes, placed), key=lambda node: (_load(segments, node), node))
+        # A dead one that has its copy may keep its place, one that has to be given it may not.
+        replaced = sorted(dead, key=lambda server: server not in placed.lost)
+        chosen = dict(zip(replaced, spares, strict=False))
+        if not chosen and not returned:
             return Nothing(reason=f"{reason}, no spare node")
-        servers = tuple(sorted(chosen.get(server, server) for server in placement.servers))
+        servers = tuple(sorted(chosen.get(server, server) for server in placed.placement.servers))
+        if absent := [server for server in servers if server in placed.lost and not _lives(nodes, server)]:
+            return Nothing(reason=f"{reason}, and node {_listed(absent)}, which lost its copies, does not answer")
         return Rebuild(segment=placed.segment.id, servers=servers, reason=reason)
 
 
@@ -180,12 +189,14 @@ def _dead(nodes: Mapping[NodeId, Condition], servers: Sequence[NodeId], patience
     ]
 
 
-def _spares(nodes: Mapping[NodeId, Condition], placement: Placement) -> list[NodeId]:
-    """Living nodes with the role of a server that are none yet."""
+def _spares(nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> list[NodeId]:
+    """Living nodes with the role of a server that are none yet, and could be one."""
+    placement = placed.placement
     return [
         node
         for node, condition in nodes.items()
-        if condition.alive and placement.role in condition.roles and node not in placement.servers
+        if condition.alive and placement.role in condition.roles
+        if node not in placement.servers and node not in placed.unfit
     ]
 
 

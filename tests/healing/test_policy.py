@@ -132,6 +132,58 @@ def test_a_node_with_a_new_disk_gets_its_copies_again() -> None:
     assert isinstance(decide(nodes(3, n2=failed(99.0)), closed), Nothing)  # nor can it be given any
 
 
+def test_who_has_lost_its_copy_and_is_dead_is_replaced_first() -> None:
+    """One spare node, two dead servers: the one that still has its copy on its disk keeps the place."""
+    closed = attrs.evolve(placed(1, 1, 2, 3, stop=20), lost=frozenset({NodeId(3)}))
+
+    decision = decide(nodes(4, n1=failed(99.0), n3=failed(99.0)), closed)
+
+    assert isinstance(decision, Rebuild)
+    assert decision.servers == (1, 2, 4)
+
+
+@pytest.mark.parametrize("other", [WELL, failed(99.0)], ids=["returned", "failed"])
+def test_nothing_is_copied_to_a_node_that_is_down(other: Condition) -> None:
+    """With nobody in its place the rebuild would fail in any case."""
+    closed = attrs.evolve(placed(1, 1, 2, 3, stop=20), lost=frozenset({NodeId(2), NodeId(3)}))
+
+    decision = decide(nodes(3, n2=other, n3=failed(1.0)), closed)
+
+    assert isinstance(decision, Nothing)
+    assert decision.reason
+
+
+def test_what_fails_does_not_keep_others_waiting() -> None:
+    """A rebuild that has failed, and an extension that no append waits for, come after what has not been tried."""
+    first, second = placed(1, 1, 2, 4, stop=20), placed(2, 1, 2, 4, stop=30)
+    leisurely = attrs.evolve(placed(3, 1, 2, 3, sequencer=2), failures=1)
+
+    decision = decide(nodes(6, n1=failed(99.0)), first, attrs.evolve(second, failures=1), leisurely)
+
+    assert isinstance(decision, Rebuild)
+    assert decision.segment == first.segment.id
+
+
+def test_a_failed_sequencer_never_waits_for_a_rebuild() -> None:
+    """However often replacing it has failed: appends do wait."""
+    chain = (placed(1, 1, 2, 4, stop=20), attrs.evolve(placed(2, 1, 2, 3), failures=7))
+
+    decision = decide(nodes(5, n1=failed(99.0)), *chain)
+
+    assert isinstance(decision, Extend)
+    assert decision.urgent
+
+
+def test_a_node_whose_copy_has_a_hole_is_passed_over() -> None:
+    """It has the least, and it would fail again."""
+    chain = (attrs.evolve(placed(1, 1, 2, 3, stop=20), unfit=frozenset({NodeId(4)})), placed(2, 2, 3, 5, sequencer=2))
+
+    decision = decide(nodes(5, n1=failed(99.0)), *chain)
+
+    assert isinstance(decision, Rebuild)
+    assert decision.servers == (2, 3, 5)
+
+
 def test_appends_come_before_rebuilds() -> None:
     """The open segment is looked at first."""
     chain = (placed(1, 1, 2, 4, stop=20), placed(2, 1, 2, 3))
@@ -154,19 +206,24 @@ conditions = st.builds(
 )
 
 
-@given(st.lists(conditions, min_size=3, max_size=7), st.sampled_from([(1, 2, 3), (1, 2, 3, 4, 5)]))
-def test_no_decision_gives_up_a_copy(each: list[Condition], servers: tuple[int, ...]) -> None:
-    """A rebuild keeps the number of servers, keeps all that live, and adds living log servers only."""
+@given(
+    st.lists(conditions, min_size=3, max_size=7),
+    st.sampled_from([(1, 2, 3), (1, 2, 3, 4, 5)]),
+    st.sets(st.integers(1, 3)),
+)
+def test_no_decision_gives_up_a_copy(each: list[Condition], servers: tuple[int, ...], lost: set[int]) -> None:
+    """A rebuild keeps the number of servers, keeps all that live, and copies to living log servers only."""
     seen = {NodeId(node): condition for node, condition in enumerate(each, start=1)}
-    before = placed(1, *servers, stop=20)
+    before = attrs.evolve(placed(1, *servers, stop=20), lost=frozenset(NodeId(node) for node in lost))
     decision = decide(seen, before)
 
     if isinstance(decision, Rebuild):
         kept, added = set(decision.servers) & set(servers), set(decision.servers) - set(servers)
         assert len(decision.servers) == len(set(decision.servers)) == len(servers)
         assert kept >= {server for server in before.placement.servers if server in seen and seen[server].alive}
-        assert added
+        assert added or any(seen[NodeId(node)].alive for node in lost)
         assert all(seen[node].alive and "log-server" in seen[node].roles for node in added)
+        assert all(seen[node].alive for node in kept & before.lost)
 
 
 def test_a_policy_is_found_by_its_name() -> None:
