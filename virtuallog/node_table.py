@@ -22,10 +22,16 @@ import attrs
 from virtuallog.chain import Segment
 from virtuallog.errors import InvalidSettingError
 from virtuallog.register import NodeEntry, Register
+from virtuallog.replicated import Placement
+from virtuallog.toml_text import FieldError
 from virtuallog.types import NodeId
 
 NODES_MAX: Final = 64
 """Nodes in the table: some 100 bytes each in a register of 64 KiB, and everybody asks all of them how they are."""
+
+
+def _nowhere(_: Segment) -> None:
+    return None
 
 
 class Amendment(Protocol):
@@ -107,10 +113,20 @@ class Withdraw:
     """Nobody chooses the node for anything new."""
 
     node: NodeId
+    placement: Callable[[Segment], Placement | None] = _nowhere
+    """Where the loglet of a segment is; None: not on nodes."""
 
     def amend(self, register: Register) -> Register | None:
         known = _entry(register, self.node)
-        return _with(register, self.node, attrs.evolve(known, roles=frozenset())) if known.roles else None
+        if not known.roles:
+            return None
+        changed = _with(register, self.node, attrs.evolve(known, roles=frozenset()))
+        last = self.placement(register.chain.last)
+        left = 0 if last is None else sum(last.role in entry.roles for entry in changed.nodes.values())
+        if last is not None and last.role in known.roles and left < len(last.servers):
+            wanted = f"{len(last.servers)} nodes with role {last.role} are wanted"
+            raise InvalidSettingError(f"node {self.node}", f"{wanted}, and {left} would be left")
+        return changed
 
 
 @attrs.frozen(kw_only=True)

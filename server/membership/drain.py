@@ -25,11 +25,12 @@ from server.membership.picture import (
     spell,
 )
 from virtuallog.amending import amend
+from virtuallog.chain import Segment
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.membership import Progress
 from virtuallog.node_table import Withdraw
-from virtuallog.replicated import Pace
+from virtuallog.replicated import Pace, Placement, replicated
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
@@ -71,8 +72,9 @@ class Drain:
         problems = drain_problems(await self._look(), self.node)
         if problems:
             raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
-        environment = self._log.view.environment
-        self._log.view.adopt(await amend(self._log.view.metastore, Withdraw(node=self.node), environment.random))
+        withdraw = Withdraw(node=self.node, placement=self._placement)
+        view = self._log.view
+        view.adopt(await amend(view.metastore, withdraw, view.environment.random))
         _WITHDRAWN.reached()
         while await self._step(await self._look(), tell):
             pass
@@ -102,6 +104,10 @@ class Drain:
             return
         servers = _found(servers_without(picture, placed, self.node), f"to take {spell(segment)}")
         await rebuild(self._log, segment.id, servers, self._pace, self._level())
+
+    def _placement(self, segment: Segment) -> Placement | None:
+        provider = replicated(self._log.view.providers.get(segment.kind))
+        return None if provider is None else provider.placement(segment.config)
 
     async def _look(self) -> Picture:
         picture = await look(self._log, self._survey)

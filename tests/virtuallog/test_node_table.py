@@ -13,6 +13,7 @@ from virtuallog.chain import Segment, validate_successor
 from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.node_table import NODES_MAX, Amendment, Claim, Expect, Forget, Remove, Withdraw
 from virtuallog.register import NodeEntry, Register, decode_untrusted
+from virtuallog.replicated import Placement
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import NodeId
 
@@ -83,6 +84,31 @@ def test_a_drained_node_is_of_use_again_when_it_is_added_again() -> None:
     assert drained.nodes[FOUR].roles == frozenset()
 
     assert after(drained, EXPECT).nodes == joined.nodes
+
+
+def test_two_drains_at_once_leave_as_many_servers_as_there_are() -> None:
+    """Each has looked before the other one withdrew a node. A loglet planned over what would be left had one server."""
+    nodes = {NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=ROLES) for node in (1, 2, 3, 4)}
+    register = SMALL.with_nodes(nodes)
+    on_three = Placement(servers=(NodeId(1), NodeId(2), NodeId(3)), role="log-server", sequencer=NodeId(1), boot=1)
+
+    def withdraw(node: int) -> Withdraw:
+        return Withdraw(node=NodeId(node), placement=lambda _: on_three)
+
+    for first, second in ((3, 4), (4, 3)):
+        changed = after(register, withdraw(first))
+        with pytest.raises(InvalidSettingError, match="3 nodes with role log-server are wanted, and 2 would be left"):
+            withdraw(second).amend(changed)
+
+
+def test_who_stores_nothing_may_always_be_withdrawn() -> None:
+    """A node that only orders; and where the log is on no nodes at all, anybody."""
+    nodes = {NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=ROLES) for node in (1, 2)}
+    orders = {FOUR: NodeEntry(store_id=b"s", addresses=(), roles=frozenset({"sequencer"}))}
+    three = Placement(servers=(NodeId(1), NodeId(2), NodeId(3)), role="log-server", sequencer=NodeId(1), boot=1)
+
+    after(SMALL.with_nodes({**nodes, **orders}), Withdraw(node=FOUR, placement=lambda _: three))
+    after(SMALL.with_nodes(nodes), Withdraw(node=NodeId(1), placement=lambda _: None))
 
 
 def test_two_nodes_of_one_number_are_refused() -> None:
