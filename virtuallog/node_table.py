@@ -110,7 +110,10 @@ class Claim:
 
 @attrs.frozen(kw_only=True)
 class Withdraw:
-    """Nobody chooses the node for anything new."""
+    """Nobody chooses the node for anything new.
+
+    Refused if the log's next loglet would have fewer servers than the last one has: several may ask at the same time.
+    """
 
     node: NodeId
     placement: Callable[[Segment], Placement | None] = _nowhere
