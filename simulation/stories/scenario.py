@@ -56,6 +56,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.returned import RETURNED, UNSEATED
     from simulation.stories.sealed import BROKEN_DISK, SEALED
     from simulation.stories.trimmed import TRIMMED
+    from simulation.stories.usurped import USURPED
     from simulation.stories.weak_seal import WEAK_SEAL
     from simulation.stories.wiped import WIPED
 
@@ -85,6 +86,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         TRIMMED,
         UNEVEN,
         UNSEATED,
+        USURPED,
         WEAK_SEAL,
         WIPED,
     )

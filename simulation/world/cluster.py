@@ -19,7 +19,7 @@ from server.identity import Identity
 from server.node import Node, NodePorts, rpc_identity
 from simulation.observed import ObservedMetaStoreProvider, observed
 from simulation.world.machine import Machine, MachinePorts
-from simulation.world.transport import address_of, seeds_of
+from simulation.world.transport import address_of, node_on, seeds_of
 from simulation.world.world import World
 from virtuallog.api import Cluster as Members
 from virtuallog.api import LogletProvider
@@ -160,7 +160,7 @@ class Cluster:
         """What a machine runs: what `virtuallog serve` runs, on simulated ports."""
         process = ports.process
         who = f"node {process.node}.{process.boot}"
-        identity = await Identity.open(await ports.storage("identity"), process.node)
+        identity = await Identity.open(await ports.storage("identity"), node_on(process.node))
         node_ports = NodePorts(
             services=ports.services,
             clock=ports.clock,
@@ -181,12 +181,12 @@ class Cluster:
             await nursery.start(product.run)
             ports.listen(product.handlers, lambda: rpc_identity(product))
 
-    def _config(self, node: NodeId) -> NodeConfig:
+    def _config(self, machine: NodeId) -> NodeConfig:
         return NodeConfig(
-            id=node,
+            id=node_on(machine),
             data=Path("/simulated"),
-            listen=address_of(node),
-            peers=seeds_of(sorted({*self.nodes, node})),
+            listen=address_of(machine),
+            peers=seeds_of(sorted({*self.nodes, node_on(machine)})),
             metastore=tuple(self.members),
             loglet=self.kinds[0]().kind,
             healing=self.healing,

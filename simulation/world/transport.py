@@ -40,6 +40,8 @@ STREAMS: Final = "streams"
 CALLS: Final = "calls"
 
 FIRST_PORT: Final = 7000
+ELSEWHERE: Final = 100
+"""From here on machines are numbered that are nodes for the second time. Fewer than this are nodes."""
 
 
 class Transport(Protocol):
@@ -136,7 +138,7 @@ class Streams:
         handlers: dict[type[Request[Any]], Handler] = {}
         services = RpcServices(
             self.interfaces, book.find, lambda address: self.streams.connect(process, address), clock, source,
-            node=process.node, handlers=handlers,
+            node=node_on(process.node), handlers=handlers,
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)
@@ -170,8 +172,18 @@ class Streams:
         return self.streams.connections
 
 
+def elsewhere(node: NodeId) -> NodeId:
+    """Another machine that is this node, with a directory of its own, while the first one runs."""
+    return NodeId(ELSEWHERE + node)
+
+
+def node_on(machine: NodeId) -> NodeId:
+    """Which node a machine is."""
+    return NodeId(machine - ELSEWHERE) if ELSEWHERE < machine < 2 * ELSEWHERE else machine
+
+
 def address_of(node: NodeId) -> str:
-    """Where a simulated node listens."""
+    """Where the process on a machine listens."""
     return f"127.0.0.1:{FIRST_PORT + node}"
 
 

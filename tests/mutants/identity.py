@@ -17,8 +17,10 @@ from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import WrongRecipientError
 from virtuallog.ports import Storage
 from virtuallog.register import Register
+from virtuallog.rpc.link import Link
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.rpc.node import Open
+from virtuallog.rpc.session import Session
 from virtuallog.types import NodeId
 
 QUIET: Final = Options(faults=(), seconds=4.0)
@@ -87,6 +89,22 @@ def old_disk_let_back_in(self: Open, found: RpcIdentity) -> WrongRecipientError 
 def drain_that_leaves_closed_segments(self: Picture, node: NodeId) -> Sequence[PlacedSegment]:
     """Nothing is said to be on a node that no longer takes part in the open segment."""
     return [placed for placed in self.placed if placed.segment.stop is None and rests_on(placed, node)]
+
+
+@mutant(
+    Link._session_now,
+    scenario="usurped",
+    within=4,
+    found_by=[
+        "one entry per position",
+        "tails move forward",
+        "acknowledged below the stop",
+        "loglet tails move forward",
+    ],
+)
+def open_connection_to_a_directory_that_was_given_up(self: Link, now: float) -> Session:
+    """Who is there is checked when a connection is opened, and never again."""
+    return self._session or self._start(self._resolve(self.node), now)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))

@@ -116,6 +116,8 @@ class ByteStreams:
     _listeners: dict[str, SimulatedListener] = attrs.field(factory=dict, init=False)
     _down: set[NodeId] = attrs.field(factory=set, init=False)
     """Machines without power."""
+    _fenced: set[NodeId] = attrs.field(factory=set, init=False)
+    """Machines that reach nobody."""
 
     @property
     def connections(self) -> Sequence[Connection]:
@@ -174,6 +176,13 @@ class ByteStreams:
         """The machine has power."""
         self._down.discard(node)
 
+    def fence(self, node: NodeId) -> None:
+        """From now on others reach the machine, and it reaches nobody: a firewall lets no connection out."""
+        self._fenced.add(node)
+        for connection in self.connections:
+            if connection.ends[0].process.node == node:
+                connection.vanish()
+
     # -- connecting ---------------------------------------------------------------------------------------------
 
     def _knock(self, attempt: _Attempt, number: int) -> None:
@@ -182,7 +191,10 @@ class ByteStreams:
             attempt.settle(TimeoutError(errno.ETIMEDOUT, f"{attempt.address} does not answer"))
             return
         attempt.retry = timeline.schedule(CONNECT_RETRY_SECONDS[number], lambda: self._knock(attempt, number + 1))
-        self._send("connect", attempt.process.node, attempt.target, lambda: self._on_knock(attempt))
+        if attempt.process.node in self._fenced:
+            self._note("connect fenced", attempt.process.node, attempt.target)
+        else:
+            self._send("connect", attempt.process.node, attempt.target, lambda: self._on_knock(attempt))
 
     def _on_knock(self, attempt: _Attempt) -> None:
         """Somebody's attempt has come to the machine that it is for."""
