@@ -27,7 +27,7 @@ from server.membership.picture import (
 from virtuallog.amending import amend
 from virtuallog.chain import Segment
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError
 from virtuallog.membership import Progress
 from virtuallog.node_table import Withdraw
 from virtuallog.replicated import Pace, Placement, replicated
@@ -102,8 +102,19 @@ class Drain:
             if last.id != segment.id and any(rests_on(one, self.node) for one in (await self._look()).placed[-1:]):
                 raise UnavailableError(f"the log goes on on node {self.node}: too few other nodes answer")
             return
-        servers = _found(servers_without(picture, placed, self.node), f"to take {spell(segment)}")
-        await rebuild(self._log, segment.id, servers, self._pace, self._level())
+        await self._rebuild(picture, placed)
+
+    async def _rebuild(self, picture: Picture, placed: PlacedSegment) -> None:
+        """On the first spare node that can take it: one may have an old copy with a hole, which nobody can fill."""
+        segment, unfit = placed.segment, set[NodeId]()
+        while True:
+            servers = _found(servers_without(picture, placed, self.node, unfit), f"to take {spell(segment)}")
+            try:
+                await rebuild(self._log, segment.id, servers, self._pace, self._level())
+            except CorruptionError:
+                unfit |= set(servers) - set(placed.placement.servers)
+            else:
+                return
 
     def _placement(self, segment: Segment) -> Placement | None:
         provider = replicated(self._log.view.providers.get(segment.kind))

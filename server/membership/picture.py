@@ -104,9 +104,12 @@ def members_without(picture: Picture, node: NodeId) -> tuple[NodeId, ...] | None
     return tuple(sorted({*members, free[0]} - {node})) if free else None
 
 
-def servers_without(picture: Picture, placed: PlacedSegment, node: NodeId) -> tuple[NodeId, ...] | None:
-    """The servers of a closed segment with a spare node in the place of this one; None: there is none."""
-    spares = picture.spares(placed, without=[node])
+def servers_without(
+    picture: Picture, placed: PlacedSegment, node: NodeId, unfit: Collection[NodeId] = ()
+) -> tuple[NodeId, ...] | None:
+    """The servers of a closed segment with a spare node, but none of the `unfit`, in the place of this one; None: there is
+    none."""
+    spares = picture.spares(placed, without=[node, *unfit])
     return tuple(sorted({*placed.placement.servers, spares[0]} - {node})) if spares else None
 
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from loglets.native import NativeProvider
+from loglets.native.messages import ReadWaves, Repair
 from server.healing.healer import Healer
 from server.healing.lane import BACKOFF_SECONDS, Lane
 from simulation.runner import run_seed
@@ -17,6 +18,7 @@ from simulation.world.world import World, open_world
 from tests.simulation.stage import WAL
 from virtuallog.control import RebuildSegment
 from virtuallog.errors import InvalidSettingError
+from virtuallog.membership import DrainNode
 from virtuallog.register import decode_untrusted
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 
@@ -141,6 +143,29 @@ def test_an_operator_may_have_a_segment_moved() -> None:
             ]
         for node in (1, 2, 3):
             cluster.machines[NodeId(node)].start()
+
+    in_cluster(5, story)
+
+
+def test_a_drain_passes_over_a_node_whose_old_copy_has_a_hole() -> None:
+    """Node 4 once lagged and has a wave behind a hole: what node 3 has goes to node 5 instead."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        log, services = client.log, client.log.view.environment.services
+        await log.reconfig_extend("native", {"servers": "1,2,3"})
+        for number in range(3):
+            await log.append(b"%d" % number)
+        closed = (await log.reconfig_extend("native", {"servers": "1,2,5"})).chain.segments[-2]
+        asked = ReadWaves(segment=closed.id, start=2, stop=3, max_bytes=1)
+        held = await services.call(NodeId(1), asked, 1.0)
+        await services.call(NodeId(4), Repair(segment=closed.id, waves=held.waves, known_tail=2), 1.0)
+
+        while not (await services.call(NodeId(1), DrainNode(node=NodeId(3)), 30.0)).done:
+            await trio.sleep(0.5)  # noqa: TID251 -- simulated time
+
+        moved = (await log.view.refresh()).chain.segment_at(closed.start)
+        assert moved is not None
+        assert native().placement(moved.config).servers == (1, 2, 5)
 
     in_cluster(5, story)
 

@@ -57,6 +57,7 @@ def test_with_a_spare_node_nothing_stands_against_a_drain() -> None:
     assert drain_problems(four, ONE) == []
     assert members_without(four, ONE) == (TWO, THREE, FOUR)
     assert servers_without(four, four.closed[0], ONE) == (TWO, THREE, FOUR)
+    assert servers_without(four, four.closed[0], ONE, unfit={FOUR}) is None  # its copy has a hole
 
 
 def test_without_a_spare_node_everything_that_would_get_less_is_named() -> None:
