@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
+
 from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog import reconfigure
@@ -79,8 +81,9 @@ def loser_builds_on_the_winner_without_a_seal(self: Reconfiguration, found: Regi
 async def chain_put_without_an_expected_version(
     self: ChainWriter, value: bytes, proposed: Register, expected_version: int, attempt: int
 ) -> Event:
-    """Whatever the newest version is, the next one is put."""
+    """Whatever the newest version is, the next one is put, under its own number."""
     while True:
+        value = proposed.with_chain(attrs.evolve(proposed.chain, version=expected_version + 1)).encode()
         try:
             await self._view.metastore.put(value, expected_version, attempt, proposed.members)
         except ChainConflictError as error:
