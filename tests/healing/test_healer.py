@@ -11,16 +11,20 @@ from loglets.native import NativeProvider
 from loglets.native.messages import ReadWaves, Repair
 from server.healing.healer import Healer
 from server.healing.lane import BACKOFF_SECONDS, Lane
+from server.healing.rebuild import rebuild
 from simulation.runner import run_seed
 from simulation.world import scheduler
 from simulation.world.cluster import Client, Cluster, ClusterPlan
 from simulation.world.world import World, open_world
 from tests.simulation.stage import WAL
+from virtuallog.amending import amend
 from virtuallog.control import RebuildSegment
 from virtuallog.errors import InvalidSettingError
 from virtuallog.membership import DrainNode
+from virtuallog.node_table import Forget
 from virtuallog.register import decode_untrusted
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
+from virtuallog.versions import MOVED_SEGMENTS
 
 Story = Callable[[Cluster, Client], Awaitable[None]]
 
@@ -143,6 +147,26 @@ def test_an_operator_may_have_a_segment_moved() -> None:
             ]
         for node in (1, 2, 3):
             cluster.machines[NodeId(node)].start()
+
+    in_cluster(5, story)
+
+
+def test_a_rebuild_is_not_put_on_a_disk_that_was_given_up_meanwhile() -> None:
+    """The operator replaces node 4 while a copy is made on it. The chain stays as it is; whatever comes there has nothing."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        log, view = client.log, client.log.view
+        await log.reconfig_extend("native", {"servers": "1,2,3"})
+        await log.append(b"kept")
+        closed = (await log.reconfig_extend("native", {"servers": "1,2,3"})).chain.segments[-2]
+        four = (await view.refresh()).nodes[NodeId(4)]
+
+        async def four_is_given_up(_: int) -> None:
+            await amend(view.metastore, Forget(node=NodeId(4), store_id=four.store_id), view.environment.random)
+
+        with pytest.raises(InvalidSettingError, match="have other data directories"):
+            await rebuild(log, closed.id, (NodeId(1), NodeId(2), NodeId(4)), four_is_given_up, MOVED_SEGMENTS)
+        assert (await view.refresh()).chain.find(closed.id) == closed
 
     in_cluster(5, story)
 
