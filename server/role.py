@@ -11,6 +11,8 @@ ends the node with a traceback: a process that does something nobody thought of 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import count
 from typing import Any, TypeAlias
 
 import attrs
@@ -42,6 +44,9 @@ class Role:
         self._open: Handlers | None = None
         self._scope: trio.CancelScope | None = None
         self._bug: BaseException | None = None
+        self._numbers = count()
+        self._calls: dict[int, Done] = {}
+        """In progress."""
 
     @property
     def is_open(self) -> bool:
@@ -60,11 +65,12 @@ class Role:
                 await trio.sleep_forever()
         except* VirtualLogError as group:
             self.fail(_first(group))
+        self._answer_all()
         if self._bug is not None:
             raise self._bug
 
     def fail(self, error: BaseException) -> None:
-        """Close the role for good and cancel its tasks. Calls in progress stay unanswered: their outcome is unknown.
+        """Close the role for good and cancel its tasks. Once these have ended, `run` answers the calls in progress.
 
         What is no VirtualLogError is raised by `run`, and not here: whoever calls may be a connection, or a disk.
         """
@@ -81,12 +87,28 @@ class Role:
 
     def _handler(self, request_class: type[Request[Any]]) -> Handler:
         def handle(request: Any, done: Done) -> None:
-            if self._open is not None:
-                self._open[request_class](request, done)
-            else:
+            if self._open is None:
                 done(self.failure or UnavailableError(f"{self.name} is not ready on this node"))
+                return
+            number = next(self._numbers)
+            self._calls[number] = done
+            try:
+                self._open[request_class](request, partial(self._answer, number))
+            except BaseException:  # whoever called answers
+                self._calls.pop(number, None)
+                raise
 
         return handle
+
+    def _answer(self, number: int, outcome: Any) -> None:
+        done = self._calls.pop(number, None)
+        if done is not None:
+            done(outcome)
+
+    def _answer_all(self) -> None:
+        """Nobody else will, and their connections count what they hold until then."""
+        for number in list(self._calls):
+            self._answer(number, UnavailableError(f"{self.name} was closed on this node meanwhile"))
 
 
 def _first(group: BaseExceptionGroup[VirtualLogError]) -> VirtualLogError:

@@ -100,7 +100,18 @@ def split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise FieldError(f"'{address}' is not host:port")
+    if not _may_name_a_host(host):
+        raise FieldError(f"'{address}' is not host:port: there can be no such host")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _may_name_a_host(host: str) -> bool:
+    """Whether the resolver would look for it."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return host.isprintable()
 
 
 def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import attrs
 
 from virtuallog.chain import Segment
+from virtuallog.cluster_file import split_address
 from virtuallog.errors import InvalidSettingError
 from virtuallog.register import NodeEntry, Register
 from virtuallog.replicated import Placement
@@ -57,6 +58,7 @@ class Expect:
     def amend(self, register: Register) -> Register | None:
         known = register.nodes.get(self.node)
         if known is None:
+            _check(self.addresses)
             if len(register.nodes) >= NODES_MAX:
                 raise InvalidSettingError("node", f"the cluster has {NODES_MAX} nodes, which is the limit")
             return _with(register, self.node, NodeEntry(store_id=b"", addresses=self.addresses, roles=self.roles))
@@ -85,6 +87,7 @@ class Forget:
             return None
         if known.is_expected and known.addresses == addresses:
             return None
+        _check(self.addresses)
         changed = _with(register, self.node, attrs.evolve(known, store_id=b"", addresses=addresses, joined=0))
         if self.node in register.members and not known.is_expected and not changed.is_decidable:
             raise InvalidSettingError(
@@ -152,6 +155,19 @@ class Remove:
             return "is a member of the MetaStore: drain it first"
         used = [str(segment.id) for segment in register.chain.segments if self.is_used(segment)]
         return f"is needed by segments {', '.join(used)}: drain it first" if used else ""
+
+
+def _check(addresses: Iterable[str]) -> None:
+    """Whoever asks may have checked them; everybody else would have to live with what it has not.
+
+    Raises:
+        InvalidSettingError: one is no address.
+    """
+    for address in addresses:
+        try:
+            split_address(address)
+        except FieldError as error:
+            raise InvalidSettingError("address", str(error)) from None
 
 
 def lost_copies(register: Register, segment: Segment, servers: Iterable[NodeId]) -> frozenset[NodeId]:

@@ -20,7 +20,7 @@ from virtuallog.errors import (
     WrongRecipientError,
 )
 from virtuallog.rpc import Interface, Method, building
-from virtuallog.rpc.answers import ANSWERS_MAX
+from virtuallog.rpc.answers import KEPT_MAX
 from virtuallog.rpc.events import Failed, OpenRefused, ReturnArrived
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.methods import bind
@@ -276,15 +276,44 @@ def test_questions_are_bounded() -> None:
     assert pair.client.outbox.take() == []
 
 
-def test_answers_are_bounded() -> None:
-    """A client that asks without ever finishing is cut off."""
-    pair = Pair()
-    for question in range(ANSWERS_MAX + 1):
-        pair.client.outbox.put(building.bootstrap(question))
+@pytest.mark.parametrize("asks", ["bootstraps", "opens"])
+def test_kept_answers_are_bounded(asks: str) -> None:
+    """A client that asks for the node again and again without ever finishing is cut off."""
+    pair = opened()
+    for question in range(1000, 1000 + KEPT_MAX + 1):
+        if asks == "bootstraps":
+            pair.client.outbox.put(building.bootstrap(question))
+        else:
+            pair.client.questions.call(Open(boot=9))
     failures = [event for event in pair.to_server() if isinstance(event, Failed)]
 
     assert len(failures) == 1
     assert isinstance(failures[0].error, MalformedError)
+
+
+def test_finished_answers_make_room_for_others() -> None:
+    """Whoever takes what it has asked for may open the node as often as it likes."""
+    pair = opened()
+    for _ in range(4 * KEPT_MAX):
+        question = pair.client.questions.call(Open())
+        pair.to_server()
+        assert isinstance(pair.returned()[question], Opened)
+
+    assert pair.to_server() == []
+    assert pair.server.failure is None
+
+
+@pytest.mark.parametrize("wrong", [Open(cluster=b"x" * (8 << 20)), Open(store_id=b"x" * (8 << 20))], ids=["c", "s"])
+def test_an_id_of_megabytes_is_refused_in_a_few_words(wrong: Open) -> None:
+    """The error is kept for calls that build on the open, so it must not carry what it is about."""
+    pair = opened()
+    question = pair.client.questions.call(wrong)
+    pair.to_server()
+    kept = [answer.outcome for answer in pair.server.answers._answers.values()]
+
+    assert isinstance(pair.returned()[question], MalformedError)
+    assert kept
+    assert max(len(repr(outcome)) for outcome in kept) < 200
 
 
 def test_request_too_large_for_a_frame_is_not_sent() -> None:

@@ -7,10 +7,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 from trio.abc import Stream
 from trio.testing import memory_stream_pair
 
-from virtuallog.rpc.direct import direct
+from tests.rpc.shop import interfaces
+from tests.rpc.world import TrioClock
+from virtuallog.rpc.channel import Channel
+from virtuallog.rpc.connection import Connection
+from virtuallog.rpc.direct import DirectStream, direct
+from virtuallog.rpc.frames import Frame, FrameSplitter
+from virtuallog.rpc.methods import bind
 
 
 @asynccontextmanager
@@ -75,3 +82,36 @@ def test_streams_that_are_not_plain_tcp_stay_as_they_are() -> None:
     """TLS, and the memory of simulators, have no socket to take a short cut to."""
     ours, _ = memory_stream_pair()
     assert direct(ours) is ours
+
+
+class _OutOfBuffers(DirectStream):
+    """The system has none left for one write, and then it has: ENOBUFS."""
+
+    failures = 1
+
+    def send_now(self, data: bytes | bytearray | memoryview) -> int:
+        if self.failures:
+            self.failures -= 1
+            raise trio.BrokenResourceError("no buffer space available")
+        return super().send_now(data)
+
+
+async def test_nothing_leaves_before_what_the_socket_has_refused() -> None:
+    """A write fails, and the next would not: the frames of the first are sent again, before later ones."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener, trio.open_nursery() as nursery:
+        client = await trio.open_tcp_stream(*listener.socket.getsockname()[:2])
+        channel = Channel(Connection.new(bind(interfaces())), TrioClock())
+        nursery.start_soon(channel.run, _OutOfBuffers(client), lambda event: None)
+        await trio.testing.wait_all_tasks_blocked()
+        async with await listener.accept() as server:
+            splitter, frames = FrameSplitter(), list[Frame]()
+            for letter in b"abc":
+                channel.connection.outbox.put([bytes([letter]) * 8])
+                channel.kick()
+                await trio.lowlevel.checkpoint()
+            while len(frames) < 3 and (chunk := await server.receive_some()):
+                frames += splitter.feed_untrusted(bytes(chunk))
+
+        assert [bytes(segment) for (segment,) in frames] == [b"a" * 8, b"b" * 8, b"c" * 8]
+        nursery.cancel_scope.cancel()

@@ -70,6 +70,25 @@ def test_message_that_no_receiver_would_take_is_not_sent() -> None:
     assert outbox.waiting_bytes == 0
 
 
+def test_outbox_gives_enough_from_the_front_and_keeps_the_rest() -> None:
+    """In order, and never nothing as long as there is something, however large that is."""
+    outbox = Outbox()
+    for letter in (b"a", b"b", b"c"):
+        outbox.put([letter * 64])
+    outbox.put([b"d" * 4096])
+    sent = outbox.take(100)
+
+    assert len(b"".join(sent)) == 144
+    assert outbox.waiting_bytes == 72 + 8 + 4096
+    sent += outbox.take(100)
+    sent += outbox.take(100)
+    assert outbox.waiting_bytes == 0
+    assert outbox.take(100) == []
+    assert contents(FrameSplitter().feed_untrusted(b"".join(sent))) == [
+        [b"a" * 64], [b"b" * 64], [b"c" * 64], [b"d" * 4096],
+    ]  # fmt: skip
+
+
 def test_outbox_gives_everything_once() -> None:
     """In order, and its count of bytes follows."""
     outbox = Outbox()

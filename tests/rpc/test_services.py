@@ -24,6 +24,7 @@ from virtuallog.errors import (
     WrongRecipientError,
 )
 from virtuallog.rpc import Hello, Open, RpcServices
+from virtuallog.rpc.channel import SEND_BYTES, Channel
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.link import CONNECT_SECONDS
@@ -292,6 +293,41 @@ async def test_silent_connection_is_taken_for_dead(autojump_clock: object) -> No
         assert await client.call(SHOP, store(40), 1.0) == Stored(41)
 
 
+async def test_idle_time_is_no_silence(autojump_clock: object) -> None:
+    """Nobody asks for a minute; then a hasty call times out beside a patient one. The node had one second to speak, and
+    it answers the patient one when it can."""
+    async with shop_world() as world:
+        client, hasty, patient = await world.client(), Outcomes(), Outcomes()
+        assert await client.call(SHOP, store(40), 1.0) == Stored(41)
+        await trio.sleep(60)  # noqa: TID251 -- the test's own clock
+        client.post(SHOP, Wait(1), patient.done, 2 * SILENCE_SECONDS)
+        client.post(SHOP, Wait(2), hasty.done, 1.0)
+        await hasty.wait(1)
+        world.shop.release([1])
+
+        assert await patient.wait(1) == [Waited(1)]
+        assert len(world.server_ends) == 1
+
+
+async def test_many_hasty_calls_notice_a_silent_node(autojump_clock: object) -> None:
+    """Each gives up long before the node counts as dead; together they have waited long enough."""
+    async with shop_world() as world:
+
+        async def swallow(_: str) -> Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            world.server_ends.append(theirs)
+            return ours
+
+        world.connect = swallow
+        client, said = await world.client(), ""
+        for _ in range(int(SILENCE_SECONDS) + 2):
+            with pytest.raises(UnavailableError) as caught:
+                await client.call(SHOP, store(40), 1.0)
+            said += str(caught.value)
+
+        assert "silent for 5" in said
+
+
 async def test_wrong_node_fails_typed_and_unexecuted(autojump_clock: object) -> None:
     """Somebody else answers at the address: every call says so, none is executed; a new table heals it at once."""
     async with shop_world() as world:
@@ -437,6 +473,36 @@ async def test_slow_reader_keeps_the_servers_memory_bounded(autojump_clock: obje
 
         assert 4 <= sent <= (SERVER_UNSENT_BYTES_MAX + 2 * FRAME_BYTES_MAX) // len(echoed.raw_bytes)
         assert await (await world.client()).call(SHOP, store(40), 1.0) == Stored(41)
+
+
+async def test_what_a_slow_reader_leaves_is_weighed_as_it_is_held(autojump_clock: object) -> None:
+    """Megabytes pile up, and the other side takes them by the kilobyte. What has been joined for sending is held until its
+    last byte is taken; so it must be little, or count."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    channel = Channel(Connection.new(bind(interfaces())), TrioClock())
+    held: list[int] = []
+
+    async def hold(data: bytes | bytearray | memoryview) -> None:
+        held[:] = [
+            memoryview(data.obj).nbytes if isinstance(data, memoryview) else len(data)
+        ]  # what a view keeps alive
+        assert channel.unsent_bytes >= held[0] + channel.connection.outbox.waiting_bytes
+        await send_all(data)
+
+    send_all, ours.send_stream.send_all = ours.send_stream.send_all, hold  # type: ignore[method-assign]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(channel.run, ours, lambda event: None)
+        for _ in range(64):
+            channel.connection.outbox.put([b"x" * (512 << 10)])
+        channel.kick()
+        received = 0
+        while received < 64 * ((512 << 10) + 8) and (chunk := await theirs.receive_some()):
+            received += len(chunk)
+            assert held[0] <= SEND_BYTES + (512 << 10) + 8
+        await trio.testing.wait_all_tasks_blocked()
+
+        assert channel.unsent_bytes == 0
+        nursery.cancel_scope.cancel()
 
 
 async def test_small_requests_for_large_replies_do_not_fill_memory(autojump_clock: object) -> None:

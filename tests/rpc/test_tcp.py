@@ -103,6 +103,19 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         split_address(address)
 
 
+@pytest.mark.parametrize("host", ["node..example", "n" * 64, "no\0de", "n\u00f6..de"])
+async def test_an_address_that_names_no_host_is_unreachable(host: str) -> None:
+    """A typo of somebody far away is an error of the call, and the next address is tried; the client lives."""
+    async with serving(Shop()) as (address, nursery):
+        client = await client_of(nursery, (f"{host}:7001",))
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match="node 1 is unreachable"):
+                await client.call(SHOP, store(40), 5.0)
+        client = await client_of(nursery, (f"{host}:7001", address))
+
+        assert await client.call(SHOP, store(40), 5.0) == Stored(41)
+
+
 @pytest.mark.processes
 async def test_stock_client_is_served() -> None:
     """Bootstrap, casts, pipelining, errors, cancellation: by Cap'n Proto's own RPC, which shares no code with ours."""

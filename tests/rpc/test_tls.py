@@ -33,7 +33,7 @@ from virtuallog.rpc.complaints import Complaints
 from virtuallog.rpc.credentials import Credentials, Loaded
 from virtuallog.rpc.reception import HANDSHAKE_SECONDS, Reception
 from virtuallog.rpc.roles import Principal, Role
-from virtuallog.rpc.tls import TlsStream, shake_hands
+from virtuallog.rpc.tls import ENCRYPT_BYTES, TlsStream, shake_hands
 
 NODE = IDENTITY.node
 
@@ -323,6 +323,30 @@ async def test_the_stream_keeps_trios_rules_for_streams(office: Office) -> None:
         return await pair(loaded, left, right)
 
     await trio.testing.check_two_way_stream(make, None)
+
+
+async def test_buffers_stay_small_whatever_is_sent(office: Office) -> None:
+    """OpenSSL's keep the size of the largest piece that was ever in them. What was encrypted leaves in one send, yet."""
+
+    class Watched:
+        def __init__(self, inner: ssl.MemoryBIO) -> None:
+            self.inner, self.sizes = inner, list[int]()
+
+        def read(self) -> bytes:
+            self.sizes.append(self.inner.pending)
+            return self.inner.read()
+
+    left, right = await pair(office.node().current(), *trio.testing.memory_stream_pair())
+    watched: Any = Watched(left._outgoing)
+    left._outgoing = watched
+    data, received = bytes(range(256)) * 1024 + b"the rest", bytearray()
+    await left.send_all(data)
+    while len(received) < len(data):
+        received += await right.receive_some()
+
+    assert received == data
+    assert len(data) < sum(watched.sizes)
+    assert max(watched.sizes) < 1.1 * ENCRYPT_BYTES
 
 
 async def pair(loaded: Loaded, left: Any, right: Any) -> tuple[TlsStream, TlsStream]:

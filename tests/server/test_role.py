@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 import trio
+import trio.testing
 
 from server.role import Role
-from virtuallog.errors import CorruptionError, StorageError, UnavailableError
-from virtuallog.ports import Handlers, NodeEnvironment
+from tests.rpc.shop import Wait, Waited, interfaces
+from virtuallog.errors import CorruptionError, OverloadedError, StorageError, UnavailableError
+from virtuallog.ports import Done, Handlers, NodeEnvironment
 from virtuallog.types import NodeId
 
 
@@ -80,3 +82,48 @@ async def test_the_reason_is_kept_as_it_was() -> None:
     assert isinstance(fragile.failure, StorageError)
     assert isinstance(fragile.cause, UnavailableError)
     assert str(fragile.failure) == str(fragile.cause) == "no answer"
+
+
+async def test_calls_in_progress_are_answered_when_the_role_is_closed() -> None:
+    """Their outcome is unknown, and so their callers are told, once; a connection would count their bytes for ever."""
+    waiting: dict[int, Done] = {}
+
+    async def serve(environment: NodeEnvironment) -> Handlers:
+        return {Wait: lambda request, done: waiting.__setitem__(request.token, done)}
+
+    fragile, outcomes = Role("fragile", interfaces(), serve), dict[int, list[Any]]()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fragile.run, environment())
+        await trio.testing.wait_all_tasks_blocked()
+        for token in range(3):
+            fragile.handlers[Wait](Wait(token), outcomes.setdefault(token, []).append)
+        waiting[0](Waited(0))
+        fragile.fail(CorruptionError("a bad block"))
+        assert outcomes == {0: [Waited(0)], 1: [], 2: []}  # whoever fails is in the middle of something
+
+    waiting[1](Waited(1))
+    assert outcomes[0] == [Waited(0)]
+    for token in (1, 2):
+        (outcome,) = outcomes[token]
+        assert isinstance(outcome, UnavailableError)
+        assert "fragile was closed" in str(outcome)
+
+
+async def test_a_handler_that_raises_has_answered() -> None:
+    """Whoever called it tells the caller; the role has nothing more to say when it is closed."""
+    outcomes: list[Any] = []
+
+    async def serve(environment: NodeEnvironment) -> Handlers:
+        def refuse(request: Any, done: Done) -> None:
+            raise OverloadedError("no room")
+
+        return {Wait: refuse}
+
+    fragile = Role("fragile", interfaces(), serve)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fragile.run, environment())
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(OverloadedError):
+            fragile.handlers[Wait](Wait(1), outcomes.append)
+        fragile.fail(CorruptionError("a bad block"))
+    assert outcomes == []

@@ -44,6 +44,19 @@ def test_an_expected_place_is_taken_by_one_directory() -> None:
     assert decode_untrusted(register.encode()) == register
 
 
+@pytest.mark.parametrize("address", ["four", "four:0", "node..example:7001", f"{'n' * 64}:7001", "fo\0ur:7001"])
+def test_what_is_no_address_gets_into_no_table(address: str) -> None:
+    """Every node would try to connect to it, for ever, whatever the tool of whoever asks has checked."""
+    joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
+
+    for wrong in (
+        Expect(node=NodeId(5), addresses=("five:7005", address), roles=ROLES),
+        Forget(node=FOUR, store_id=b"b" * 16, addresses=(address,)),
+    ):
+        with pytest.raises(InvalidSettingError, match="is not host:port"):
+            wrong.amend(joined)
+
+
 def test_a_forgotten_directory_leaves_its_place_to_another() -> None:
     """At the same address or at a new one; a repeat that comes late does not forget the newcomer."""
     joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))

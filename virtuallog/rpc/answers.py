@@ -30,6 +30,9 @@ from virtuallog.rpc.protocol import Call, Promise
 ANSWERS_MAX: Final = 8192
 """Owed at a time. Drivers stop reading at a fraction of it, but one more read may bring a thousand small calls."""
 
+KEPT_MAX: Final = 16
+"""Answers that stay until their finish. Our own clients need two, for one flight; nothing else limits what stays."""
+
 _NODE: Final = 0
 """The export id of the node."""
 
@@ -63,12 +66,15 @@ class Answers:
     """Calls that wait for `respond`."""
     pending_call_bytes: int = attrs.field(default=0, init=False)
     _answers: dict[int, _Answer] = attrs.field(factory=dict, init=False)
+    _kept: int = attrs.field(default=0, init=False)
+    """Of these, with an outcome."""
 
     def on_bootstrap(self, question: int) -> None:
         """Give them the node."""
         answer = self._enter(question, None, 0)
-        answer.outcome = Opened() if self._identity else UnsupportedError("there is no node at this end")
-        self._return_node(question, answer.outcome, of_open=False)
+        outcome = Opened() if self._identity else UnsupportedError("there is no node at this end")
+        self._return_node(question, outcome, of_open=False)
+        self._keep(answer, outcome)
 
     def on_call(self, call: Call, frame_bytes: int) -> CallArrived | OpenRefused | None:
         """Read a call, or refuse it.
@@ -105,7 +111,7 @@ class Answers:
         if question in self._answers:
             raise MalformedError(f"question {question} is asked twice")
         if len(self._answers) >= ANSWERS_MAX:
-            raise MalformedError(f"{ANSWERS_MAX} questions without a finish")
+            raise MalformedError(f"{ANSWERS_MAX} questions without an answer")
         answer = self._answers[question] = _Answer(method, frame_bytes)
         if frame_bytes:
             self.pending_calls += 1
@@ -144,7 +150,7 @@ class Answers:
             self._outbox.put(building.canceled(question))
         elif answer.is_open:
             self._return_node(question, outcome, of_open=True)
-            answer.outcome = outcome
+            self._keep(answer, outcome)
         elif isinstance(outcome, VirtualLogError):
             self._outbox.put(building.exception(question, *to_wire(outcome), finish_needed=False))
         else:
@@ -155,6 +161,12 @@ class Answers:
         self.pending_call_bytes -= answer.frame_bytes
         if answer.outcome is None:
             del self._answers[question]
+
+    def _keep(self, answer: _Answer, outcome: Opened | VirtualLogError) -> None:
+        if self._kept >= KEPT_MAX:
+            raise MalformedError(f"{KEPT_MAX} answers are kept, and no finish comes")
+        self._kept += 1
+        answer.outcome = outcome
 
     def _return_node(self, question: int, outcome: Opened | VirtualLogError, *, of_open: bool) -> None:
         if isinstance(outcome, VirtualLogError):
@@ -170,6 +182,7 @@ class Answers:
         if answer.outcome is None:
             answer.finished = True  # the id is not theirs to use again before our return
         else:
+            self._kept -= 1
             del self._answers[question]
 
     def on_release(self, export: int) -> None:

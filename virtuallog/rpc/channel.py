@@ -12,7 +12,6 @@ others of that kind. Batches and waves are few and large; they never notice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import attrs
@@ -34,7 +33,8 @@ READ_BYTES_MIN: Final = 4 << 10
 FRAMES_AT_ONCE: Final = 64
 """Two milliseconds of work, if they are calls."""
 SEND_BYTES: Final = 256 << 10
-"""Sent at a time: what the other side must take for its connection to count as alive."""
+"""Sent at a time: what the other side must take for its connection to count as alive. Not much more is joined for it, as
+what is joined stays in memory, and counts as unsent, until its last byte is taken."""
 _GOODBYE_SECONDS: Final = 1.0
 """For the abort message of a connection that ends badly; a peer that does not take it does not need it."""
 
@@ -177,30 +177,34 @@ class Channel:
     def _send_at_once(self) -> None:
         """Called between two turns: what has to wake a task is left for the next one."""
         self._leaves_at_once = False
-        if self._at_once is None or self._sending_bytes or not (chunks := self.connection.outbox.take()):
+        if self._at_once is None or self._sending_bytes:
             return
         stream, end = self._at_once
-        data = b"".join(chunks)
-        try:
-            sent = stream.send_now(data)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            end.later(partial(self._broken, error))
-            return
-        self.traffic.sent_bytes += sent
-        if sent < len(data):
-            self._unsent, self._sending_bytes = data[sent:], len(data) - sent
-            end.later(self._wake_sender.set)
+        outbox = self.connection.outbox
+        while outbox.waiting_bytes:
+            data = b"".join(outbox.take(SEND_BYTES))
+            try:
+                sent = stream.send_now(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                sent = 0  # the task that sends finds out whether that is the end; nothing may leave before these bytes
+            self.traffic.sent_bytes += sent
+            if sent < len(data):
+                self._unsent, self._sending_bytes = data[sent:], len(data) - sent
+                end.later(self._wake_sender.set)
+                return
 
     async def _send(self, stream: Stream) -> None:
         while True:
             await self._wake_sender.wait()
             self._wake_sender = trio.Event()
-            if data := self._unsent or b"".join(self.connection.outbox.take()):
+            while data := self._unsent or b"".join(self.connection.outbox.take(SEND_BYTES)):
                 self._unsent, self._sending_bytes = b"", len(data)
                 try:
                     await self._send_pieces(stream, data)
                 except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
                     return self._broken(error)
+                self._sending_bytes = 0
+                self._wake_receiver.set()
             self._wake_receiver.set()
 
     async def _send_pieces(self, stream: Stream, data: bytes) -> None:
@@ -215,7 +219,6 @@ class Channel:
         self._untaken_since = self.clock.monotonic()
         await stream.send_all(piece)
         self._untaken_since = None
-        self._sending_bytes -= len(piece)
         self.traffic.sent_bytes += len(piece)
 
     async def _sent(self) -> None:

@@ -10,6 +10,7 @@ A frame is judged by its header before its content is waited for, so nobody can 
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -169,7 +170,17 @@ class Outbox:
         for chunk in chunks:
             self.waiting_bytes += len(chunk)
 
-    def take(self) -> list[bytes]:
-        """Everything there is, once."""
-        chunks, self._chunks, self.waiting_bytes = self._chunks, [], 0
-        return chunks
+    def take(self, enough_bytes: int = sys.maxsize) -> list[bytes]:
+        """What there is, once: everything, or from the front on until it is enough."""
+        chunks = self._chunks
+        if self.waiting_bytes <= enough_bytes:
+            self._chunks, self.waiting_bytes = [], 0
+            return chunks
+        count = size = 0
+        while size < enough_bytes:
+            size += len(chunks[count])
+            count += 1
+        taken = chunks[:count]
+        del chunks[:count]
+        self.waiting_bytes -= size
+        return taken

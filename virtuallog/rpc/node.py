@@ -6,7 +6,7 @@ from typing import Final
 
 import attrs
 
-from virtuallog.errors import UnsupportedError, VirtualLogError, WrongRecipientError
+from virtuallog.errors import MalformedError, UnsupportedError, VirtualLogError, WrongRecipientError
 from virtuallog.ports import Request
 from virtuallog.rpc.interface import Interface, Method
 from virtuallog.rpc.schema import load
@@ -14,6 +14,8 @@ from virtuallog.types import NodeId
 from virtuallog.versions import FIRST, SPOKEN, Versions
 
 _ANY_NODE: Final = NodeId(0)
+_ID_BYTES: Final = 16
+"""Of a cluster or a data directory."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +61,8 @@ class Open(Request[Opened]):
 
     def answer_untrusted(self, found: Identity) -> Opened | VirtualLogError:
         """What the node `found` says to it."""
+        if len(self.cluster) > _ID_BYTES or len(self.store_id) > _ID_BYTES:  # an error about it would be as long
+            return MalformedError(f"an id is longer than {_ID_BYTES} bytes")
         mismatch = self._mismatch(found)
         if mismatch is not None:
             return mismatch

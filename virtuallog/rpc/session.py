@@ -41,6 +41,8 @@ class Session:
     """The node has said that it is the one meant."""
     _opening: int = attrs.field(init=False)
     """The question that asks it."""
+    _asked_at: float = attrs.field(default=float("-inf"), init=False)
+    """When the node was first asked something after its last bytes: before, it had no reason to speak."""
     _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
 
@@ -71,6 +73,8 @@ class Session:
             raise OverloadedError(f"this node does not keep up: {channel.unsent_bytes} bytes wait for it")
         question = channel.connection.questions.call(request)
         self._calls.add(question, request, done, now, timeout_seconds)
+        if self._asked_at <= channel.received_at:
+            self._asked_at = now
         channel.kick()
 
     async def run(self, stream: Stream) -> None:
@@ -102,7 +106,8 @@ class Session:
         self._calls.fail_all(cause)
 
     def expire(self, now: float) -> None:
-        """Settle calls past their deadline; if all that time nothing came from the node, take the connection for dead.
+        """Settle calls past their deadline; if nothing came from the node for long while it was asked, take the
+        connection for dead.
 
         A half-open one would never tell.
         """
@@ -111,6 +116,6 @@ class Session:
             self.channel.connection.questions.abandon(question)
         if expired:
             self.channel.kick()
-            silence = now - self.channel.received_at
+            silence = now - max(self.channel.received_at, self._asked_at)
             if silence >= SILENCE_SECONDS:
                 self.end(UnavailableError(f"silent for {silence:.1f} s"))

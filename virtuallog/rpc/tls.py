@@ -26,6 +26,8 @@ from virtuallog.rpc.roles import Principal, find_untrusted
 
 RECEIVE_BYTES: Final = 64 << 10
 """Taken from the network at a time: as much as a connection reads at most."""
+ENCRYPT_BYTES: Final = 32 << 10
+"""At a time: OpenSSL's buffers never shrink, so what is put into one at once stays with its connection."""
 NO_TLS: Final = "the other side does not speak TLS"
 _PLAINTEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
 """What OpenSSL calls bytes that are no TLS."""
@@ -47,8 +49,7 @@ class TlsStream(Stream):
     _ended: bool = attrs.field(default=False, init=False)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        self._tls.write(data)
-        await self.transport_stream.send_all(self._outgoing.read())
+        await self.transport_stream.send_all(self._encrypt(data))
 
     async def wait_send_all_might_not_block(self) -> None:
         await self.transport_stream.wait_send_all_might_not_block()
@@ -68,6 +69,16 @@ class TlsStream(Stream):
 
     async def aclose(self) -> None:
         await self.transport_stream.aclose()
+
+    def _encrypt(self, data: bytes | bytearray | memoryview) -> bytes:
+        if len(data) <= ENCRYPT_BYTES:
+            self._tls.write(data)
+            return self._outgoing.read()
+        whole, parts = memoryview(data), []
+        for start in range(0, len(whole), ENCRYPT_BYTES):
+            self._tls.write(whole[start : start + ENCRYPT_BYTES])
+            parts.append(self._outgoing.read())
+        return b"".join(parts)
 
     def _decrypt(self, wanted: int) -> bytes:
         """What has arrived, of as many records as have; nothing if none is whole."""

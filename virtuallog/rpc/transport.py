@@ -47,7 +47,10 @@ def tcp_connect(credentials: Credentials | None = None) -> Connect:
 
     async def connect(address: str) -> Stream:
         host, port = split_address(address)
-        stream = await trio.open_tcp_stream(host, port)
+        try:
+            stream = await trio.open_tcp_stream(host, port)
+        except ValueError as error:  # no name of a host: an empty part, one of 64 characters, a NUL
+            raise InvalidSettingError(f"address '{address}'", str(error)) from error
         _keep_alive(stream)
         return stream if credentials is None else await _secured(stream, credentials)
 
