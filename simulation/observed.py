@@ -9,6 +9,7 @@ import attrs
 
 from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider
 from virtuallog.chain import SegmentId
+from virtuallog.dropped import ForgetsOthers
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.replicated import Pace, Placement, ReplicatedProvider
 from virtuallog.rpc.interface import Interface
@@ -85,6 +86,10 @@ class _ObservedReplicatedProvider(ObservedProvider):
         lost: Collection[NodeId] = (),
     ) -> None:
         await self._replicated.replicate(segment, config, target, stop, environment, pace, lost)
+
+    async def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
+        if isinstance(self._provider, ForgetsOthers):
+            await self._provider.forget_others(horizon, live)
 
 
 def observed(provider: LogletProvider, history: History, who: str) -> LogletProvider:

@@ -290,7 +290,12 @@ class Appender:
                 self._meter.again.add(type(error).__name__)
                 await self._look_for_successor(segment, error)
             except TailMismatchError as error:  # definite: a batch that the loglet had placed would get its place again
-                await self._abandon_in_turn(flight, error)
+                # A tail that has passed the expected one stays past it. One that is still behind may be told by a sequencer
+                # that does not know that it is sealed: the log has gone on elsewhere, perhaps up to what is expected.
+                if error.found > error.expected or await self._look(segment):
+                    await self._abandon_in_turn(flight, error)
+                elif self._is_over():
+                    self._abandon_all(UnavailableError(f"unknown outcome: {error}, and the chain cannot be read"))
             except VirtualLogError as error:
                 # Of this attempt nothing was done; an earlier one whose answer was lost may have been.
                 failure = UnavailableError(f"unknown outcome: {error}") if maybe else error
@@ -351,13 +356,16 @@ class Appender:
                 await self._look(self._segment)
         self._is_watching = False
 
-    async def _look(self, segment: Segment) -> None:
+    async def _look(self, segment: Segment) -> bool:
+        """Whether the log certainly still went on in this segment when we asked."""
         try:
             last = (await self._view.refresh()).chain.last
         except RetryableError:
-            return
+            return False
         if last.id != segment.id or last.stop is not None:
             self._lose(segment)
+            return False
+        return True
 
     def _lose(self, segment: Segment) -> None:
         if self._segment is segment:

@@ -490,6 +490,40 @@ async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(a
         assert await contents(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
+@attrs.define
+class StaleLoglet(MemoryLoglet):
+    """Its sequencer does not know that servers have been sealed, and refuses at the tail that it knows."""
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        tail = (await self.check_tail()).tail
+        if expected_tail is not None and expected_tail != tail:
+            raise TailMismatchError(expected_tail, tail)
+        return await super().append(batch, opens=opens, expected_tail=expected_tail)
+
+
+class StaleProvider(MemoryProvider):
+    def open(self, segment: chain.SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
+        opened = super().open(segment, config, environment)
+        return StaleLoglet(opened._shared, opened._clock)
+
+
+async def test_a_stale_sequencer_refuses_nothing_for_good(autojump_clock: MockClock) -> None:
+    """The log has been extended, and has grown to the tail that is expected. A client that last appended before that asks
+    the former sequencer, whose tail is behind: that says nothing about the log. One that has passed the tail does."""
+    async with trio.open_nursery() as nursery:
+        w = World(nursery, providers={"memory": StaleProvider()})
+        late, other = w.client(), w.client()
+        assert await late.append_if_tail(b"a", LogPosition(0)) == 0
+        await other.reconfig_extend("memory")
+        await other.append(b"b")
+
+        with pytest.raises(TailMismatchError):
+            await late.append_if_tail(b"c", LogPosition(0))
+        assert await late.append_if_tail(b"c", LogPosition(2)) == 2
+        assert await contents(other) == [(0, b"a"), (1, b"b"), (2, b"c")]
+        nursery.cancel_scope.cancel()
+
+
 async def test_conditional_appends_one_after_the_other_are_of_one_session(autojump_clock: MockClock) -> None:
     """A loglet remembers each session for minutes, and has room for so many: a session for each of 200 appends a second
     would leave none for new clients after a minute."""
