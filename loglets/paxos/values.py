@@ -1,0 +1,125 @@
+"""What a position of a replicated log holds, as one blob that everybody in between carries unparsed.                Pure.
+
+Durable and wire format, version 1, little-endian; it never changes once released:
+
+    magic "VP" | version u8 | kind u8 | crc32c u32 of kind and all that follows | time u64, ms since the epoch | body
+
+    NOP        body: tombstone u8. A tombstone says that this position and all below are truncated.
+    APPEND     body: the bytes of the user; in a loglet, a batch
+    TRUNCATE   body: to u64 (first position kept) | trim u64 (first loglet offset kept) | digest: sessions whose batches may be dropped
+    SEAL       body: empty. Nothing is decided for a user at any later position.
+
+Source: Mesos, src/messages/log.proto (Action); SEAL, the time and the digest are ours (docs/protocols/paxos.md).
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Final
+
+import attrs
+from crc32c import crc32c
+
+from virtuallog.errors import CorruptionError, MalformedError
+
+VALUE_BYTES_MAX: Final = 9 << 20
+"""A batch of the largest size, and what goes around it."""
+
+_PREFIX: Final = struct.Struct("<2sBBI")
+_TIME: Final = struct.Struct("<Q")
+_TRUNCATE: Final = struct.Struct("<QQ")
+_MAGIC: Final = b"VP"
+_VERSION: Final = 1
+_BODY: Final = _PREFIX.size + _TIME.size
+
+
+class Kind(enum.IntEnum):
+    NOP = 1
+    APPEND = 2
+    TRUNCATE = 3
+    SEAL = 4
+
+
+@attrs.frozen
+class Truncation:
+    """The body of a TRUNCATE."""
+
+    to: int
+    trim: int
+    digest: bytes
+
+
+def nop(time_ms: int = 0, *, tombstone: bool = False) -> bytes:
+    return _build(Kind.NOP, time_ms, b"\x01" if tombstone else b"\x00")
+
+
+def append(payload: bytes, time_ms: int) -> bytes:
+    return _build(Kind.APPEND, time_ms, payload)
+
+
+def truncate(to: int, time_ms: int, trim: int = 0, digest: bytes = b"") -> bytes:
+    return _build(Kind.TRUNCATE, time_ms, _TRUNCATE.pack(to, trim) + digest)
+
+
+def seal(time_ms: int) -> bytes:
+    return _build(Kind.SEAL, time_ms, b"")
+
+
+def kind_of(value: bytes) -> Kind:
+    """Of a value that has been checked."""
+    return Kind(value[3])
+
+
+def time_of(value: bytes) -> int:
+    """When its proposer made it, in milliseconds since the epoch."""
+    time_ms: int = _TIME.unpack_from(value, _PREFIX.size)[0]
+    return time_ms
+
+
+def is_tombstone(value: bytes) -> bool:
+    return value[3] == Kind.NOP and value[_BODY] != 0
+
+
+def payload_of(value: bytes) -> bytes:
+    """The body: what `append` was given."""
+    return value[_BODY:]
+
+
+def truncation_of(value: bytes) -> Truncation:
+    """Of a checked TRUNCATE."""
+    to, trim = _TRUNCATE.unpack_from(value, _BODY)
+    return Truncation(to, trim, value[_BODY + _TRUNCATE.size :])
+
+
+def check_untrusted(value: bytes) -> None:
+    """Whether `value` is one, and whole.
+
+    Raises:
+        MalformedError: not a value, or one of a later version.
+        CorruptionError: its bytes do not match its checksum.
+    """
+    if not _BODY <= len(value) <= VALUE_BYTES_MAX:
+        raise MalformedError(f"a value of {len(value)} bytes")
+    magic, version, kind, checksum = _PREFIX.unpack_from(value)
+    if magic != _MAGIC or version != _VERSION:
+        raise MalformedError(f"not a value of version {_VERSION}: starts with {bytes(value[:4]).hex()}")
+    if _checksum(kind, memoryview(value)[_PREFIX.size :]) != checksum:
+        raise CorruptionError("a value does not match its checksum")
+    body = len(value) - _BODY
+    if kind == Kind.APPEND or (kind == Kind.NOP and body == 1) or (kind == Kind.SEAL and body == 0):
+        return
+    if kind != Kind.TRUNCATE or body < _TRUNCATE.size:
+        raise MalformedError(f"a value of kind {kind} with {body} bytes")
+
+
+def _build(kind: Kind, time_ms: int, body: bytes) -> bytes:
+    content = _TIME.pack(time_ms) + body
+    return _PREFIX.pack(_MAGIC, _VERSION, kind, _checksum(kind, content)) + content
+
+
+def _checksum(kind: int, content: bytes | memoryview) -> int:
+    return crc32c(content, crc32c(bytes((kind,))))
+
+
+TOMBSTONE: Final = nop(tombstone=True)
