@@ -6,7 +6,7 @@ half done. The simulator runs this very class on simulated ports.
 
     construct -> handlers can be served, and say "not ready"
     run       -> format the data directory (server.formatting) -> open the roles -> bootstrap (server.bootstrap)
-              -> follow the register for ever
+              -> follow the register for ever (server.following)
 
 Order matters once: no role opens before the data directory is formatted, since a role that is open votes.
 """
@@ -20,13 +20,13 @@ from importlib import metadata
 from typing import Any, Final
 
 import attrs
-import structlog
 import trio
 
 from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.control import Control
+from server.following import Following
 from server.formatting import Formatter
 from server.healing.healer import Healer
 from server.healing.policies import load_policy
@@ -38,37 +38,24 @@ from server.role import Role
 from server.status import plain_status
 from virtuallog import metrics
 from virtuallog.api import Cluster, LogletProvider, MetaStore, MetaStoreProvider
-from virtuallog.chain import Chain, Segment, SegmentId
+from virtuallog.chain import SegmentId
 from virtuallog.control import Alive, NodeStatus
-from virtuallog.crash_points import CrashPoint
-from virtuallog.dropped import ForgetsOthers
 from virtuallog.errors import (
     MalformedError,
-    RetryableError,
     SealedError,
     UnavailableError,
     UnknownKindError,
-    UnsupportedError,
     VirtualLogError,
     WrongRecipientError,
 )
 from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
 from virtuallog.register import Register, decode_untrusted
-from virtuallog.replicated import replicated
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
-from virtuallog.versions import FIRST, LIVE_LOGLETS
+from virtuallog.versions import FIRST
 from virtuallog.virtual_log import VirtualLog
-
-FOLLOW_SECONDS: Final = 0.5
-"""Between two looks at the cached register, which the watchdog refreshes. What follows from a change (dropping
-loglets, new addresses) is not urgent."""
-
-log = structlog.get_logger(__name__)
-
-_FOLLOWING = CrashPoint("node: a new register is known, old loglets are not dropped")
 
 
 @attrs.frozen(kw_only=True)
@@ -120,6 +107,7 @@ class Node:
         self._loglet_roles = {
             kind: Role(kind, provider.interfaces, provider.serve) for kind, provider in providers.items()
         }
+        self._following = Following(identity, config.versions, providers, self._loglet_roles, on_register)
         self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *self._loglet_roles.values()]
         self._pace = RateLimit(ports.clock)
         self._control = Control(
@@ -130,7 +118,6 @@ class Node:
         )
         self._policy = load_policy(config.healing, config.healing_settings)
         self._healer: Healer | None = None
-        self._problem = ""
         self._nursery: trio.Nursery
         self._log: VirtualLog | None = None
 
@@ -230,7 +217,7 @@ class Node:
                     self.config.node, virtual_log, self._policy, self._pace, self._alive, lambda: self.level
                 )
                 nursery.start_soon(self._healer.run)
-            await self._follow(virtual_log)
+            await self._following.run(virtual_log.view, self._ports.clock)
 
     async def _open(self, client: Environment, metastore: MetaStore) -> VirtualLog:
         """Start the roles and make sure that there is a register."""
@@ -295,76 +282,6 @@ class Node:
         suspects = self._healer.detector.suspects if self._healer else ()
         return await survey(self._ports.services, register, self.config.node, suspects)
 
-    async def _follow(self, virtual_log: VirtualLog) -> None:
-        """Act on every newer register, for ever."""
-        acted_on = 0
-        while True:
-            try:
-                register = await virtual_log.view.current()
-                if register.version > acted_on:
-                    await self._act_on(register)
-                    acted_on = register.version
-            except RetryableError as error:
-                log.debug("following the register", error=str(error))
-            await self._ports.clock.sleep(FOLLOW_SECONDS)
-
-    async def _act_on(self, register: Register) -> None:
-        """Safe to do twice, and to cancel anywhere: each step only catches up with what is decided."""
-        await self.identity.join(register.cluster)
-        entry = register.nodes.get(self.identity.node)
-        if entry is None or entry.store_id != self.identity.store_id:
-            self._leave(register)
-        if register.level > self.config.versions.last:
-            self._stay_behind(register.level)
-        self._on_register(register)
-        _FOLLOWING.reached()
-        for kind, role in self._loglet_roles.items():
-            if role.is_open:
-                await self._forget(role, self._providers[kind], register.chain)
-
-    def _leave(self, register: Register) -> None:
-        """The place of this directory is somebody else's, for good: what it holds is no part of the cluster any more. Its
-        decisions of the register stay true, so it goes on to show these."""
-        known = self.identity.node in register.nodes
-        found = "another data directory" if known else "none: the node was removed"
-        self._problem = f"identity: the cluster knows this node by {found}"
-        for role in self._loglet_roles.values():
-            if role.cause is None:
-                role.fail(WrongRecipientError("data directory", found, self.identity.store_id.hex()))
-
-    def _stay_behind(self, level: int) -> None:
-        """Others write what this node does not read, or is told not to: it must not act on half of it."""
-        reason = f"the cluster is at protocol version {level}, this node speaks {self.config.versions}"
-        self._problem = f"protocol: {reason}"
-        for role in self._loglet_roles.values():
-            if role.cause is None:
-                role.fail(UnsupportedError(reason))
-
-    def _origin(self, segment: Segment) -> SegmentId | None:
-        """The id under which nodes keep the entries of a segment; None if nobody can tell."""
-        provider = replicated(self._providers.get(segment.kind))
-        if provider is None:
-            return segment.id
-        try:
-            return provider.origin(segment.id, segment.config)
-        except MalformedError as error:  # put there by hand
-            log.warning("config of a segment", segment=str(segment.id), error=str(error))
-            return None
-
-    async def _forget(self, role: Role, provider: LogletProvider, chain: Chain) -> None:
-        """Let go of loglets that the chain does not rest on any more; of none, if nobody can tell what it rests on."""
-        live = [origin for segment in chain.segments if (origin := self._origin(segment)) is not None]
-        if len(live) < len(chain.segments):
-            return
-        try:
-            await provider.forget(min(origin.version for origin in live))
-            if isinstance(provider, ForgetsOthers) and self.level >= LIVE_LOGLETS:
-                await provider.forget_others(chain.version, live)
-        except RetryableError:
-            raise
-        except VirtualLogError as error:
-            role.fail(error)
-
     def _cached_register(self) -> Register | None:
         return self._log.view.cached if self._log else None
 
@@ -390,8 +307,8 @@ class Node:
         failures = [f"{role.name}: {role.failure}" for role in self._roles if role.failure]
         if self._formatter.waiting:
             failures.insert(0, f"identity: {self._formatter.waiting}")
-        if self._problem:
-            failures.insert(0, self._problem)
+        if self._following.problem:
+            failures.insert(0, self._following.problem)
         return failures
 
 

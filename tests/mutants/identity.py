@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from server.following import Following
 from server.formatting import Wait, advance
 from server.healing.policy import PlacedSegment
 from server.identity import FILE_NAME, Identity, Phase, decode_untrusted
@@ -57,20 +58,20 @@ async def boot_not_counted(storage: Storage, node: NodeId) -> Identity:
 
 
 @mutant(
-    Node._act_on,
+    Following._act_on,
     scenario="cluster",
     options=QUIET,
     within=10,
     found_by=["progress", "followers reach the tail", "acknowledged survives"],
 )
-async def live_loglets_forgotten(self: Node, register: Register) -> None:
+async def live_loglets_forgotten(self: Following, register: Register) -> None:
     """A node drops all loglets but the active one, as if sealed meant done with."""
-    await self.identity.join(register.cluster)
+    await self._identity.join(register.cluster)
     self._on_register(register)
-    chain = attrs.evolve(register.chain, segments=(register.chain.last,))
-    for kind, role in self._loglet_roles.items():
+    active = attrs.evolve(register, chain=attrs.evolve(register.chain, segments=(register.chain.last,)))
+    for kind, role in self._roles.items():
         if role.is_open:
-            await self._forget(role, self._providers[kind], chain)
+            await self._forget(role, self._providers[kind], active)
 
 
 @mutant(Node._is_seated, scenario="unseated", within=8, found_by=["one winner per version", "versions move forward"])
