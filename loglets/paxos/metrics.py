@@ -1,0 +1,199 @@
+"""What the replicas and coordinators of a node tell about themselves.                                            Pure.
+
+Figures are added per group, wave, election or fill, never per entry; those of all logs on a node add up. Places are those of
+the newest log here. One `PaxosMeter` belongs to a node: its ReplicaService makes it, and each LocalReplica carries it to
+whoever works on it (`replica.meter`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from loglets.paxos.messages import NOWHERE, Standing, Status
+from virtuallog import metrics
+from virtuallog.instruments import BYTES, COUNTS, SECONDS, Counter, Counters, Histogram
+from virtuallog.metrics import Family, Kind, Sample
+
+
+class Election(enum.Enum):
+    """How one ended."""
+
+    ELECTED = "elected"
+    REJECTED = "rejected"
+    IGNORED = "ignored"
+    UNDECIDED = "undecided"
+
+
+class Phase(enum.Enum):
+    """Of a round that met a higher number."""
+
+    PROMISE = "promise"
+    WRITE = "write"
+
+
+class Missed(enum.Enum):
+    """How a position that a replica had missed came to it."""
+
+    COPIED = "copied"
+    FILLED = "filled"
+
+
+_PREFIX: Final = "virtuallog_paxos"
+
+
+@attrs.define(eq=False)
+class PaxosMeter:
+    """Counts for one node."""
+
+    elections: Counters = attrs.field(
+        factory=lambda: Counters.of(
+            f"{_PREFIX}_elections_total",
+            "Elections that a coordinator here has stood for.",
+            "outcome",
+            [each.value for each in Election],
+        )
+    )
+    rejects: Counters = attrs.field(
+        factory=lambda: Counters.of(
+            f"{_PREFIX}_rejects_total",
+            "Rounds of a proposer here that ended with a higher number.",
+            "phase",
+            [each.value for each in Phase],
+        )
+    )
+    caught_up: Counters = attrs.field(
+        factory=lambda: Counters.of(
+            f"{_PREFIX}_caught_up_positions_total",
+            "Positions that a replica here had missed and has now.",
+            "how",
+            [each.value for each in Missed],
+        )
+    )
+    catch_ups: Counter = attrs.field(
+        factory=lambda: Counter(
+            f"{_PREFIX}_catch_ups_total", "Times that a replica here went to fetch what it had missed."
+        )
+    )
+    fills: Counter = attrs.field(
+        factory=lambda: Counter(
+            f"{_PREFIX}_filled_positions_total", "Positions that a proposer here has had decided by a fill."
+        )
+    )
+    truncations: Counter = attrs.field(
+        factory=lambda: Counter(f"{_PREFIX}_truncations_total", "Times that the begin of a log moved on here.")
+    )
+    recoveries: Counter = attrs.field(
+        factory=lambda: Counter(f"{_PREFIX}_recoveries_total", "Replicas here that did not vote and do now.")
+    )
+    commit_seconds: Histogram = attrs.field(
+        factory=lambda: Histogram(
+            f"{_PREFIX}_commit_seconds", "From the first send of a wave until a quorum has accepted it.", SECONDS
+        )
+    )
+    wave_positions: Histogram = attrs.field(
+        factory=lambda: Histogram(f"{_PREFIX}_wave_positions", "Positions of a decided wave.", COUNTS)
+    )
+    wave_bytes: Histogram = attrs.field(
+        factory=lambda: Histogram(f"{_PREFIX}_wave_bytes", "Bytes of the values of a decided wave.", BYTES)
+    )
+    group_requests: Histogram = attrs.field(
+        factory=lambda: Histogram(f"{_PREFIX}_group_requests", "Requests that shared one write and one sync.", COUNTS)
+    )
+    sync_seconds: Histogram = attrs.field(
+        factory=lambda: Histogram(f"{_PREFIX}_sync_seconds", "One write of a group, and its sync.", SECONDS)
+    )
+
+    # -- what services call -------------------------------------------------------------------------------------------
+
+    def stood(self, outcome: Election) -> None:
+        """An election is over; ELECTED is told once appends are taken."""
+        self.elections.add(outcome.value)
+
+    def rejected(self, phase: Phase) -> None:
+        """A round met a higher number."""
+        self.rejects.add(phase.value)
+
+    def filled(self, positions: int) -> None:
+        """A fill has had so many positions decided."""
+        self.fills.value += positions
+
+    def went_to_catch_up(self) -> None:
+        """One call of `catch_up` that found something missing."""
+        self.catch_ups.value += 1
+
+    def got(self, how: Missed, positions: int) -> None:
+        """A replica here has learned what it had missed."""
+        self.caught_up.add(how.value, amount=positions)
+
+    def truncated(self) -> None:
+        """`begin` has moved on."""
+        self.truncations.value += 1
+
+    def recovered(self) -> None:
+        """A replica has become VOTING."""
+        self.recoveries.value += 1
+
+    def committed(self, positions: int, size_bytes: int, seconds: float) -> None:
+        """A wave is decided."""
+        self.commit_seconds.observe(seconds)
+        self.wave_positions.observe(positions)
+        self.wave_bytes.observe(size_bytes)
+
+    def synced(self, requests: int, seconds: float) -> None:
+        """A group is durable."""
+        self.group_requests.observe(requests)
+        self.sync_seconds.observe(seconds)
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def metrics(self, standings: Sequence[Standing], positions_in_flight: Sequence[int] = ()) -> list[Family]:
+        """As of now.
+
+        Args:
+            standings: of all replicas here, oldest log first.
+            positions_in_flight: of each coordinator here that leads.
+        """
+        own = (
+            self.elections, self.rejects, self.catch_ups, self.caught_up, self.fills, self.truncations, self.recoveries,
+            self.commit_seconds, self.wave_positions, self.wave_bytes, self.group_requests, self.sync_seconds,
+        )  # fmt: skip
+        return [
+            *(instrument.family() for instrument in own),
+            *_places(standings),
+            metrics.gauge(
+                f"{_PREFIX}_coordinators_leading", "Coordinators here that take appends.", len(positions_in_flight)
+            ),
+            metrics.gauge(
+                f"{_PREFIX}_positions_in_flight", "Positions written and not decided.", sum(positions_in_flight)
+            ),
+        ]
+
+
+def alone(name: str, recovered: bool, ensemble_size: int) -> list[Family]:
+    """The two figures that Mesos has of a log that is used by itself; see `Log.metrics`."""
+    return [
+        metrics.gauge(f"{name}_recovered", "1 once the replica of this log votes.", recovered),
+        metrics.gauge(f"{name}_ensemble_size", "Replicas that take part; quorum <= this < 2 * quorum.", ensemble_size),
+    ]
+
+
+def _places(standings: Sequence[Standing]) -> list[Family]:
+    """Where the newest log here stands; no samples if there is none."""
+    newest = standings[-1:]
+    voting = [standing.status is Status.VOTING for standing in standings]
+    return [
+        metrics.gauge(f"{_PREFIX}_replicas", "Logs that have a replica here.", len(standings)),
+        metrics.gauge(f"{_PREFIX}_recovered", "1 if all replicas here vote.", all(voting)),
+        _place(f"{_PREFIX}_begin", "First position that is not truncated.", [one.begin for one in newest]),
+        _place(f"{_PREFIX}_learned", "First position that is not known to be decided here.", [one.learned for one in newest]),
+        _place(f"{_PREFIX}_end", "Highest position promised or written here.", [one.end for one in newest]),
+        _place(f"{_PREFIX}_sealed", "1 if the log is closed, as far as this replica knows.", [one.seal != NOWHERE for one in newest]),
+    ]  # fmt: skip
+
+
+def _place(name: str, meaning: str, values: Sequence[int]) -> Family:
+    return Family(name, Kind.GAUGE, meaning, tuple(Sample({}, value) for value in values))
