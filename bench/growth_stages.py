@@ -15,9 +15,9 @@ from bench.measuring import tell
 from loglets.native import config as native_config
 from loglets.native.messages import GetState
 from server.cluster import LocalCluster
+from virtuallog.address import split_address
 from virtuallog.chain import Segment
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import split_address
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.virtual_log import VirtualLog

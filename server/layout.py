@@ -21,7 +21,8 @@ from typing import Final
 import attrs
 
 from server.config import ROLES, NodeConfig, read_node_config
-from virtuallog.cluster_file import NodeAddress, TlsFiles, split_address
+from virtuallog.address import split_address
+from virtuallog.cluster_file import NodeAddress, TlsFiles
 from virtuallog.errors import InvalidSettingError, StorageError
 from virtuallog.rpc.roles import Principal, Role
 

@@ -25,9 +25,10 @@ from server.identity import Identity
 from server.memory import Returns, give_back
 from server.node import Node, NodePorts, rpc_identity
 from server.open_files import allow_connections
+from virtuallog.address import split_address
 from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import TlsFiles, split_address
+from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import InvalidSettingError, UnsupportedError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Handler, Request

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import attrs
 
 from virtuallog import toml_text
+from virtuallog.address import split_address
 from virtuallog.errors import InvalidSettingError
 from virtuallog.toml_text import FieldError, toml_key
 
@@ -91,29 +92,6 @@ def read_cluster_file(path: Path) -> ClusterFile:
     return attrs.evolve(cluster, tls=cluster.tls.below(path.parent)) if cluster.tls else cluster
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 host stands in brackets.
-
-    Raises:
-        FieldError: it does not look like that.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise FieldError(f"'{address}' is not host:port")
-    if not _may_name_a_host(host):
-        raise FieldError(f"'{address}' is not host:port: there can be no such host")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _may_name_a_host(host: str) -> bool:
-    """Whether the resolver would look for it."""
-    try:
-        host.encode("idna")
-    except UnicodeError:
-        return False
-    return host.isprintable()
-
-
 def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:
     """A frozen class from a TOML file, strictly.
 
@@ -131,8 +109,8 @@ def check_address(address: str, field: str) -> None:
     """For constructors. Raises FieldError."""
     try:
         split_address(address)
-    except FieldError as error:
-        raise FieldError(str(error), field) from None
+    except InvalidSettingError as error:
+        raise FieldError(error.reason, field) from None
 
 
 def check_unique(ids: Sequence[int], field: str) -> None:

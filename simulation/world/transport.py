@@ -18,9 +18,10 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
+from virtuallog.address import split_address
 from virtuallog.address_book import AddressBook
 from virtuallog.api import LogletProvider
-from virtuallog.cluster_file import NodeAddress, split_address
+from virtuallog.cluster_file import NodeAddress
 from virtuallog.ports import Handler, Handlers, Request, Services
 from virtuallog.register import Register
 from virtuallog.rpc.interface import Interface

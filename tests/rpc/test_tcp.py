@@ -19,10 +19,10 @@ import virtuallog.rpc
 from tests.rpc.shop import IDENTITY, SCHEMA_PATH, Shop, Store, Stored, Visit, annex, interfaces
 from tests.rpc.world import SHOP, TrioClock
 from virtuallog import errors
+from virtuallog.address import split_address
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, OverloadedError, TrimmedError, UnavailableError, UnsupportedError
 from virtuallog.rpc import Hello, Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
-from virtuallog.rpc.transport import split_address
 from virtuallog.types import NodeId
 
 

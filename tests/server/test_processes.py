@@ -22,9 +22,10 @@ import trio
 
 from server.cluster import LocalCluster, open_local_cluster
 from tests.free_ports import free_ports
+from virtuallog.address import split_address
 from virtuallog.api import Placed
 from virtuallog.blocking import connect_blocking
-from virtuallog.cluster_file import ClusterFile, split_address
+from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import connect, open_services_to
 from virtuallog.control import NodeStatus
 from virtuallog.errors import UnknownKindError, VirtualLogError

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import trio
 from trio.abc import Listener, Stream
 
+from virtuallog.address import split_address
 from virtuallog.errors import InvalidSettingError, WrongRecipientError
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.tls import TlsStream, shake_hands
@@ -27,18 +28,6 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT",
 know all of these."""
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[v6]:port`.
-
-    Raises:
-        InvalidSettingError: it is neither.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise InvalidSettingError(f"address '{address}'", "is not host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def tcp_connect(credentials: Credentials | None = None) -> Connect:
     """A `Connect` over TCP; with credentials inside TLS, to nodes of our cluster only (see `check_recipient`).
 
@@ -49,7 +38,7 @@ def tcp_connect(credentials: Credentials | None = None) -> Connect:
         host, port = split_address(address)
         try:
             stream = await trio.open_tcp_stream(host, port)
-        except ValueError as error:  # no name of a host: an empty part, one of 64 characters, a NUL
+        except ValueError as error:  # the resolver has stricter rules for the names of hosts
             raise InvalidSettingError(f"address '{address}'", str(error)) from error
         _keep_alive(stream)
         return stream if credentials is None else await _secured(stream, credentials)
@@ -84,7 +73,7 @@ async def tcp_listen(address: str) -> Sequence[Listener[Any]]:
         OSError: the address is in use or not ours.
         InvalidSettingError: it is no address.
     """
-    host, port = split_address(address)
+    host, port = split_address(address, port_min=0)
     return await trio.open_tcp_listeners(port, host=host)
 
 
