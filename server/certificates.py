@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from server.layout import file_errors
+from server.file_errors import file_errors
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import InvalidSettingError

@@ -22,6 +22,7 @@ import trio
 
 from server import layout
 from server.config import NodeConfig
+from server.file_errors import file_errors
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, NodeAddress, TlsFiles
 from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
@@ -100,7 +101,7 @@ class LocalCluster:
         child = self.nodes[node]
         assert child.pid is None
         console = ("--console", child.console) if child.console else ()
-        with layout.file_errors(child.config.data), (child.config.data / "log").open("ab") as log:
+        with file_errors(child.config.data), (child.config.data / "log").open("ab") as log:
             child.process = await trio.lowlevel.open_process(
                 [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config), *console],
                 stdin=subprocess.PIPE,
@@ -148,7 +149,7 @@ class LocalCluster:
 
     def write_file(self) -> None:
         """Write cluster.toml, in one step."""
-        with layout.file_errors(self.path):
+        with file_errors(self.path):
             new = self.file_path.with_suffix(".new")
             new.write_text(self.file.spell())
             new.replace(self.file_path)

@@ -21,9 +21,10 @@ from typing import Final
 import attrs
 
 from server.config import ROLES, NodeConfig, read_node_config
+from server.file_errors import file_errors
 from virtuallog.address import split_address
 from virtuallog.cluster_file import NodeAddress, TlsFiles
-from virtuallog.errors import InvalidSettingError, StorageError
+from virtuallog.errors import InvalidSettingError
 from virtuallog.rpc.roles import Principal, Role
 
 BASE_PORT: Final = 7001
@@ -96,19 +97,6 @@ def client_tls(configs: Sequence[NodeConfig]) -> TlsFiles | None:
 def config_file(config: NodeConfig) -> Path:
     """Where a node of such a cluster has its config."""
     return config.data / "node.toml"
-
-
-@contextmanager
-def file_errors(path: Path) -> Iterator[None]:
-    """Turns errors of the file system into ours.
-
-    Raises:
-        StorageError: names `path`.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{path}: {error}") from error
 
 
 def _read(path: Path, nodes: int, total: int, base_port: int | None, tls: bool) -> list[NodeConfig]:
