@@ -6,6 +6,7 @@ crash    the ports die first (any use raises), the disks lose what was not synce
 kill     the same, but the operating system lives: what was written stays, synced or not
 pause    the process neither hears nor says anything, until `resume`
 wipe     the disks are replaced by empty ones; only while the process is down
+lose     the directory of one store is deleted; the rest of the machine keeps what it has
 rot      a durable bit of some disk changes
 
 Faults of the disks that take effect are counted in `World.counts`. A program, or a part of it, may stop because of
@@ -147,6 +148,17 @@ class Machine:
             self._disks[name].wipe()
         for name in sorted(self._key_values):
             self._key_values[name].wipe()
+            self.world.on_lost(self.node, name)
+
+    def lose(self, store: str) -> bool:
+        """Delete the directory of a key-value store; False: there is nothing in it. Only while the process is down."""
+        assert not self.running
+        disk = self._key_values.get(store)
+        if disk is None or not disk.pairs:
+            return False
+        disk.wipe()
+        self.world.on_lost(self.node, store)
+        return True
 
     def swap(self, others: Disks | None = None) -> Disks:
         """Put other disks in, empty ones if none are given; returns those that were there, which keep what they hold."""
@@ -237,6 +249,7 @@ class Machine:
             source = self.world.random(f"key values {self.node} {name}")
             self._key_values[name] = SimulatedKeyValuesDisk(source, faults=self.faults, fired=self.counts)
             self._key_values[name].watch = self.world.disk_watch(self.node, name)
+            self._key_values[name].stored = partial(self.world.stored, self.node, name)
         return self._key_values[name].open(process, clock)
 
     @property

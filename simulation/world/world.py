@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -67,6 +67,10 @@ class World:
     """Called each time; may let the process die there."""
     on_durable: Callable[[NodeId, str, str], None] | None = None
     """Told of what becomes durable: (node, disk, what). For the timeline of a failing seed."""
+    on_stored: Callable[[NodeId, str, Mapping[bytes, bytes | None]], None] | None = None
+    """Given what becomes durable in key-value stores: (node, store, pairs and deletions). For who looks inside."""
+    on_lost: Callable[[NodeId, str], None] = lambda node, store: None
+    """Told that a key-value store was emptied from outside."""
     demands: dict[str, float] = attrs.field(factory=dict)
     """What was demanded once the faults were over -> simulated seconds until it was there; the longest, if more than once."""
     violations: list[Violation] = attrs.field(factory=list)
@@ -120,6 +124,11 @@ class World:
                 self.on_durable(node, disk, what)
 
         return watch
+
+    def stored(self, node: NodeId, store: str, changes: Mapping[bytes, bytes | None]) -> None:
+        """A key-value store has made this durable."""
+        if self.on_stored is not None:
+            self.on_stored(node, store, changes)
 
     def check(self, *checks: Check) -> None:
         """Run these checks over the history so far."""

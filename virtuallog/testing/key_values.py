@@ -43,6 +43,8 @@ class SimulatedKeyValuesDisk:
     fired: Counter[str] = attrs.field(factory=Counter)
     watch: Callable[[str], None] | None = None
     """Told, in words, of all that has become durable."""
+    stored: Callable[[Mapping[bytes, bytes | None]], None] | None = None
+    """Given all that has become durable, pairs and deletions: for who looks inside. It may change nothing."""
     writes: int = attrs.field(default=0, init=False)
     """Writes that were begun."""
     pairs: dict[bytes, bytes] = attrs.field(factory=dict, init=False)
@@ -140,6 +142,8 @@ class SimulatedKeyValuesDisk:
                 self.pairs.pop(key, None)
             else:
                 self.pairs[key] = value
+        if self.stored is not None:
+            self.stored(changes)
         if self.watch is not None:
             sizes = (
                 f"{key!r} {'deleted' if value is None else f'({len(value)} bytes)'}" for key, value in changes.items()
