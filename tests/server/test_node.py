@@ -382,7 +382,8 @@ async def test_a_data_directory_of_another_cluster_ends_the_node(world: World, a
     await identity.join(ClusterId(b"x" * 16))
     disk.crash()
 
-    with pytest.RaisesGroup(WrongRecipientError, flatten_subgroups=True, allow_unwrapped=True):
+    foreign = pytest.RaisesExc(WrongRecipientError, match=f"found {(b'x' * 16).hex()}")
+    with pytest.RaisesGroup(foreign, flatten_subgroups=True):
         async with make_world() as own:
             own.disks[1] = disk
             await own.start(1, config={"peers": PEERS[:1]})

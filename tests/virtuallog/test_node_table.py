@@ -120,8 +120,11 @@ def test_who_stores_nothing_may_always_be_withdrawn() -> None:
     orders = {FOUR: NodeEntry(store_id=b"s", addresses=(), roles=frozenset({"sequencer"}))}
     three = Placement(servers=(NodeId(1), NodeId(2), NodeId(3)), role="log-server", sequencer=NodeId(1), boot=1)
 
-    after(SMALL.with_nodes({**nodes, **orders}), Withdraw(node=FOUR, placement=lambda _: three))
-    after(SMALL.with_nodes(nodes), Withdraw(node=NodeId(1), placement=lambda _: None))
+    ordering = after(SMALL.with_nodes({**nodes, **orders}), Withdraw(node=FOUR, placement=lambda _: three))
+    nowhere = after(SMALL.with_nodes(nodes), Withdraw(node=NodeId(1), placement=lambda _: None))
+
+    assert ordering.nodes[FOUR].roles == frozenset()
+    assert nowhere.nodes[NodeId(1)].roles == frozenset()
 
 
 def test_two_nodes_of_one_number_are_refused() -> None:

@@ -184,6 +184,8 @@ async def test_a_full_disk_recovers_when_the_log_is_trimmed() -> None:
         await until(lambda: not user.wal.statistics().full)
         await put_data(user, *payloads(8))
 
+        assert user.acknowledged[-9:] == [b"trim", *payloads(8)]
+
 
 async def test_a_full_disk_recovers_when_somebody_else_makes_room() -> None:
     """The retries of the callers are what looks for room again."""
@@ -195,6 +197,8 @@ async def test_a_full_disk_recovers_when_somebody_else_makes_room() -> None:
             await put_data(user, bytes(700))
         await until(lambda: not user.wal.statistics().full)
         await put_data(user, *payloads(8))
+
+        assert user.acknowledged[-8:] == payloads(8)
 
 
 async def test_a_full_disk_at_the_very_start() -> None:
@@ -221,6 +225,9 @@ async def test_a_reopened_full_disk_is_still_full_and_still_has_its_headroom() -
     async with running(disk.mount()) as user:
         await fill(user)
         await put_data(user, b"seal", essential=True)
+
+        assert isinstance(user.refused[0], DiskFullError)
+        assert user.acknowledged[-1] == b"seal"
 
 
 async def test_an_append_that_waits_for_a_spare_is_told_when_there_is_none(
