@@ -9,7 +9,6 @@ import attrs
 
 from loglets.native import reading
 from loglets.native.config import NativeConfig
-from loglets.native.courier import PAUSE_SECONDS, Courier
 from loglets.native.messages import NO_EXPECTATION, Append, ReadWaves, Seal, State, Trim, WaitTail
 from loglets.native.pieces import Pieces
 from loglets.native.tail_check import TailCheck
@@ -18,6 +17,7 @@ from loglets.native.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
 from virtuallog.api import Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
+from virtuallog.courier import PAUSE_SECONDS, Courier
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     CorruptionError,

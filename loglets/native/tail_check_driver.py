@@ -7,13 +7,13 @@ from typing import Final
 import attrs
 
 from loglets.native import wave as waves
-from loglets.native.courier import Answer, Courier
 from loglets.native.messages import GetState, ReadWaves, Repair, Seal, State, Stored, WaitTail, Waves
 from loglets.native.pieces import Pieces
 from loglets.native.repair import Complete, Fetch
 from loglets.native.tail_check import Ask, Effect, Finish, GiveUp, Question, TailCheck
 from loglets.native.wave import Wave
 from virtuallog.chain import SegmentId
+from virtuallog.courier import Answer, Courier
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Environment, Request

@@ -8,7 +8,6 @@ from typing import Final
 import attrs
 
 from loglets.native import tail_check as tail_check_module
-from loglets.native.courier import Courier
 from loglets.native.durable import Change, DurableLogs, Sealed, decode_untrusted, encode
 from loglets.native.live_loglet import LiveLoglet
 from loglets.native.log_server import LogServer, _stored
@@ -20,6 +19,7 @@ from loglets.native.tail_check import Effect as TailEffect
 from loglets.native.tail_check import TailCheck, _Phase
 from loglets.wal.record import Address, Record
 from tests.mutants.mutant import Mutant, mutant
+from virtuallog.courier import Courier
 from virtuallog.crash_points import CrashPoint
 from virtuallog.ports import Request
 from virtuallog.types import NodeId, Open

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from loglets.native.courier import Courier
 from loglets.native.loglet import _TRIMMING, NativeLoglet
 from loglets.native.messages import Trim, WaitTail
 from loglets.native.tail_check_driver import WAIT_SECONDS
@@ -13,6 +12,7 @@ from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.api import Placed
 from virtuallog.chain import Segment
+from virtuallog.courier import Courier
 from virtuallog.errors import RetryableError, SealedError
 from virtuallog.reader import READ_BYTES, Reader
 from virtuallog.types import LogletOffset, LogPosition, Open, Tail

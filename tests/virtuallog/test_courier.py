@@ -9,9 +9,8 @@ from typing import Any, cast
 import attrs
 import trio
 
-from loglets.native.courier import Courier
-from loglets.native.messages import GetState
-from tests.native.parts import SEGMENT
+from virtuallog.control import GetStatus
+from virtuallog.courier import Courier
 from virtuallog.errors import UnavailableError
 from virtuallog.ports import Clock, Environment, Services
 from virtuallog.types import NodeId
@@ -44,7 +43,7 @@ async def test_a_repeat_that_is_overdue_is_sent_at_once() -> None:
         services=cast(Services, machine), clock=cast(Clock, machine), random=random.Random(1), nursery=cast(Any, None)
     )
     courier = Courier(environment)
-    courier.ask(NodeId(1), GetState(segment=SEGMENT), "tag", 1.0, lambda: True)
+    courier.ask(NodeId(1), GetStatus(), "tag", 1.0, lambda: True)
 
     assert await courier.receive(10.0) is None
     assert machine.asked > 1
