@@ -81,7 +81,7 @@ class NodeConfig:
 
     connections_max: int = 1024
     """Connections that this node serves at a time. For one more, one goes that is silent or idle; clients come back when
-    they need to. Each costs a descriptor and some 20 KB."""
+    they need to. Each costs a descriptor and some 20 KB, with TLS 160 KiB."""
 
     connections_bytes_max: int = 256 << 20
     """What all connections together may make this node hold in memory: messages that are not whole, calls without an

@@ -13,7 +13,7 @@ class ServerLimits:
 
     connections_max: int = 1024
     """At a time. A node has one of each other node and of each client; more is a leak, or an attack. Each costs a
-    descriptor and some 20 KB. For one more, another one has to go (see `admission.py`)."""
+    descriptor and some 20 KB, with TLS 160 KiB. For one more, another one has to go (see `admission.py`)."""
 
     held_bytes_max: int = 256 << 20
     """What all connections together may make the node hold: frames that are not whole, calls without an answer, replies
