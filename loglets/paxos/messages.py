@@ -91,6 +91,8 @@ class Standing:
     """Offset in the loglet below which readers see nothing any more."""
     coordinator: NodeId = NodeId(NOWHERE)
     """Whose proposal was promised or accepted last."""
+    incarnations: Incarnations = ()
+    """As in other answers: whoever infers from what several accepted that it is decided counts no older store."""
 
 
 # -- to replicas ------------------------------------------------------------------------------------------------------
@@ -169,6 +171,10 @@ class Learn(Request[Standing]):
     decided: Decided = NOTHING_DECIDED
     records: tuple[Record, ...] = ()
     coordinator: NodeId = NodeId(NOWHERE)
+    rebuilds: bool = False
+    """From whoever copies a closed log to this node, which the chain does not name, or names with a later data directory: a
+    replica is made here, if there is none. It learns, and never votes: it is of use once it has learned everything up to the
+    SEAL. A `Learn` of nothing is answered as well."""
 
 
 @attrs.frozen(kw_only=True)
