@@ -17,7 +17,9 @@ from virtuallog.ports import Request
 from virtuallog.types import NodeId
 
 NOWHERE: Final = -1
-"""A position, offset, node or proposal that there is none of."""
+"""A position, offset or proposal that there is none of."""
+NOBODY: Final = NodeId(NOWHERE)
+"""No node."""
 
 
 class Status(enum.IntEnum):
@@ -89,7 +91,7 @@ class Standing:
     """Lowest position at which a SEAL is accepted here, decided or not."""
     trim: int = 0
     """Offset in the loglet below which readers see nothing any more."""
-    coordinator: NodeId = NodeId(NOWHERE)
+    coordinator: NodeId = NOBODY
     """Whose proposal was promised or accepted last."""
     incarnations: Incarnations = ()
     """As in other answers: whoever infers from what several accepted that it is decided counts no older store."""
@@ -110,7 +112,7 @@ class Promised:
     A truncated position counts as a learned NOP with a tombstone."""
     incarnation: int
     incarnations: Incarnations
-    coordinator: NodeId = NodeId(NOWHERE)
+    coordinator: NodeId = NOBODY
     """REJECT: who was promised the number in the way, if that is known."""
 
 
@@ -148,7 +150,7 @@ class Written:
     """ACCEPT: positions of the request that hold a learned value different from the one written: the decision. Else nothing."""
     incarnation: int
     incarnations: Incarnations
-    coordinator: NodeId = NodeId(NOWHERE)
+    coordinator: NodeId = NOBODY
 
 
 @attrs.frozen(kw_only=True)
@@ -170,7 +172,7 @@ class Learn(Request[Standing]):
     segment: SegmentId
     decided: Decided = NOTHING_DECIDED
     records: tuple[Record, ...] = ()
-    coordinator: NodeId = NodeId(NOWHERE)
+    coordinator: NodeId = NOBODY
     rebuilds: bool = False
     """From whoever copies a closed log to this node, which the chain does not name, or names with a later data directory: a
     replica is made here, if there is none. It learns, and never votes: it is of use once it has learned everything up to the
