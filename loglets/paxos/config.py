@@ -1,0 +1,74 @@
+"""The config of a log of replicas in the chain: JSON, so that it outlives every binary.                            Pure.
+
+    {"coordinator": 2, "replicas": [1, 2, 3]}
+    {"coordinator": 2, "loglet": "12.5fe7a0", "replicas": [1, 3, 4]}      closed, and moved to another set of replicas
+
+The coordinator is only who is asked first: any replica's node may lead. A closed log that is moved keeps its id on its
+replicas, while its segment gets a new one. Fields that this program does not know are kept as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.chain import SegmentId
+from virtuallog.errors import InvalidSettingError, MalformedError
+from virtuallog.types import NodeId
+
+_KNOWN: Final = ("replicas", "coordinator", "loglet")
+
+
+def quorum_of(replicas: int) -> int:
+    """How many of `replicas` make a quorum: any two quorums share a replica."""
+    return replicas // 2 + 1
+
+
+@attrs.frozen(kw_only=True)
+class PaxosConfig:
+    """Who stores the log, and who is asked first to order it."""
+
+    replicas: tuple[NodeId, ...]
+    coordinator: NodeId
+    loglet: SegmentId | None = None
+    """The id on the replicas, if it is not that of the segment."""
+    others: Mapping[str, Any] = attrs.field(factory=dict)
+    """Fields of later versions, kept."""
+
+    @property
+    def quorum(self) -> int:
+        return quorum_of(len(self.replicas))
+
+    def encode(self) -> bytes:
+        known: dict[str, Any] = {"replicas": list(self.replicas), "coordinator": self.coordinator}
+        if self.loglet is not None:
+            known["loglet"] = str(self.loglet)
+        return json.dumps({**self.others, **known}, sort_keys=True).encode()
+
+
+def decode_untrusted(blob: bytes) -> PaxosConfig:
+    """The config in `blob`.
+
+    Raises:
+        MalformedError: not a config of a log of replicas.
+    """
+    try:
+        fields = json.loads(blob)
+        replicas = tuple(NodeId(_integer(node)) for node in fields["replicas"])
+        coordinator = NodeId(_integer(fields["coordinator"]))
+        loglet = SegmentId.parse(fields["loglet"]) if "loglet" in fields else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSettingError) as error:
+        raise MalformedError(f"not the config of a paxos loglet: {blob[:100]!r}") from error
+    if not replicas or len(set(replicas)) != len(replicas):
+        raise MalformedError(f"the config of a paxos loglet lists replicas {replicas}")
+    others = {name: value for name, value in fields.items() if name not in _KNOWN}
+    return PaxosConfig(replicas=replicas, coordinator=coordinator, loglet=loglet, others=others)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is not an integer")
+    return value
