@@ -25,8 +25,6 @@ from loglets.native.config import NativeConfig
 from loglets.native.messages import NO_EXPECTATION, Appended, State, Stored
 from loglets.native.pieces import Pieces
 from loglets.native.quorum import committed_tail
-from loglets.native.refusals import Refusals
-from loglets.native.sessions import Placement, Sessions
 from loglets.native.wave import Wave
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
@@ -38,6 +36,8 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
+from virtuallog.ordering.refusals import Refusals
+from virtuallog.ordering.sessions import Placement, Sessions
 from virtuallog.types import NodeId
 
 WAVES_MAX: Final = 4

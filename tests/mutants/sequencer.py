@@ -13,11 +13,11 @@ from loglets.native.messages import Stored
 from loglets.native.quorum import committed_tail
 from loglets.native.sequencer import Effect, Sequencer, Ticket
 from loglets.native.sequencer_service import _check_incarnation
-from loglets.native.sessions import Placement, Sessions
 from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.batch import Batch
 from virtuallog.errors import ReconfigurationNeededError
+from virtuallog.ordering.sessions import Placement, Sessions
 from virtuallog.ports import NodeEnvironment
 from virtuallog.types import NodeId
 

@@ -7,7 +7,6 @@ from typing import Any
 import attrs
 import pytest
 
-from loglets.native import refusals, sessions
 from loglets.native import sequencer as module
 from loglets.native.loglet import APPEND_SECONDS
 from loglets.native.messages import NO_EXPECTATION, Appended
@@ -24,6 +23,7 @@ from virtuallog.errors import (
     UnavailableError,
     encode,
 )
+from virtuallog.ordering import refusals, sessions
 from virtuallog.rpc.session import SILENCE_SECONDS
 from virtuallog.types import NodeId
 
