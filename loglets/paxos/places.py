@@ -1,0 +1,18 @@
+"""Between positions of the log and offsets of the loglet that it is (docs/protocols/paxos.md).                       Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+INDEX_BITS: Final = 16
+"""Of a loglet offset: which entry of the batch. A batch has at most 65,536 (`virtuallog.batch.BATCH_COUNT_MAX`)."""
+
+
+def offset_of(position: int) -> int:
+    """Loglet offset of the first entry at a position. Position 0 never holds a batch; it counts as the place of 1, the first."""
+    return max(0, position - 1) << INDEX_BITS
+
+
+def position_of(offset: int) -> int:
+    """The position whose entries the loglet offset is among."""
+    return (offset >> INDEX_BITS) + 1
