@@ -288,4 +288,6 @@ class Settle(Request[Taken]):
     """Client to coordinator: decide every position up to the highest that a quorum knows of, and tell the replicas."""
 
     segment: SegmentId
+    past: int = NOWHERE
+    """A position that the client has seen at some replica: decide everything through it. NOWHERE: none."""
     insist: bool = False
