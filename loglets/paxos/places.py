@@ -6,6 +6,8 @@ from typing import Final
 
 INDEX_BITS: Final = 16
 """Of a loglet offset: which entry of the batch. A batch has at most 65,536 (`virtuallog.batch.BATCH_COUNT_MAX`)."""
+SLOT: Final = 1 << INDEX_BITS
+"""Offsets that a position has."""
 
 
 def offset_of(position: int) -> int:
