@@ -42,6 +42,11 @@ class LocalReplica:
         """See `WaitLearned`."""
         raise NotImplementedError
 
+    async def wait_missing(self) -> Standing:
+        """Return once a position up to `end` is not known to be decided here: at once, if that is so now. For the keeper; costs
+        nothing while it waits."""
+        raise NotImplementedError
+
     async def adopt(
         self, status: Status, promised: int = 0, begin: int = 0, trim: int = 0, incarnations: Incarnations = ()
     ) -> None:
