@@ -1,28 +1,92 @@
 #!/usr/bin/env python3
-"""What an append costs: the bare pipeline, a native loglet, and a VirtualLog on it, in turn, on this machine.
+"""What an append costs: the bare pipeline, a loglet, and a VirtualLog on it, in turn, on this machine.
 
     python -m bench.append --bare ../shared/limits/bare_pipeline.py --rounds 5
+    python -m bench.append --loglet paxos --rounds 5
 
 One round measures every system with every number of outstanding appends, one right after the other, so that whatever
-else the machine does hits them alike. Medians over the rounds are what counts, and ratios to the bare pipeline of the same
-run: figures of two runs cannot be compared. CPU time per append hardly depends on noise; use it to judge a change.
+else the machine does hits them alike. Medians over the rounds are what counts, and ratios to the bare pipeline, or to the native
+loglet, of the same run: figures of two runs cannot be compared. CPU time per append hardly depends on noise; use it to judge
+a change. `--loglet paxos` puts the paxos loglet beside the native one, and PySyncObj, which syncs nothing to any disk.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final, TypeAlias
 
+import attrs
 import click
 import trio
 
 from bench.bare import measure_bare
+from bench.contestants.pysyncobj import PySyncObjContestant
 from bench.own import open_own_systems
 from bench.report import as_markdown, draw, put_into, summarize
-from bench.samples import BARE, SYSTEMS, Sample
+from bench.samples import BARE, LOGLET, NATIVE_SYSTEMS, OWN, PAXOS_SYSTEMS, PYSYNCOBJ, SYSTEMS, Sample
 from server import logging
 from virtuallog.clock import SystemClock
+
+Measure: TypeAlias = Callable[[int, int, float], Awaitable[Sample]]
+"""Given how many appends are outstanding, the bytes of an entry, and for how many seconds."""
+FIGURES: Final = {"native": "{}.svg", "paxos": "{}-paxos.svg"}
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What is measured."""
+
+    rounds: int
+    outstanding: Sequence[int]
+    size: int
+    seconds: float
+    segments: int
+    systems: Sequence[str]
+    bare: str
+    """The script of the bare pipeline."""
+
+
+async def run(plan: Plan, show: Callable[[Sample], None]) -> list[Sample]:
+    """Measure all of it, round by round."""
+    samples = []
+    async with AsyncExitStack() as stack:
+        others = {PYSYNCOBJ: await stack.enter_async_context(_open_pysyncobj())} if PYSYNCOBJ in plan.systems else {}
+        for _ in range(plan.rounds):
+            async with _open_own(plan) as own:
+                measures: dict[str, Measure] = {BARE: partial(measure_bare, plan.bare, SystemClock()), **own, **others}
+                for outstanding in plan.outstanding:
+                    for system in plan.systems:
+                        samples.append(await measures[system](outstanding, plan.size, plan.seconds))
+                        show(samples[-1])
+    return samples
+
+
+@asynccontextmanager
+async def _open_own(plan: Plan) -> AsyncIterator[dict[str, Measure]]:
+    """New clusters, one for each kind that is measured; those whose turn it is not are idle."""
+    async with AsyncExitStack() as stack:
+        measures: dict[str, Measure] = {}
+        for kind, systems in OWN.items():
+            if set(systems) & set(plan.systems):
+                own = await stack.enter_async_context(open_own_systems(SystemClock(), plan.segments, kind))
+                measures |= {system: partial(own.measure, system) for system in systems}
+        yield measures
+
+
+@asynccontextmanager
+async def _open_pysyncobj() -> AsyncIterator[Measure]:
+    async with PySyncObjContestant().open() as running:
+
+        async def measure(outstanding: int, size: int, seconds: float) -> Sample:
+            figures = attrs.asdict(await running.measure(outstanding, size, seconds))
+            return Sample(system=PYSYNCOBJ, outstanding=outstanding, bytes=size, **figures)
+
+        yield measure
 
 
 def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
@@ -36,6 +100,13 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 
 
 @click.command()
+@click.option(
+    "--loglet",
+    default="native",
+    show_default=True,
+    type=click.Choice([*OWN]),
+    help="What is compared: native with the bare pipeline, others with native.",
+)
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
 @click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=1), help="Bytes of an entry.")
@@ -58,6 +129,7 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 )
 def main(
     *,
+    loglet: str,
     rounds: int,
     outstanding: list[int],
     size: int,
@@ -68,48 +140,33 @@ def main(
     as_json: bool,
     markdown: Path | None,
 ) -> None:
-    """Measure appends against the bare pipeline."""
+    """Measure appends against the bare pipeline, or against the native loglet."""
     logging.configure("warning")
-    wanted = systems or SYSTEMS
+    wanted = systems or (NATIVE_SYSTEMS if loglet == "native" else PAXOS_SYSTEMS)
     if BARE in wanted and bare is None:
         click.echo("Without --bare the bare pipeline is left out: there are no ratios.", err=True)
         wanted = tuple(system for system in wanted if system != BARE)
-    samples = trio.run(_run, rounds, outstanding, size, seconds, segments, wanted, bare, as_json)
-    summaries = summarize(samples)
+    plan = Plan(
+        rounds=rounds,
+        outstanding=outstanding,
+        size=size,
+        seconds=seconds,
+        segments=segments,
+        systems=wanted,
+        bare=bare or "",
+    )
+    summaries = summarize(trio.run(run, plan, partial(_show, as_json)))
+    table = as_markdown(summaries, BARE if loglet == "native" else LOGLET)
     if not as_json:
-        click.echo("\n" + as_markdown(summaries))
+        click.echo("\n" + table)
     if markdown is not None:
-        figure = markdown.with_suffix(".svg")
+        figure = markdown.with_name(FIGURES[loglet].format(markdown.stem))
         draw(summaries, figure)
-        put_into(markdown, f"{as_markdown(summaries)}\n![Throughput and latency]({figure.name})\n")
+        text = f"{table}\n![Throughput and latency]({figure.name})\n"
+        put_into(markdown, text, "" if loglet == "native" else f"--loglet {loglet} ")
 
 
-async def _run(
-    rounds: int,
-    outstanding: list[int],
-    size: int,
-    seconds: float,
-    segments: int,
-    systems: tuple[str, ...],
-    bare: str | None,
-    as_json: bool,
-) -> list[Sample]:
-    clock, samples = SystemClock(), list[Sample]()
-    for _ in range(rounds):
-        async with open_own_systems(clock, segments) as own:
-            for count in outstanding:
-                for system in systems:
-                    if system == BARE:
-                        assert bare is not None
-                        sample = await measure_bare(bare, clock, count, size, seconds)
-                    else:
-                        sample = await own.measure(system, count, size, seconds)
-                    samples.append(sample)
-                    _show(sample, as_json)
-    return samples
-
-
-def _show(sample: Sample, as_json: bool) -> None:
+def _show(as_json: bool, sample: Sample) -> None:
     click.echo(json.dumps(sample.plain()) if as_json else sample.line())
     sys.stdout.flush()
 

@@ -1,26 +1,24 @@
-"""Measures a native loglet by itself and a VirtualLog on it, on three processes of this machine."""
+"""Measures a loglet by itself and a VirtualLog on it, on three processes of this machine."""
 
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import attrs
 import trio
 
 from bench.cpu import CpuMeter
 from bench.loglet_client import LogletClient
-from bench.samples import LOGLET, VIRTUAL_LOG, Sample
-from loglets.native.config import decode_untrusted
+from bench.orderer import find_orderer
+from bench.samples import OWN, Sample
+from bench.trial import temporary_cluster
 from server.bench.appends import Measurement, measure, warm_up_seconds
-from server.cluster import LocalCluster, open_local_cluster
-from server.process import SWITCH_SECONDS
+from server.cluster import LocalCluster
 from virtuallog.connect import connect, open_services_to
 from virtuallog.ports import Clock
+from virtuallog.types import NodeId
 
 Append = Callable[[bytes], Awaitable[object]]
 
@@ -33,7 +31,7 @@ class OwnSystems:
     appends: dict[str, Append]
     """How to append, by system."""
     _cluster: LocalCluster
-    _sequencer: int
+    _orderer: NodeId
 
     async def measure(self, system: str, outstanding: int, size: int, seconds: float) -> Sample:
         """One measurement; it warms up first."""
@@ -59,9 +57,9 @@ class OwnSystems:
         )
 
     def _processes(self) -> list[tuple[str, int]]:
-        """The sequencer's node has a log server as well, as in the bare pipeline."""
+        """The node that orders stores entries as well, as in the bare pipeline."""
         nodes = [
-            ("sequencer" if node.id == self._sequencer else "servers", node.pid)
+            ("sequencer" if node.id == self._orderer else "servers", node.pid)
             for node in self._cluster.nodes.values()
             if node.pid is not None
         ]
@@ -69,20 +67,21 @@ class OwnSystems:
 
 
 @asynccontextmanager
-async def open_own_systems(clock: Clock, segments: int) -> AsyncIterator[OwnSystems]:
-    """A new cluster, whose chain has so many segments, for the length of the block."""
-    sys.setswitchinterval(SWITCH_SECONDS)
-    with tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
-        async with open_local_cluster(Path(folder), base_port=0) as cluster:
-            async with open_services_to(cluster.file) as services:
-                await cluster.wait_ready(services)
-            async with connect(cluster.file) as log, trio.open_nursery() as nursery:
-                for _ in range(segments - 1):
-                    await log.append(b"in an earlier segment")
-                    await log.reconfig_extend("native")
-                active = (await log.view.current()).chain.last
-                client = LogletClient(log.view.loglet(active))
-                nursery.start_soon(client.run)
-                appends: dict[str, Append] = {LOGLET: client.append, VIRTUAL_LOG: log.append}
-                yield OwnSystems(clock, appends, cluster, decode_untrusted(active.config).sequencer)
-                nursery.cancel_scope.cancel()
+async def open_own_systems(clock: Clock, segments: int, kind: str = "native") -> AsyncIterator[OwnSystems]:
+    """A new cluster, whose chain has so many segments of a kind, for the length of the block."""
+    async with (
+        temporary_cluster(loglet=kind) as cluster,
+        open_services_to(cluster.file) as services,
+        connect(cluster.file) as log,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(segments - 1):
+            await log.append(b"in an earlier segment")
+            await log.reconfig_extend(kind)
+        active = (await log.view.current()).chain.last
+        client = LogletClient(log.view.loglet(active))
+        nursery.start_soon(client.run)
+        await client.append(b"somebody orders from now on")
+        appends: dict[str, Append] = dict(zip(OWN[kind], (client.append, log.append), strict=True))
+        yield OwnSystems(clock, appends, cluster, await find_orderer(services, active))
+        nursery.cancel_scope.cancel()

@@ -10,7 +10,7 @@ import attrs
 
 from bench.samples import BARE, PROCESSES, SYSTEMS, Sample
 
-_BEGIN, _END = "<!-- measured: bench.append --markdown writes this part -->", "<!-- end of measured -->"
+_END = "<!-- end of measured -->"
 
 
 @attrs.frozen
@@ -45,8 +45,10 @@ class Summary:
         found = [sample.ops_per_s for sample in self.samples]
         return min(found), max(found)
 
-    def cpu_us(self, process: str) -> float:
-        return median(sample.cpu_us[process] for sample in self.samples)
+    def cpu_us(self, process: str) -> str:
+        """As a cell of a table."""
+        found = [sample.cpu_us[process] for sample in self.samples if process in sample.cpu_us]
+        return f"{median(found):.1f}" if found else "-"
 
 
 def summarize(samples: Sequence[Sample]) -> list[Summary]:
@@ -57,42 +59,44 @@ def summarize(samples: Sequence[Sample]) -> list[Summary]:
     return [Summary(groups[key]) for key in sorted(groups)]
 
 
-def as_markdown(summaries: Sequence[Summary]) -> str:
-    """The table."""
+def as_markdown(summaries: Sequence[Summary], reference: str = BARE) -> str:
+    """The table, with ratios to the system `reference`, if that was measured."""
     first = summaries[0].samples
-    bare = {summary.outstanding: summary for summary in summaries if summary.system == BARE}
+    compared = {summary.outstanding: summary for summary in summaries if summary.system == reference}
+    of = f"of {reference.split(maxsplit=1)[0]}"
     lines = [
         f"Medians of {len(first)} rounds, entries of {first[0].bytes} bytes; CPU in microseconds per append.",
         "",
-        "| outstanding | system | appends/s | lowest, highest | of bare | p50 ms | of bare | p99 ms | "
+        f"| outstanding | system | appends/s | lowest, highest | {of} | p50 ms | {of} | p99 ms | "
         + " | ".join(f"CPU {process}" for process in PROCESSES) + " |",
         "|--:|---|--:|--:|--:|--:|--:|--:|" + "--:|" * len(PROCESSES),
     ]  # fmt: skip
-    return "\n".join([*lines, *(_row(summary, bare.get(summary.outstanding)) for summary in summaries), ""])
+    return "\n".join([*lines, *(_row(summary, compared.get(summary.outstanding)) for summary in summaries), ""])
 
 
-def _row(summary: Summary, bare: Summary | None) -> str:
+def _row(summary: Summary, reference: Summary | None) -> str:
     low, high = summary.spread
-    rate = f"{summary.ops_per_s / bare.ops_per_s:.2f}" if bare else "-"
-    wait = f"{summary.p50_ms / bare.p50_ms:.2f}" if bare else "-"
+    rate = f"{summary.ops_per_s / reference.ops_per_s:.2f}" if reference else "-"
+    wait = f"{summary.p50_ms / reference.p50_ms:.2f}" if reference else "-"
     cells = [
         str(summary.outstanding), summary.system, f"{summary.ops_per_s:,.0f}", f"{low:,.0f}, {high:,.0f}", rate,
-        f"{summary.p50_ms:.2f}", wait, f"{summary.p99_ms:.2f}", *(f"{summary.cpu_us(name):.1f}" for name in PROCESSES),
+        f"{summary.p50_ms:.2f}", wait, f"{summary.p99_ms:.2f}", *map(summary.cpu_us, PROCESSES),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
-def put_into(document: Path, text: str) -> None:
-    """Replace what stands between the two marks.
+def put_into(document: Path, text: str, arguments: str = "") -> None:
+    """Replace what stands between the two marks of `bench.append` with these arguments.
 
     Raises:
         ValueError: the document has no such place.
     """
-    before, begin, rest = document.read_text().partition(_BEGIN)
+    mark = f"<!-- measured: bench.append {arguments}--markdown writes this part -->"
+    before, begin, rest = document.read_text().partition(mark)
     _, end, after = rest.partition(_END)
     if not begin or not end:
-        raise ValueError(f"{document} has no lines '{_BEGIN}' and '{_END}'")
-    document.write_text(f"{before}{_BEGIN}\n\n{text}\n{_END}{after}")
+        raise ValueError(f"{document} has no lines '{mark}' and '{_END}'")
+    document.write_text(f"{before}{mark}\n\n{text}\n{_END}{after}")
 
 
 def draw(summaries: Sequence[Summary], path: Path) -> None:

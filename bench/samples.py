@@ -10,11 +10,18 @@ import attrs
 BARE: Final = "bare pipeline"
 LOGLET: Final = "native loglet"
 VIRTUAL_LOG: Final = "VirtualLog"
-SYSTEMS: Final = (BARE, LOGLET, VIRTUAL_LOG)
+PAXOS_LOGLET: Final = "paxos loglet"
+PAXOS_LOG: Final = "VirtualLog on paxos"
+PYSYNCOBJ: Final = "PySyncObj, never syncs"
+NATIVE_SYSTEMS: Final = (BARE, LOGLET, VIRTUAL_LOG)
+PAXOS_SYSTEMS: Final = (LOGLET, PAXOS_LOGLET, VIRTUAL_LOG, PAXOS_LOG, PYSYNCOBJ)
+SYSTEMS: Final = (BARE, *PAXOS_SYSTEMS)
 """In the order in which they are measured and shown."""
+OWN: Final = {"native": (LOGLET, VIRTUAL_LOG), "paxos": (PAXOS_LOGLET, PAXOS_LOG)}
+"""By kind: the loglet by itself, and a log on it."""
 
 PROCESSES: Final = ("client", "sequencer", "servers")
-"""The sequencer's process has a log server, too; the servers are the other two together."""
+"""The process of the sequencer, or of the coordinator, stores entries too; the servers are the other two together."""
 
 
 @attrs.frozen(kw_only=True)
@@ -28,16 +35,16 @@ class Sample:
     ops_per_s: float
     p50_ms: float
     p99_ms: float
-    cpu_us: Mapping[str, float]
-    """CPU time per append, by `PROCESSES`."""
+    cpu_us: Mapping[str, float] = attrs.field(factory=dict)
+    """CPU time per append, by `PROCESSES`; nothing, where processes do not divide like that."""
 
     def plain(self) -> dict[str, Any]:
         return attrs.asdict(self)
 
     def line(self) -> str:
         """For people."""
-        cpu = " ".join(f"{name} {self.cpu_us[name]:.1f}" for name in PROCESSES)
+        cpu = " ".join(f"{name} {self.cpu_us[name]:.1f}" for name in PROCESSES if name in self.cpu_us)
         return (
-            f"{self.system:>14} {self.outstanding:>4} outstanding: {self.ops_per_s:>9,.0f}/s  "
-            f"p50 {self.p50_ms:.2f} ms  p99 {self.p99_ms:.2f} ms  CPU us: {cpu}"
+            f"{self.system:>22} {self.outstanding:>4} outstanding: {self.ops_per_s:>9,.0f}/s  "
+            f"p50 {self.p50_ms:.2f} ms  p99 {self.p99_ms:.2f} ms  CPU us: {cpu or '-'}"
         )

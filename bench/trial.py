@@ -132,17 +132,18 @@ class Evidence(Generic[ResultT]):
 
 @asynccontextmanager
 async def temporary_cluster(
-    program: tuple[str, ...] = PROGRAM, keep: Path | None = None
+    program: tuple[str, ...] = PROGRAM, keep: Path | None = None, loglet: str = "native"
 ) -> AsyncIterator[LocalCluster]:
     """Three nodes that answer, and a process that is set up to be their client.
 
     Args:
         program: what runs a node.
         keep: a new folder for the cluster, which stays; None: a temporary one.
+        loglet: kind of its first loglet.
     """
     set_up_client()
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
-        async with open_local_cluster(Path(folder), base_port=0, program=program) as cluster:
+        async with open_local_cluster(Path(folder), base_port=0, program=program, loglet=loglet) as cluster:
             async with open_services_to(cluster.file) as services:
                 await cluster.wait_ready(services)
             yield cluster

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.report import as_markdown, draw, put_into, summarize
-from bench.samples import BARE, SYSTEMS, VIRTUAL_LOG, Sample
+from bench.samples import BARE, LOGLET, NATIVE_SYSTEMS, PAXOS_LOGLET, PYSYNCOBJ, SYSTEMS, VIRTUAL_LOG, Sample
 
 
 def sample(system: str, outstanding: int, ops_per_s: float, p50_ms: float = 1.0) -> Sample:
@@ -37,16 +37,29 @@ def test_without_the_bare_pipeline_there_are_no_ratios() -> None:
     assert "| 1 | VirtualLog | 5 | 5, 5 | - | 1.00 | - |" in as_markdown(summarize([sample(VIRTUAL_LOG, 1, 5.0)]))
 
 
+def test_another_loglet_is_compared_with_the_native_one() -> None:
+    """What divides its work among processes in another way has no figures of CPU."""
+    other = Sample(system=PYSYNCOBJ, outstanding=64, bytes=100, ops_per_s=250.0, p50_ms=4.0, p99_ms=9.0)
+    summaries = summarize([sample(LOGLET, 64, 1000.0), sample(PAXOS_LOGLET, 64, 510.0, 1.2), other])
+    table = as_markdown(summaries, LOGLET)
+
+    assert "| of native | p50 ms | of native |" in table
+    assert "| 64 | paxos loglet | 510 | 510, 510 | 0.51 | 1.20 | 1.20 | 9.00 | 1.0 | 2.0 | 3.0 |" in table
+    assert "| 64 | PySyncObj, never syncs | 250 | 250, 250 | 0.25 | 4.00 | 4.00 | 9.00 | - | - | - |" in table
+
+
 def test_tables_take_the_place_of_earlier_ones_in_a_document(tmp_path: Path) -> None:
     """What stands around the marks stays; a document without marks is refused."""
     page = tmp_path / "page.md"
     page.write_text(Path("docs/performance.md").read_text())
     put_into(page, "| old |")
     put_into(page, "| new |")
+    put_into(page, "| paxos |", "--loglet paxos ")
 
     text = page.read_text()
     assert "| new |" in text
     assert "| old |" not in text
+    assert text.index("| new |") < text.index("| paxos |")
     assert text.startswith("# Performance")
     assert "## How an append travels" in text
     page.write_text("no marks")
@@ -76,7 +89,7 @@ def test_a_small_run_measures_every_system_of_ours() -> None:
 
     measured = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(m["system"], m["outstanding"]) for m in measured] == [
-        (system, count) for count in (1, 8) for system in SYSTEMS if system != BARE
+        (system, count) for count in (1, 8) for system in NATIVE_SYSTEMS if system != BARE
     ]
     assert all(m["ops_per_s"] > 0 and min(m["cpu_us"].values()) > 0 for m in measured)
     assert "bare pipeline is left out" in done.stderr
