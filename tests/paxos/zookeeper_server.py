@@ -1,0 +1,131 @@
+"""One real ZooKeeper, as Debian packages it, on loopback; installed if it is missing and may be.
+
+Only the process that was started here is ever ended, by its pid.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from tests.free_ports import free_ports
+
+JARS = Path("/usr/share/java")
+NAMES = (
+    "zookeeper.jar", "zookeeper-jute.jar", "slf4j-log4j12.jar", "log4j-1.2.jar", "servlet-api.jar", "netty-buffer.jar",
+    "netty-codec.jar", "netty-common.jar", "netty-handler.jar", "netty-resolver.jar", "netty-transport.jar",
+    "netty-transport-native-epoll.jar", "netty-transport-native-unix-common.jar",
+)  # fmt: skip
+"""What the jar's own list of others leaves out."""
+PACKAGES = (
+    "zookeeper", "libzookeeper-java", "libslf4j-java", "liblog4j1.2-java", "libnetty-java", "libservlet-api-java",
+    "default-jre-headless",
+)  # fmt: skip
+NO_SERVICES = Path("/usr/sbin/policy-rc.d")
+"""Keeps Debian from starting what it installs."""
+START_SECONDS = 30.0
+
+
+def require_zookeeper() -> None:
+    """Skip the test, loudly, if there is no ZooKeeper here and none can be had."""
+    if _is_installed():
+        return
+    reason = "ZooKeeper is not installed, and cannot be: needs root and apt-get"
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        reason = f"ZooKeeper is not installed, and apt-get failed: {_install()}"
+    if not _is_installed():
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn(f"{reason}: MEMBERSHIP THROUGH ZOOKEEPER IS NOT TESTED", stacklevel=2)
+        pytest.skip(reason)
+
+
+def _is_installed() -> bool:
+    return shutil.which("java") is not None and all((JARS / name).exists() for name in NAMES)
+
+
+def _install() -> str:
+    made = not NO_SERVICES.exists()
+    if made:
+        NO_SERVICES.write_text("#!/bin/sh\nexit 101\n")
+        NO_SERVICES.chmod(0o755)
+    try:
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for arguments in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
+            done = subprocess.run(
+                ["apt-get", "-q", *arguments], env=environment, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                return done.stderr[-300:]
+    finally:
+        if made:
+            NO_SERVICES.unlink()
+    return ""
+
+
+@attrs.define(eq=False)
+class Server:
+    """It keeps its data, so it can be ended and started again."""
+
+    folder: Path
+    port: int
+    _process: trio.Process | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Returns once it takes connections."""
+        config = self.folder / "zoo.cfg"
+        config.write_text(
+            f"tickTime=200\nminSessionTimeout=400\ndataDir={self.folder}/data\nclientPort={self.port}\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nstandaloneEnabled=true\n4lw.commands.whitelist=*\n"
+        )
+        command = [
+            "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", ":".join(str(JARS / name) for name in NAMES),
+            "-Dzookeeper.jmx.log4j.disable=true", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
+        ]  # fmt: skip
+        with (self.folder / "log").open("ab") as output:
+            self._process = await trio.lowlevel.open_process(command, stdout=output, stderr=output)
+        with trio.fail_after(START_SECONDS):  # noqa: TID251 -- a real process
+            while not await self._is_ready():
+                await trio.sleep(0.05)  # noqa: TID251 -- a real process
+
+    async def stop(self) -> None:
+        """kill -9. Its data stays."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+
+    async def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
+        with suppress(OSError, trio.BrokenResourceError):
+            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+                await stream.send_all(b"srvr")
+                return b"Mode: standalone" in await stream.receive_some()
+        return False
+
+
+@asynccontextmanager
+async def open_zookeeper(folder: Path) -> AsyncIterator[Server]:
+    """A server that runs while the block does."""
+    require_zookeeper()
+    server = Server(folder, free_ports(1))
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
