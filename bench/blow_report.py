@@ -12,6 +12,8 @@ from bench.trial import Evidence
 
 TARGET_SECONDS: Final = 3.0
 """Until somebody else orders appends."""
+COORDINATOR_SECONDS: Final = 2.0
+"""The same within a loglet, where no chain has to grow."""
 
 
 def report(machine: Machine, evidence: Evidence[list[Blow]], *, without_target: Sequence[str] = ()) -> Report:
@@ -45,12 +47,17 @@ def _failures(blows: Sequence[Blow]) -> Iterator[str]:
 
 def _table(times: dict[str, list[float]], spreads: dict[str, Spread], without_target: Sequence[str]) -> Table:
     rows = [
-        [kind, str(len(times[kind])), *spread.cells(), "" if kind in without_target else _met(spread)]
+        [kind, str(len(times[kind])), *spread.cells(), "" if kind in without_target else _met(kind, spread)]
         for kind, spread in spreads.items()
     ]
-    title = f"Until appends are acknowledged again; target {TARGET_SECONDS:g} s, each time"
+    targets = sorted({_target(kind) for kind in spreads if kind not in without_target})
+    title = f"Until appends are acknowledged again; target {', '.join(f'{each:g}' for each in targets)} s, each time"
     return Table(title, ["", "times", *SPREAD_COLUMNS, "target"], rows)
 
 
-def _met(spread: Spread) -> str:
-    return "met" if spread.max_ms <= 1000 * TARGET_SECONDS else "missed"
+def _met(kind: str, spread: Spread) -> str:
+    return "met" if spread.max_ms <= 1000 * _target(kind) else "missed"
+
+
+def _target(kind: str) -> float:
+    return COORDINATOR_SECONDS if kind == "coordinator" else TARGET_SECONDS

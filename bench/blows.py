@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeAlias
 
 import attrs
@@ -58,12 +59,12 @@ async def strike_repeatedly(
     return done
 
 
-async def kill_sequencer(trial: Trial, patience_seconds: float) -> Blow:
+async def kill_orderer(kind: str, trial: Trial, patience_seconds: float) -> Blow:
     """Its node is started again only when the others have gone on without it."""
-    victim, at = await trial.sequencer(), trial.workload.elapsed
+    victim, at = await trial.orderer(), trial.workload.elapsed
     await trial.cluster.kill(victim)
     by_itself = await wait_or_help(trial, patience_seconds)
-    return await mended(trial, "sequencer", at, by_itself, victim)
+    return await mended(trial, kind, at, by_itself, victim)
 
 
 async def kill_all(trial: Trial, patience_seconds: float) -> Blow:
@@ -75,9 +76,9 @@ async def kill_all(trial: Trial, patience_seconds: float) -> Blow:
     return await mended(trial, "blackout", at, by_itself)
 
 
-async def stop_sequencer(trial: Trial, patience_seconds: float) -> Blow:
+async def stop_orderer(trial: Trial, patience_seconds: float) -> Blow:
     """Its connections stay open, its promises are kept, and it does not know that time has passed when it goes on."""
-    victim, at = await trial.sequencer(), trial.workload.elapsed
+    victim, at = await trial.orderer(), trial.workload.elapsed
     with trial.stopped(victim):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trial.clock.sleep, STOP_SECONDS)
@@ -86,9 +87,10 @@ async def stop_sequencer(trial: Trial, patience_seconds: float) -> Blow:
 
 
 BLOWS: Final[Mapping[str, Strike]] = {
-    "sequencer": kill_sequencer,
+    "sequencer": partial(kill_orderer, "sequencer"),
+    "coordinator": partial(kill_orderer, "coordinator"),
     "blackout": kill_all,
-    "stop": stop_sequencer,
+    "stop": stop_orderer,
 }
 
 
@@ -112,7 +114,7 @@ async def wait_or_help(trial: Trial, patience_seconds: float) -> bool:
     if await trial.wait_acknowledged(now, patience_seconds):
         return True
     with suppress(RetryableError):  # not even that helps; perhaps what is mended next does
-        await trial.extend("native", {})
+        await trial.extend((await trial.log.view.current()).chain.last.kind, {})
         await trial.wait_acknowledged(now, patience_seconds)
     return False
 

@@ -85,7 +85,7 @@ FAULTS: Final[Mapping[str, tuple[Wire, Wire]]] = {
 async def _strike(network: Network, hold_seconds: float, kind: str, trial: Trial, patience_seconds: float) -> Blow:
     """For as long as it is held, appends must go on after a while; then it is healed."""
     make, heal = FAULTS[kind]
-    victim, at = str(await trial.sequencer()), trial.workload.elapsed
+    victim, at = str(await trial.orderer()), trial.workload.elapsed
     make(network, victim)
     try:
         async with trio.open_nursery() as nursery:

@@ -5,6 +5,7 @@
 
     sequencer    kill -9 of the node that orders entries. Nobody helps: the others must notice, and continue elsewhere.
                  The dead node is started again once that is done.
+    coordinator  the same with `--loglet paxos`, where another replica is elected and the chain stays as it is.
     blackout     kill -9 of all nodes at once; all are started again at once. Their start is part of the time.
     stop         SIGSTOP of the node that orders entries, for ten seconds: it is neither dead nor alive. Then SIGCONT.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -28,17 +30,28 @@ from bench.blows import BLOWS, Blow, strike_repeatedly
 from bench.measuring import Form, Machine, form_options, keep_option, picture_option, run_to_end, tell
 from bench.trial import Evidence, Load, temporary_cluster, try_out
 
+ORDERERS: Final = {"native": "sequencer", "paxos": "coordinator"}
+"""What orders entries, by kind of the loglet."""
+
 
 async def run(
-    plan: Sequence[str], load: Load, calm_seconds: float, patience_seconds: float, keep: Path | None = None
+    plan: Sequence[str],
+    load: Load,
+    calm_seconds: float,
+    patience_seconds: float,
+    keep: Path | None = None,
+    loglet: str = "native",
 ) -> Evidence[list[Blow]]:
     """The whole trial."""
-    async with temporary_cluster(keep=keep) as cluster:
+    async with temporary_cluster(keep=keep, loglet=loglet) as cluster:
         return await try_out(cluster, load, partial(strike_repeatedly, plan, BLOWS, calm_seconds, patience_seconds))
 
 
 @click.command()
-@click.option("--sequencers", default=50, show_default=True, type=click.IntRange(0, 10_000))
+@click.option(
+    "--loglet", default="native", show_default=True, type=click.Choice([*ORDERERS]), help="Kind of the loglet."
+)
+@click.option("--sequencers", default=50, show_default=True, type=click.IntRange(0, 10_000), help="Or coordinators.")
 @click.option("--blackouts", default=20, show_default=True, type=click.IntRange(0, 10_000))
 @click.option("--stops", default=1, show_default=True, type=click.IntRange(0, 1000))
 @click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096))
@@ -50,6 +63,7 @@ async def run(
 @form_options
 def main(
     *,
+    loglet: str,
     sequencers: int,
     blackouts: int,
     stops: int,
@@ -68,8 +82,8 @@ def main(
         python -m bench.kill --sequencers 5 --blackouts 2 --stops 0
     """
     machine = Machine.look()
-    plan = ["sequencer"] * sequencers + ["blackout"] * blackouts + ["stop"] * stops
-    evidence = run_to_end(run, plan, Load(writers=outstanding, entry_bytes=size), calm, patience, keep)
+    plan = [ORDERERS[loglet]] * sequencers + ["blackout"] * blackouts + ["stop"] * stops
+    evidence = run_to_end(run, plan, Load(writers=outstanding, entry_bytes=size), calm, patience, keep, loglet)
     if picture is not None:
         draw(evidence, picture)
         tell(f"picture: {picture}")

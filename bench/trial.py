@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 import trio
 
-from loglets.native.config import decode_untrusted as decode_native
+from bench.orderer import find_orderer
 from server import logging
 from server.cluster import PROGRAM, LocalCluster, open_local_cluster
 from server.process import SWITCH_SECONDS
@@ -64,13 +64,13 @@ class Trial:
     workload: Workload
     clock: Clock
 
-    async def sequencer(self) -> NodeId:
-        """The node that orders entries now, by the register.
+    async def orderer(self) -> NodeId:
+        """The node that orders entries now.
 
         Raises:
-            UnavailableError: the register cannot be read.
+            UnavailableError: the register cannot be read, or nobody knows.
         """
-        return decode_native((await self.log.view.refresh()).chain.last.config).sequencer
+        return await find_orderer(self.services, (await self.log.view.refresh()).chain.last)
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
         """Let a node continue the log on a new loglet."""
