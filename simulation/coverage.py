@@ -16,6 +16,7 @@ from server import node  # noqa: F401  brings every crash point of the product i
 from simulation.checks import metastore, native
 from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
+from simulation.faults.processes import LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
 from simulation.workload.shapes import PREFIX, REGISTERING, SHAPES
 from virtuallog.crash_points import CRASH_POINTS
@@ -66,9 +67,10 @@ class Demand:
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
 DEMANDS: Final[Mapping[str, Demand]] = {
-    # Nobody adds, drains or replaces nodes there: the two after it do.
+    # Nobody adds, drains or replaces nodes there: the two after it do. Nor are there paxos loglets.
     "cluster": Demand(
-        crash_areas=tuple(area for area in AREAS if area not in {"joining", "replacing", "draining"}),
+        without_classes=(LOST_STORE,),
+        crash_areas=tuple(area for area in AREAS if area not in {"paxos", "joining", "replacing", "draining"}),
         shapes=SHAPES,
         looks=(*native.LOOKED, *metastore.LOOKED),
         over_streams=True,

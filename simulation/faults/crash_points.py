@@ -29,6 +29,7 @@ COUNTED: Final = "crash at "
 AREAS: Final[Mapping[str, str]] = {
     "wal": "the write-ahead log of a LogServer",
     "native": "LogServers, sequencers and clients of a NativeLoglet",
+    "paxos": "replicas, coordinators and clients of a paxos loglet",
     "metastore": "acceptors and proposers of the MetaStore",
     "chain": "changes of the chain, by clients and by the watchdog of a node",
     "appender": "sessions of clients",

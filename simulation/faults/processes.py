@@ -7,6 +7,11 @@ from typing import Final
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.stage import Stage
 
+LOST_STORE: Final = "lost store"
+"""Only of runs that may have paxos loglets."""
+REPLICAS: Final = "paxos"
+"""The name of the store that it deletes."""
+
 
 async def _crash(stage: Stage) -> None:
     await _down(stage, power=True)
@@ -76,6 +81,20 @@ async def _wipe(stage: Stage) -> None:
     stage.start(machine)
 
 
+async def _lose_store(stage: Stage) -> None:
+    """The machine and its marker stay, as do the other roles; nothing happens where there is no such store."""
+    machine = stage.machines[stage.random.choice(stage.wounds.victims)]
+    if machine.wiped or not machine.has(REPLICAS):
+        return
+    stage.wounds.lost.add(machine.node)
+    if machine.running:
+        machine.crash(power=stage.random.random() < 0.5)
+    if machine.lose(REPLICAS):
+        stage.struck(machine)
+    await stage.rest()
+    stage.start(machine)
+
+
 CLASSES: Final = (
     FaultClass(
         name="crash",
@@ -94,6 +113,12 @@ CLASSES: Final = (
         proof=("wiped",),
         act=_wipe,
         rarity=3.0,
+        loses=True,
+    ),
+    FaultClass(
+        name=LOST_STORE,
+        about="the directory of a node's paxos replicas is deleted; they must recover before they vote",
+        act=_lose_store,
         loses=True,
     ),
 )

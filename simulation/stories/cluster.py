@@ -8,7 +8,7 @@ within a bound of simulated time. The checks then run over the whole history.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -24,6 +24,7 @@ from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.readers import followers_reach_the_tail
 from simulation.checks.watch import AcceptorWatch
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
+from simulation.faults.processes import LOST_STORE
 from simulation.options import Options
 from simulation.stories.casualties import Casualties
 from simulation.stories.judge import demand_progress
@@ -46,6 +47,7 @@ CATCH_UP_SECONDS: Final = 2.5
 """Readers that follow the log see the judge's last entry within this time: their longest pause, by the slowest of clocks."""
 NATIVE_ONLY: Final = 0.5
 """Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
+PAXOS: Final = "paxos"
 _SETTINGS: Final = VirtualLogSettings(
     appender=AppenderSettings(give_up=5.0, batch_bytes=4 << 10, entry_bytes_max=2 << 10)
 )
@@ -59,22 +61,44 @@ large as the largest batch (5 entries of 1,000 bytes), and a repair; a quarter o
 each loglet that a server knows, some 60 of them. A run makes up to 30."""
 
 
-async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int = LOST_MAX) -> None:
+def native() -> NativeProvider:
+    """With a small WAL, and waves and repairs that fit into it."""
+    return NativeProvider(_WAL, _PIECES)
+
+
+def draw_plan(source: random.Random, service: Outside) -> ClusterPlan:
+    """What a cluster of native loglets is made of; in half of the runs others live on somebody else's service."""
+    nodes = source.choice((3, 5))
+    kinds: tuple[ProviderMaker, ...] = (native,)
+    if source.random() >= NATIVE_ONLY:
+        kinds = (native, service.provider) if source.random() < 0.7 else (service.provider, native)
+    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=kinds)
+
+
+async def tell(
+    world: World,
+    kinds: Sequence[ProviderMaker] = (),
+    dead_max: int = LOST_MAX,
+    draw: Callable[[random.Random, Outside], ClusterPlan] = draw_plan,
+) -> None:
     """Tell the story.
 
     Args:
         world: a fresh one.
         kinds: of loglets, the first one first; none: as the seed and the options say.
         dead_max: most nodes that are lost in the end, with those that have lost their data.
+        draw: what the cluster is made of, before the options narrow it.
     """
     source = world.random("plan")
     service = Outside(world)
-    drawn = _plan(source, service)
+    drawn = draw(source, service)
     left = tuple(kinds) or _left(drawn.kinds, world.options)
     cluster = Cluster(world, attrs.evolve(drawn, kinds=left), _SETTINGS)
     if not cluster.kinds:  # none of them can travel over streams
-        cluster = Cluster(world, attrs.evolve(drawn, kinds=(_native,)), _SETTINGS)
-    nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source))
+        cluster = Cluster(world, attrs.evolve(drawn, kinds=(native,)), _SETTINGS)
+    on_nodes = cluster.replicated_kinds
+    without = () if PAXOS in on_nodes else (LOST_STORE,)
+    nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source, without=without))
     plan = WorkloadPlan.draw(world.random("workload")).narrowed(world.options)
     service.start(cluster.nodes)
     cluster.start()
@@ -85,7 +109,7 @@ async def tell(world: World, kinds: Sequence[ProviderMaker] = (), dead_max: int 
     watch.start()
     async with trio.open_nursery() as nursery:
         archive = service.provider() if service.provider in cluster.kinds else None
-        stage = Stage(cluster, plan, nursery, archive)
+        stage = Stage(cluster, plan, nursery, archive, on_nodes if len(on_nodes) > 1 else ())
         await _load(stage, nemesis, service)
         await look_inside(cluster, watch)  # now, as the judge trims everything away
         dead = nemesis.stop(dead_max)
@@ -110,24 +134,12 @@ async def _load(stage: Stage, nemesis: Nemesis, service: Outside) -> None:
     service.stop()
 
 
-def _plan(source: random.Random, service: Outside) -> ClusterPlan:
-    nodes = source.choice((3, 5))
-    kinds: tuple[ProviderMaker, ...] = (_native,)
-    if source.random() >= NATIVE_ONLY:
-        kinds = (_native, service.provider) if source.random() < 0.7 else (service.provider, _native)
-    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=kinds)
-
-
 def _left(kinds: tuple[ProviderMaker, ...], options: Options) -> tuple[ProviderMaker, ...]:
     """What a run that is narrowed has of them, in the order that it is told; native loglets, if that is nothing."""
     if options.loglets is None:
         return kinds
     makers = {make().kind: make for make in kinds}
-    return tuple(makers[kind] for kind in options.loglets if kind in makers) or (_native,)
-
-
-def _native() -> NativeProvider:
-    return NativeProvider(_WAL, _PIECES)
+    return tuple(makers[kind] for kind in options.loglets if kind in makers) or (native,)
 
 
 async def _is_ready(cluster: Cluster) -> bool:

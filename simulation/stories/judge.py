@@ -7,6 +7,7 @@ of its own, so that a violation names what did not come. Readers that the worklo
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -58,6 +59,7 @@ class Judge:
         self._read_on(LogPosition(self.actor.stage.tail))
         return (
             await self._demand("extend", lambda: operating.extend(self.actor))
+            and await self._swap()
             and await self._demand("change of the members", self._change_members)
             and await self._demand("append", self.actor.append)
             and await self._demand("arrival of all readers", self._arrive, self._absent)
@@ -100,6 +102,14 @@ class Judge:
         tail, at = await actor.check_tail(), 0
         while at < tail:
             at = await actor.read(at, tail, 1 << 20)
+
+    async def _swap(self) -> bool:
+        """Each kind that lives on the nodes takes appends, whichever was in use."""
+        for kind in self.actor.stage.swaps:
+            extend = partial(operating.extend, self.actor, kind)
+            if not (await self._demand(f"swap to {kind}", extend) and await self._demand("append", self.actor.append)):
+                return False
+        return True
 
     async def _change_members(self) -> None:
         """To the first three nodes; if it is they already, to all."""

@@ -56,6 +56,8 @@ class Stage:
     """Outlives the workload: parked readers run here."""
     archive: WeakSealProvider | None = None
     """Where copies of segments can be kept, if anywhere."""
+    swaps: Sequence[str] = ()
+    """Kinds of loglets that live on the nodes, if there are several: operators put one in the place of the other."""
     tail: int = 0
     """The highest one that any client has seen."""
     parked: list[Follower] = attrs.field(factory=list)

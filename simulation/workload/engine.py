@@ -8,6 +8,7 @@ number; so whatever becomes of one act, and however few of them a run is narrowe
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -31,13 +32,13 @@ CANCEL_SECONDS: Final = 0.02
 CANCEL_SUSPENSIONS: Final = 8
 """Mean: a read on a healthy cluster suspends some times, an extend some dozens."""
 
-_ACTS: Final[dict[str, Acts]] = {
-    "appender": appending.ACTS,
-    "reader": reading.ACTS,
-    "tailer": tailing.ACTS,
-    "parker": parking.ACTS,
-    "trimmer": trimming.ACTS,
-    "operator": operating.ACTS,
+_ACTS: Final[dict[str, Callable[[Stage], Acts]]] = {
+    "appender": lambda _: appending.ACTS,
+    "reader": lambda _: reading.ACTS,
+    "tailer": lambda _: tailing.ACTS,
+    "parker": lambda _: parking.ACTS,
+    "trimmer": lambda _: trimming.ACTS,
+    "operator": operating.acts,
 }
 
 
@@ -120,7 +121,7 @@ async def _attempt(actor: Actor, role: str) -> None:
     """Errors are in the history; cancelled operations too."""
     cancelled = actor.random.random() < actor.stage.plan.cancel
     at_an_await = actor.random.random() < 0.5
-    act = partial(choose(actor.random, _ACTS[role]), actor)
+    act = partial(choose(actor.random, _ACTS[role](actor.stage)), actor)
     with trio.move_on_after(actor.stage.plan.patience_seconds), suppress(VirtualLogError):
         if not cancelled:
             await act()

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from simulation.workload.actor import Actor, Acts, attempt
+from simulation.workload.actor import Actor, Acts, Stage, attempt
 from virtuallog.chain import Chain, Segment
 from virtuallog.errors import SealedError, UnavailableError
 from virtuallog.register import Register
@@ -68,7 +68,18 @@ def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]
         settings["servers"] = ",".join(source.sample(numbers, source.choice((3, nodes))))
     if source.random() < 0.5:
         settings["sequencer"] = source.choice(numbers)
-    return settings if kind == "native" else {}
+    if kind == "paxos" and "sequencer" in settings:
+        settings["coordinator"] = settings.pop("sequencer")
+    return settings if kind in {"native", "paxos"} else {}
+
+
+async def swap(actor: Actor) -> None:
+    """Another kind takes the place of the one in use, on nodes of its own choice."""
+    before = (await actor.client.log.view.refresh()).chain.last
+    kind = actor.random.choice([kind for kind in actor.stage.swaps if kind != before.kind])
+    after = (await extend(actor, kind)).chain.last
+    if after.id != before.id and (before.kind, after.kind) in {("native", "paxos"), ("paxos", "native")}:
+        actor.did(f"swap {before.kind} for {after.kind}")
 
 
 async def extend_often(actor: Actor) -> None:
@@ -193,3 +204,9 @@ ACTS: Final[Acts] = (
     (1.5, modify),
     (1.5, change_members),
 )
+SWAPPING: Final[Acts] = (*ACTS, (6, swap))
+
+
+def acts(stage: Stage) -> Acts:
+    """What operators do in a run that has these kinds of loglets."""
+    return SWAPPING if stage.swaps else ACTS

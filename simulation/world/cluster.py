@@ -26,6 +26,7 @@ from virtuallog.api import LogletProvider
 from virtuallog.errors import UnavailableError
 from virtuallog.plugins import all_interfaces
 from virtuallog.register import Register, decode_untrusted
+from virtuallog.replicated import replicated
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
@@ -84,6 +85,12 @@ class Cluster:
     @property
     def nodes(self) -> Sequence[NodeId]:
         return [NodeId(number) for number in range(1, self.plan.nodes + 1)]
+
+    @property
+    def replicated_kinds(self) -> Sequence[str]:
+        """Kinds of loglets that live on its nodes."""
+        made = [make() for make in self.kinds]
+        return [provider.kind for provider in made if replicated(provider) is not None]
 
     @property
     def members(self) -> Sequence[NodeId]:

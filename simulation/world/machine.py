@@ -153,12 +153,16 @@ class Machine:
     def lose(self, store: str) -> bool:
         """Delete the directory of a key-value store; False: there is nothing in it. Only while the process is down."""
         assert not self.running
-        disk = self._key_values.get(store)
-        if disk is None or not disk.pairs:
+        if not self.has(store):
             return False
-        disk.wipe()
+        self._key_values[store].wipe()
         self.world.on_lost(self.node, store)
         return True
+
+    def has(self, store: str) -> bool:
+        """Whether there is anything in a key-value store."""
+        disk = self._key_values.get(store)
+        return disk is not None and bool(disk.pairs)
 
     def swap(self, others: Disks | None = None) -> Disks:
         """Put other disks in, empty ones if none are given; returns those that were there, which keep what they hold."""
