@@ -1,0 +1,139 @@
+"""Has done what only a leader does, wherever it is: runs one `Search` over the network.
+
+Every request that goes this way may be made again: a batch is recognised by whoever leads, a seal, a truncation and a
+settling add up. So an unknown outcome is followed by another attempt, for as long as the caller has time. What an attempt
+says of itself is not the whole story then: an earlier one may have done what the last one says was not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from loglets.paxos.leadership import Leadership, Search, Target
+from loglets.paxos.messages import NOWHERE, Append, Seal, Settle, Taken, Truncate
+from virtuallog.chain import SegmentId
+from virtuallog.errors import (
+    CorruptionError,
+    SealedError,
+    StorageError,
+    TailMismatchError,
+    UnavailableError,
+    UnsupportedError,
+    UntrustedError,
+    VirtualLogError,
+    WrongRecipientError,
+)
+from virtuallog.ports import Environment
+
+ASK_SECONDS: Final = 1.0
+"""For one who is said to lead. It answers within a few syncs, or it is about to be replaced."""
+INSIST_SECONDS: Final = 3.0
+"""For an election, and for catching up before it."""
+PAUSE_SECONDS: Final = 0.05
+"""Between attempts, once everybody has been asked; T to 2T, so that clients that insist do not do it in step."""
+
+_UNANSWERED: Final = (
+    UnavailableError,
+    UntrustedError,
+    CorruptionError,
+    StorageError,
+    WrongRecipientError,
+    UnsupportedError,
+)
+"""The node cannot do it, for whatever reason of its own; another one can."""
+
+
+@attrs.define(eq=False)
+class LeaderClient:
+    """Of one log, shared by all that one client asks."""
+
+    segment: SegmentId
+    environment: Environment
+    leadership: Leadership
+
+    async def ask(
+        self, request: Callable[[bool], Append | Seal | Truncate | Settle], what: str, timeout_seconds: float
+    ) -> Taken:
+        """The answer of whoever leads. Cancelled, it may still be done.
+
+        Args:
+            request: makes the request; told whether to insist.
+            what: for people.
+
+        Raises:
+            UnavailableError: not done in time. Unknown outcome.
+            VirtualLogError: what the leader raised.
+        """
+        errand = _Errand(self, request, what, self.environment.clock.monotonic() + timeout_seconds)
+        return await errand.run()
+
+
+@attrs.define(eq=False)
+class _Errand:
+    """One request."""
+
+    _client: LeaderClient
+    _request: Callable[[bool], Append | Seal | Truncate | Settle]
+    _what: str
+    _deadline: float
+    _search: Search = attrs.field(init=False)
+    _doubt: VirtualLogError | None = attrs.field(default=None, init=False)
+    """Why it is not known what became of an earlier attempt."""
+    _attempts: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._search = self._client.leadership.search()
+
+    async def run(self) -> Taken:
+        target = self._search.begin()
+        while True:
+            outcome = await self._attempt(target)
+            if isinstance(outcome, Taken):
+                return outcome
+            target = outcome
+            await self._pause()
+
+    async def _attempt(self, target: Target) -> Taken | Target:
+        """What the node did, or whom to ask next."""
+        clock, seconds = self._client.environment.clock, INSIST_SECONDS if target.insist else ASK_SECONDS
+        left = self._deadline - clock.monotonic()
+        if left <= 0:
+            raise self._unavailable()
+        try:
+            taken = await self._client.environment.services.call(
+                target.node, self._request(target.insist), min(seconds, left)
+            )
+        except _UNANSWERED as error:
+            self._doubt = error
+            return self._search.failed(target.node, clock.monotonic())
+        except VirtualLogError as error:
+            raise self._in_doubt(error) from error
+        if taken.place == NOWHERE:
+            return self._search.elsewhere(target.node, taken.coordinator, clock.monotonic())
+        self._search.taken(target.node)
+        return taken
+
+    def _in_doubt(self, error: VirtualLogError) -> VirtualLogError:
+        """What the last attempt may say when an earlier one has an unknown outcome: not that nothing was done."""
+        if self._doubt is None:
+            return error
+        if isinstance(error, SealedError):
+            return SealedError(error.reason)
+        if isinstance(error, TailMismatchError) and error.found < error.expected:
+            # A copy of the earlier attempt may still be on its way to another leader, and the tail may come to fit.
+            return UnavailableError(f"{self._what} of loglet {self._client.segment}: unknown, then {error}")
+        return error
+
+    def _unavailable(self) -> UnavailableError:
+        because = f": {self._doubt}" if self._doubt is not None else ""
+        return UnavailableError(f"{self._what} of loglet {self._client.segment}: nobody leads{because}")
+
+    async def _pause(self) -> None:
+        """The usual way, from one that is gone over its neighbour to a new leader, is gone without a pause."""
+        self._attempts += 1
+        if self._attempts > max(2, len(self._client.leadership.replicas)):
+            environment = self._client.environment
+            await environment.clock.sleep(PAUSE_SECONDS * (1 + environment.random.random()))
