@@ -1,15 +1,52 @@
-"""Keeps one local replica whole: recovers it if it does not vote, and closes the holes that stay."""
+"""Keeps one local replica whole: recovers it if it does not vote, and closes the holes that stay. The driver of `Recovery`.
+
+    not VOTING --> ask everybody --> RECOVERING, durable --> learn all that a quorum has --> VOTING, durable
+    VOTING     --> something is missing, and still is after a while --> copy it; fill what is older than any wave in flight
+
+Rules:
+* A replica votes only once it has learned every position that a quorum of voting ones knew of when they noted its new store, and in the
+  same write has what they promised. Before, it is RECOVERING durably: a crash in between begins anew.
+* What is missing at the end of the log, and nobody has learned, belongs to who leads, or to a reader that has it settled.
+  A recovery waits for that a while. Then it fills it, and whoever leads stands for election again: it could not vote otherwise.
+* A whole copy of a closed log needs no vote. One replica that has everything is enough to make it, where no quorum is left.
+* While nothing is missing nothing happens here, not even a timer.
+
+Source: Mesos, `src/log/recover.cpp` and `replica.cpp`, which close no hole before somebody asks for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Final
 
+import attrs
+import structlog
+
+from loglets.paxos.asking import recovery_round, standings
+from loglets.paxos.catch_up import catch_up
 from loglets.paxos.ensemble import Ensemble
+from loglets.paxos.messages import NOWHERE, Status
+from loglets.paxos.recovery import Become, Follow
+from loglets.paxos.replica_service import LocalReplica
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import RetryableError, SealedError, VirtualLogError
 from virtuallog.ports import NodeEnvironment
 
-if TYPE_CHECKING:
-    from loglets.paxos.replica_service import LocalReplica
+RETRY_SECONDS: Final = 0.5
+"""T of the pause of T to 2T between two rounds of `Recover`."""
+PATIENCE_SECONDS: Final = 1.0
+"""How long a recovery waits for positions in flight to be decided by who leads. Some waves and syncs take far less."""
+AGAIN_SECONDS: Final = 0.1
+"""Between two looks at these."""
+STAY_SECONDS: Final = 0.25
+"""T of T to 2T: a position that has been missing for so long has been missed. Waves are on their way for milliseconds."""
+PAUSE_SECONDS_MAX: Final = 8.0
+"""Between two attempts that have brought nothing: they double up to here."""
+
+_RECOVERING = CrashPoint("paxos: a replica without a memory is about to catch up", rare=True)
+_CAUGHT_UP = CrashPoint("paxos: a replica without a memory has caught up and does not vote yet", rare=True)
+
+log = structlog.get_logger(__name__)
 
 
 async def keep(
@@ -20,7 +57,7 @@ async def keep(
     auto_initialize: bool = False,
     window: int = 1,
 ) -> None:
-    """Runs until the log is closed and this copy of it whole, or dropped.
+    """Runs until the log is closed and this copy of it whole, or it is dropped, or its store has failed.
 
     Args:
         replica: of this node.
@@ -29,4 +66,113 @@ async def keep(
         auto_initialize: EMPTY replicas may found the log together; only for logs used by themselves.
         window: how many positions a coordinator has in flight at most: 1 for a `Writer`.
     """
-    raise NotImplementedError
+    keeper = _Keeper(replica, ensemble, environment, auto_initialize, window)
+    try:
+        while not keeper.is_whole:
+            await keeper.turn()
+    except SealedError:
+        log.debug("dropped", segment=str(replica.segment))
+    except VirtualLogError as error:  # of the local store: who owns it has been told
+        log.warning("a replica is kept whole no more", segment=str(replica.segment), reason=str(error))
+
+
+@attrs.define(eq=False)
+class _Keeper:
+    _replica: LocalReplica
+    _ensemble: Callable[[], Ensemble]
+    _environment: NodeEnvironment
+    _auto_initialize: bool
+    _window: int
+    _pause_seconds: float = attrs.field(default=STAY_SECONDS, init=False)
+    _has_warned: bool = attrs.field(default=False, init=False)
+
+    @property
+    def is_whole(self) -> bool:
+        """The log is closed, and all of it is here."""
+        return self._replica.core.seal != NOWHERE
+
+    async def turn(self) -> None:
+        """One step towards a whole replica."""
+        try:
+            if self._replica.core.status is Status.VOTING:
+                await self._close_holes()
+            else:
+                await self._recover()
+        except RetryableError as error:  # a full disk, a full queue
+            log.info("a replica is not whole yet", segment=str(self._replica.segment), reason=str(error))
+            await self._sleep(RETRY_SECONDS)
+
+    # -- recovery ---------------------------------------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """One round. Whoever made this replica says by its status whether it may have forgotten something."""
+        verdict = await recovery_round(
+            self._replica, self._ensemble, self._environment, has_forgotten=True, auto_initialize=self._auto_initialize
+        )
+        match verdict:
+            case Follow():
+                await self._follow(verdict)
+            case Become():
+                await self._replica.adopt(verdict.status, verdict.promised, incarnations=verdict.incarnations)
+            case None:
+                await self._copy_closed()
+
+    async def _follow(self, quorum: Follow) -> None:
+        _RECOVERING.reached()
+        await self._replica.adopt(Status.RECOVERING)
+        await self._learn_all(quorum.begin, quorum.end)
+        _CAUGHT_UP.reached()
+        # Durable before visible: a vote without the promise, or beside a position that is not learned, would be one of a
+        # replica that has forgotten what others counted on.
+        assert not self._replica.core.missing(quorum.begin, quorum.end + 1)
+        await self._replica.adopt(Status.VOTING, quorum.promised, trim=quorum.trim, incarnations=quorum.incarnations)
+        self._replica.meter.recovered()
+        log.info("recovered", segment=str(self._replica.segment), begin=quorum.begin, end=quorum.end)
+
+    async def _learn_all(self, begin: int, end: int) -> None:
+        """Positions in flight are left to who leads, at first; position 0 is written by nobody, but filled."""
+        clock, leave = self._environment.clock, self._window if end > 0 else 0
+        deadline = clock.monotonic() + PATIENCE_SECONDS
+        while await self._catch_up(begin, end + 1, leave) <= end:
+            if clock.monotonic() >= deadline:
+                leave = 0
+            else:
+                await clock.sleep(AGAIN_SECONDS)
+
+    async def _copy_closed(self) -> None:
+        """There is no quorum to follow. If the log is closed, one replica that has all of it will do; else wait for others."""
+        known = await standings(self._replica, self._ensemble, self._environment)
+        seal = max((standing.seal for standing in known.values()), default=NOWHERE)
+        if seal != NOWHERE:
+            # First, as the copy answers for the log from its last position on.
+            await self._replica.adopt(self._replica.core.status, trim=max(each.trim for each in known.values()))
+            await self._catch_up(self._replica.core.begin, seal + 1, fills=False)
+        if not self.is_whole:
+            self._warn_once()
+            await self._sleep(RETRY_SECONDS)
+
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("no quorum of voting replicas answers: this one waits", segment=str(self._replica.segment))
+
+    # -- holes ------------------------------------------------------------------------------------------------------------
+
+    async def _close_holes(self) -> None:
+        """Wait for one that stays, and go for all that is missing by then."""
+        core = self._replica.core
+        learned = (await self._replica.wait_missing()).learned
+        await self._sleep(self._pause_seconds)
+        if core.learned == learned:
+            await self._catch_up(learned, core.end + 1, leave=self._window)
+        brought = core.learned > learned
+        self._pause_seconds = STAY_SECONDS if brought else min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
+
+    # -- both -------------------------------------------------------------------------------------------------------------
+
+    async def _catch_up(self, first: int, stop: int, leave: int = 0, *, fills: bool = True) -> int:
+        return await catch_up(self._replica, self._ensemble, self._environment, first, stop, leave=leave, fills=fills)
+
+    async def _sleep(self, seconds: float) -> None:
+        """T to 2T: replicas that have begun together do not go on together."""
+        await self._environment.clock.sleep(seconds * self._environment.random.uniform(1, 2))

@@ -31,7 +31,7 @@ from virtuallog.types import NodeId
 
 
 @attrs.frozen(kw_only=True)
-class CatchUp:
+class Follow:
     """A quorum votes. Become RECOVERING, durably; learn every position from `begin` through `end`; only then become VOTING, in one
     write with `promised` and `incarnations`."""
 
@@ -52,7 +52,7 @@ class Become:
     incarnations: Incarnations = ()
 
 
-Verdict: TypeAlias = CatchUp | Become
+Verdict: TypeAlias = Follow | Become
 
 
 @attrs.define
@@ -82,13 +82,13 @@ class Recovery:
         answers = self._current()
         voting = [answer for answer in answers.values() if answer.status is Status.VOTING]
         if len(voting) >= self.quorum:
-            return self._catch_up(voting)
+            return self._follow(voting)
         if not self.auto_initialize:
             return None
         return self._initialized(answers.values(), voting)
 
-    def _catch_up(self, voting: list[Recovered]) -> CatchUp:
-        return CatchUp(
+    def _follow(self, voting: list[Recovered]) -> Follow:
+        return Follow(
             begin=min(answer.begin for answer in voting),
             end=max(answer.end for answer in voting),
             promised=max(answer.promised for answer in voting),
