@@ -139,6 +139,15 @@ class Batch:
         return hash(self.blob)
 
 
+def glance_untrusted(blob: bytes, at: int = 0) -> tuple[SessionId, int, int] | None:
+    """(session, first sequence number, count) of the batch that starts at `at`; None: there is none. What else is in it, and
+    whether it is whole, is not looked at: some tenth of a microsecond, where `Batch.parse_untrusted` takes many."""
+    if len(blob) < at + _ENDS or blob[at : at + 2] != _MAGIC or blob[at + 2] != _VERSION:
+        return None
+    session, first_sequence, count, _ = _BODY.unpack_from(blob, at + _START)
+    return SessionId(session), first_sequence, count
+
+
 def _pack_headers(headers: Mapping[str, bytes]) -> bytes:
     parts = []
     for name, value in headers.items():

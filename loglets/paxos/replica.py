@@ -1,28 +1,69 @@
-"""One replica of one log: acceptor and learner.                                                                    Pure."""
+"""One replica of one log: acceptor and learner.                                                                    Pure.
+
+The rules are the table in docs/protocols/paxos.md, "Replica", one method for each request, in the same order. The request
+changes the state at once; whoever drives the core lets no answer leave before everything that was changed for it, and before
+it, is durable.
+
+* A request is taken whole or not at all: one position that refuses it keeps the others as they were.
+* What is decided never changes, whatever number comes.
+* Nothing is refused because it has been heard twice: a promise is given once per number, a write may be repeated.
+
+Sources: Mesos, src/log/replica.cpp; Paxos Made Simple, section 2.2. Departures are marked "ours" in the table.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 import attrs
 
+from loglets.paxos import values
+from loglets.paxos.effects import Answer, Effect, Fail, Persist, Quote, Ticket
 from loglets.paxos.messages import (
+    NOBODY,
     NOWHERE,
+    Decided,
     GetStanding,
+    Incarnation,
     Incarnations,
     Learn,
     Promise,
+    Promised,
+    Record,
     Recover,
+    Recovered,
     Standing,
     Status,
     TrimSealed,
+    Verdict,
+    WaitLearned,
     Write,
+    Written,
 )
+from loglets.paxos.places import offset_of, position_of
+from loglets.paxos.slots import RECORD_BYTES, Slots
 from virtuallog.chain import SegmentId
+from virtuallog.errors import CorruptionError, OverloadedError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
 
-Ticket: TypeAlias = Any
+OPEN_BYTES_MAX: Final = 64 << 20
+"""In memory for positions that are not decided. A coordinator has a few waves in flight; who is that far behind misses
+something, and takes in decided values until it has caught up."""
+WAITERS_MAX: Final = 4096
+"""Parked `WaitLearned`s: a few hundred bytes each."""
+WAIT_TICKS: Final = 4
+"""A parked `WaitLearned` is answered after so many ticks in any case: its client may have gone, or may look elsewhere."""
+
 Asked: TypeAlias = Promise | Write | Learn | Recover | GetStanding | TrimSealed
+
+
+@attrs.frozen
+class _Waiter:
+    past: int
+    ticket: Ticket
+    expires: int
+    """In ticks."""
 
 
 @attrs.define(eq=False)
@@ -32,26 +73,341 @@ class Replica:
     segment: SegmentId
     node: NodeId
     incarnation: int
+    """Of the store."""
     status: Status
     promised: int = 0
-    begin: int = 0
-    learned: int = 0
-    end: int = 0
-    seal: int = NOWHERE
-    trim: int = 0
+    """The implicit promise: for every position without a record. Never goes back."""
+    coordinator: NodeId = NOBODY
+    slots: Slots = attrs.field(factory=Slots)
+    incarnations: Incarnations = ()
+    """The newest stores of others that this one was told of, by node."""
+    _waiters: list[_Waiter] = attrs.field(factory=list, init=False)
+    _now: int = attrs.field(default=0, init=False)
 
-    def step(self, request: Asked, ticket: Ticket) -> list[Any]:
-        raise NotImplementedError
+    # -- for who looks inside -------------------------------------------------------------------------------------
 
-    def adopt(
-        self, status: Status, promised: int = 0, begin: int = 0, trim: int = 0, incarnations: Incarnations = ()
-    ) -> list[Any]:
-        """Recovery: take on a status. `promised`, `begin` and `trim` only go up."""
-        raise NotImplementedError
+    @property
+    def begin(self) -> int:
+        """First position that is not truncated."""
+        return self.slots.begin
 
-    def standing(self) -> Standing:
-        raise NotImplementedError
+    @property
+    def learned(self) -> int:
+        """First position, from `begin` on, that is not known to be decided here."""
+        return self.slots.learned
+
+    @property
+    def end(self) -> int:
+        """Highest position promised or written here."""
+        return self.slots.end
+
+    @property
+    def seal(self) -> int:
+        """Where the log is closed; NOWHERE if it is not, or not whole here."""
+        return self.slots.seal
+
+    @property
+    def trim(self) -> int:
+        """Loglet offset below which readers see nothing."""
+        return self.slots.trim
+
+    @property
+    def waiting(self) -> int:
+        """Parked `WaitLearned`s."""
+        return len(self._waiters)
 
     def missing(self, first: int, stop: int) -> list[range]:
         """The positions of [first, stop) that are not learned here, ascending."""
-        raise NotImplementedError
+        return self.slots.missing(first, stop)
+
+    def standing(self) -> Standing:
+        slots = self.slots
+        uniform_from, uniform = slots.uniform()
+        return Standing(
+            status=self.status,
+            incarnation=self.incarnation,
+            promised=self.promised,
+            begin=slots.begin,
+            learned=slots.learned,
+            end=slots.end,
+            uniform_from=uniform_from,
+            uniform=uniform,
+            seal=slots.seal,
+            seal_seen=slots.seal_seen,
+            trim=slots.trim,
+            coordinator=self.coordinator,
+            incarnations=self.incarnations,
+        )
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def step(self, request: Asked, ticket: Ticket) -> list[Effect]:
+        """A request has arrived; it has been checked (checking.py)."""
+        match request:
+            case Write():
+                return self._write(request, ticket)
+            case Learn():
+                return self._learn(request, ticket)
+            case Promise() if self.status is not Status.VOTING:
+                return [Answer(ticket, self._promise_answer(Verdict.IGNORED, request.proposal))]
+            case Promise() if request.first == NOWHERE:
+                return self._promise_all(request, ticket)
+            case Promise():
+                return self._promise_some(request, ticket)
+            case Recover():
+                return self._recover(request, ticket)
+            case TrimSealed():
+                return self._trim_sealed(request, ticket)
+            case GetStanding():
+                return [Answer(ticket, self.standing())]
+
+    def adopt(
+        self, status: Status, promised: int = 0, begin: int = 0, trim: int = 0, incarnations: Incarnations = ()
+    ) -> list[Effect]:
+        """Recovery: take on a status. Everything else only goes up."""
+        self.status = status
+        self.promised = max(self.promised, promised)
+        self.slots.trim = max(self.slots.trim, trim)
+        self.slots.truncate(begin)
+        for told in incarnations:
+            self._hear_of(told.node, told.incarnation)
+        return [Persist(drop_below=self.begin), *self._wake()]
+
+    def wait(self, request: WaitLearned, ticket: Ticket) -> list[Effect]:
+        """Parked until there is something to tell, or the time is up. When there is no room: as if the time were up."""
+        if self._reached(request.past) or len(self._waiters) >= WAITERS_MAX:
+            return [Answer(ticket, self.standing())]
+        self._waiters.append(_Waiter(request.past, ticket, self._now + WAIT_TICKS))
+        return []
+
+    def tick(self) -> list[Effect]:
+        """Some time has passed: answer those who have waited for long."""
+        self._now += 1
+        return self._wake()
+
+    def dismiss(self, error: VirtualLogError) -> list[Effect]:
+        """The log is dropped: nobody waits for it any more."""
+        waiters, self._waiters = self._waiters, []
+        return [Answer(waiter.ticket, error) for waiter in waiters]
+
+    # -- promises -------------------------------------------------------------------------------------------------
+
+    def _promise_all(self, request: Promise, ticket: Ticket) -> list[Effect]:
+        """The implicit promise. A number is promised once: whoever tries it as well has to take a higher one."""
+        if request.proposal <= self.promised:
+            return [Answer(ticket, self._promise_answer(Verdict.REJECT, self.promised))]
+        self.promised, self.coordinator = request.proposal, request.coordinator
+        # Durable before visible: after a promise that the disk forgets, a coordinator with a lower number could go on.
+        return [Persist(), Answer(ticket, self._promise_answer(Verdict.ACCEPT, request.proposal))]
+
+    def _promise_some(self, request: Promise, ticket: Ticket) -> list[Effect]:
+        """The explicit promise of a range. What is decided is told whatever the number is, and needs no promise."""
+        proposal, slots = request.proposal, self.slots
+        open_positions = [p for p in range(request.first, request.stop) if not slots.is_learned(p)]
+        in_way = max((self._floor(position) for position in open_positions), default=0)
+        if proposal <= in_way:
+            return [Answer(ticket, self._promise_answer(Verdict.REJECT, in_way))]
+        if slots.open_bytes + RECORD_BYTES * len(open_positions) > OPEN_BYTES_MAX:
+            return [Answer(ticket, _too_far_behind())]
+        before = {p: record for p in open_positions if (record := slots.open_record(p)) is not None}
+        after = tuple(_promised(p, before.get(p), proposal) for p in open_positions)
+        for record in after:
+            slots.put(record)
+        if after:
+            self.coordinator = request.coordinator
+        accepted = [record for record in before.values() if record.performed != NOWHERE]
+        return [*_persist(after), *self._quote(request, accepted, ticket)]
+
+    def _floor(self, position: int) -> int:
+        """The number promised at a position that is not decided."""
+        record = self.slots.open_record(position)
+        return self.promised if record is None else record.promised
+
+    def _quote(self, request: Promise, accepted: list[Record], ticket: Ticket) -> list[Effect]:
+        """An ACCEPT with what was accepted at the positions, and with what is decided there."""
+        start, stop, unread = request.first, request.stop, list[int]()
+        records = [*self._tombstones(start, stop), *accepted]
+        for position in range(max(start, self.begin), stop):
+            if self.slots.is_learned(position):
+                record = self.slots.recent(position)
+                unread.append(position) if record is None else records.append(record)
+        records.sort(key=lambda record: record.position)
+        answer = self._promise_answer(Verdict.ACCEPT, request.proposal, records)
+        return [Quote(ticket, answer, tuple(unread), {}) if unread else Answer(ticket, answer)]
+
+    def _tombstones(self, start: int, stop: int) -> list[Record]:
+        return [self._tombstone(position) for position in range(start, min(stop, self.begin))]
+
+    def _tombstone(self, position: int) -> Record:
+        """A truncated position: decided, and nobody needs to know as what."""
+        return Record(
+            position=position, promised=self.promised, performed=self.promised, value=values.TOMBSTONE, learned=True
+        )
+
+    def _promise_answer(self, verdict: Verdict, proposal: int, records: Sequence[Record] = ()) -> Promised:
+        return Promised(
+            verdict=verdict,
+            proposal=proposal,
+            end=self.end,
+            records=tuple(records),
+            incarnation=self.incarnation,
+            incarnations=self.incarnations,
+            coordinator=self.coordinator,
+        )
+
+    # -- writes ---------------------------------------------------------------------------------------------------
+
+    def _write(self, request: Write, ticket: Ticket) -> list[Effect]:
+        effects = self._decide(request.decided)
+        if self.status is not Status.VOTING:
+            return [*effects, Answer(ticket, self._write_answer(Verdict.IGNORED, request.proposal))]
+        proposal, slots, stop = request.proposal, self.slots, request.first + len(request.values)
+        if request.first > slots.end:  # as nearly always: nothing is there
+            in_way, decided = self.promised, list[int]()
+        else:
+            decided = [p for p in range(request.first, stop) if slots.is_learned(p)]
+            in_way = max((self._floor(p) for p in range(request.first, stop) if not slots.is_learned(p)), default=0)
+        if proposal < in_way:
+            return [*effects, Answer(ticket, self._write_answer(Verdict.REJECT, in_way))]
+        if slots.open_bytes + sum(map(len, request.values)) > OPEN_BYTES_MAX:
+            return [*effects, Answer(ticket, _too_far_behind())]
+        written = [
+            # Accepting raises the promise of the position: else a coordinator that was outbid could overwrite it.
+            Record(position=position, promised=proposal, performed=proposal, value=value)
+            for position, value in enumerate(request.values, request.first)
+            if not decided or position not in decided
+        ]
+        for record in written:
+            slots.put(record)
+        if written:
+            self.coordinator = request.coordinator
+        # Durable before visible: the proposer counts this vote, and a later promise must tell of it.
+        return [*effects, *_persist(tuple(written)), self._accepted(request, decided, ticket)]
+
+    def _accepted(self, request: Write, decided: list[int], ticket: Ticket) -> Answer | Quote:
+        """An ACCEPT; with the decision wherever it is not what was written."""
+        if not decided:
+            return Answer(ticket, self._write_answer(Verdict.ACCEPT, request.proposal))
+        written = {position: request.values[position - request.first] for position in decided}
+        known = {p: self._tombstone(p) if p < self.begin else self.slots.recent(p) for p in decided}
+        others = [record for p, record in known.items() if record is not None and record.value != written[p]]
+        unread = tuple(position for position, record in known.items() if record is None)
+        answer = self._write_answer(Verdict.ACCEPT, request.proposal, others)
+        return Quote(ticket, answer, unread, written) if unread else Answer(ticket, answer)
+
+    def _write_answer(self, verdict: Verdict, proposal: int, records: Sequence[Record] = ()) -> Written:
+        return Written(
+            verdict=verdict,
+            proposal=proposal,
+            end=self.end,
+            records=tuple(records),
+            incarnation=self.incarnation,
+            incarnations=self.incarnations,
+            coordinator=self.coordinator,
+        )
+
+    # -- learning -------------------------------------------------------------------------------------------------
+
+    def _learn(self, request: Learn, ticket: Ticket) -> list[Effect]:
+        """In any status: what is decided is true for everybody."""
+        effects = self._decide(request.decided)
+        begin, seal = self.begin, self.seal
+        stored: list[Record] = []
+        for record in request.records:
+            if (contradiction := self._contradiction(record)) is not None:
+                return [*effects, Fail(contradiction), Answer(ticket, contradiction)]
+            if not self.slots.is_learned(record.position):
+                stored.append(record)
+                self.slots.learn(record)
+        if request.coordinator != NOBODY:
+            self.coordinator = request.coordinator
+        kept = tuple(record for record in stored if record.position >= self.begin)
+        effects += self._after_learning(begin, seal, kept)
+        return [*effects, Answer(ticket, self.standing())]
+
+    def _decide(self, decided: Decided) -> list[Effect]:
+        """Mark what was accepted with the number that decided, or a later one: a number belongs to one value per position,
+        and a higher one can only have the same. Not worth a write of its own: what is forgotten is found out again."""
+        if decided.first >= decided.stop:
+            return []
+        begin, seal, learned = self.begin, self.seal, self.learned
+        self.slots.decide(decided.proposal, decided.first, decided.stop)
+        return self._after_learning(begin, seal, ()) if learned != self.learned or begin != self.begin else []
+
+    def _after_learning(self, begin: int, seal: int, stored: tuple[Record, ...]) -> list[Effect]:
+        """Truncated or closed: that much is durable before anybody is told, as neither is ever taken back."""
+        drop_below = self.begin if self.begin != begin else 0
+        persist = Persist(stored, drop_below)
+        return [*([persist] if stored or drop_below or self.seal != seal else []), *self._wake()]
+
+    def _contradiction(self, record: Record) -> CorruptionError | None:
+        """Two decisions for one position: then somebody forgot what he had promised, and nothing here can be trusted."""
+        known = self.slots.recent(record.position)
+        if known is None or known.value == record.value or values.is_tombstone(record.value):
+            return None
+        return CorruptionError(f"log {self.segment}: two values are decided for position {record.position}")
+
+    def _reached(self, past: int) -> bool:
+        return self.slots.learned > past or self.slots.seal != NOWHERE
+
+    def _wake(self) -> list[Effect]:
+        """Answer those who wait no longer."""
+        if not self._waiters:
+            return []
+        ready = [waiter for waiter in self._waiters if self._reached(waiter.past) or waiter.expires <= self._now]
+        if not ready:
+            return []
+        self._waiters = [w for w in self._waiters if not (self._reached(w.past) or w.expires <= self._now)]
+        standing = self.standing()
+        return [Answer(waiter.ticket, standing) for waiter in ready]
+
+    # -- recovery and trims ---------------------------------------------------------------------------------------
+
+    def _recover(self, request: Recover, ticket: Ticket) -> list[Effect]:
+        """Durable before visible: whoever counts on this answer may let the asker vote, and from then on no vote of its former
+        store may count."""
+        news = request.incarnation != NOWHERE and self._hear_of(request.node, request.incarnation)
+        answer = Recovered(
+            status=self.status,
+            promised=self.promised,
+            begin=self.begin,
+            end=self.end,
+            incarnation=self.incarnation,
+            incarnations=self.incarnations,
+            trim=self.trim,
+        )
+        return [*([Persist()] if news else []), Answer(ticket, answer)]
+
+    def _hear_of(self, node: NodeId, incarnation: int) -> bool:
+        """Whether that is news."""
+        known = {told.node: told.incarnation for told in self.incarnations}
+        if known.get(node, NOWHERE) >= incarnation:
+            return False
+        known[node] = incarnation
+        self.incarnations = tuple(Incarnation(node=n, incarnation=known[n]) for n in sorted(known))
+        return True
+
+    def _trim_sealed(self, request: TrimSealed, ticket: Ticket) -> list[Effect]:
+        """Nothing can be appended any more, so each replica drops what it is told to; the SEAL stays."""
+        if self.seal == NOWHERE:
+            return [Answer(ticket, UnavailableError(f"log {self.segment} is not known to be sealed here"))]
+        offset = min(request.offset, offset_of(self.seal))
+        if offset > self.trim:
+            self.slots.trim = offset
+            self.slots.truncate(min(position_of(offset), self.seal))
+            return [Persist(drop_below=self.begin), Answer(ticket, self.standing())]
+        return [Answer(ticket, self.standing())]
+
+
+def _promised(position: int, before: Record | None, proposal: int) -> Record:
+    if before is None:
+        return Record(position=position, promised=proposal)
+    return Record(position=position, promised=proposal, performed=before.performed, value=before.value)
+
+
+def _persist(records: tuple[Record, ...]) -> list[Effect]:
+    return [Persist(records)] if records else []
+
+
+def _too_far_behind() -> OverloadedError:
+    return OverloadedError(f"{OPEN_BYTES_MAX} bytes of undecided positions are kept here")

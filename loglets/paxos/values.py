@@ -31,7 +31,8 @@ _TIME: Final = struct.Struct("<Q")
 _TRUNCATE: Final = struct.Struct("<QQ")
 _MAGIC: Final = b"VP"
 _VERSION: Final = 1
-_BODY: Final = _PREFIX.size + _TIME.size
+BODY: Final = _PREFIX.size + _TIME.size
+"""Where the body of a value starts."""
 
 
 class Kind(enum.IntEnum):
@@ -78,18 +79,18 @@ def time_of(value: bytes) -> int:
 
 
 def is_tombstone(value: bytes) -> bool:
-    return value[3] == Kind.NOP and value[_BODY] != 0
+    return value[3] == Kind.NOP and value[BODY] != 0
 
 
 def payload_of(value: bytes) -> bytes:
     """The body: what `append` was given."""
-    return value[_BODY:]
+    return value[BODY:]
 
 
 def truncation_of(value: bytes) -> Truncation:
     """Of a checked TRUNCATE."""
-    to, trim = _TRUNCATE.unpack_from(value, _BODY)
-    return Truncation(to, trim, value[_BODY + _TRUNCATE.size :])
+    to, trim = _TRUNCATE.unpack_from(value, BODY)
+    return Truncation(to, trim, value[BODY + _TRUNCATE.size :])
 
 
 def check_untrusted(value: bytes) -> None:
@@ -99,14 +100,14 @@ def check_untrusted(value: bytes) -> None:
         MalformedError: not a value, or one of a later version.
         CorruptionError: its bytes do not match its checksum.
     """
-    if not _BODY <= len(value) <= VALUE_BYTES_MAX:
+    if not BODY <= len(value) <= VALUE_BYTES_MAX:
         raise MalformedError(f"a value of {len(value)} bytes")
     magic, version, kind, checksum = _PREFIX.unpack_from(value)
     if magic != _MAGIC or version != _VERSION:
         raise MalformedError(f"not a value of version {_VERSION}: starts with {bytes(value[:4]).hex()}")
     if _checksum(kind, memoryview(value)[_PREFIX.size :]) != checksum:
         raise CorruptionError("a value does not match its checksum")
-    body = len(value) - _BODY
+    body = len(value) - BODY
     if kind == Kind.APPEND or (kind == Kind.NOP and body == 1) or (kind == Kind.SEAL and body == 0):
         return
     if kind != Kind.TRUNCATE or body < _TRUNCATE.size:
