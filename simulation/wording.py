@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from loglets.native import wave as waves
+from loglets.paxos import values
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.errors import VirtualLogError
@@ -66,7 +67,7 @@ def _field(field: attrs.Attribute[Any], item: Any, depth: int) -> str:
 def _bytes(value: bytes) -> str:
     if len(value) <= _BYTES_MAX:
         return repr(value)[1:]
-    for parse, told in ((waves.parse_untrusted, _wave), (Batch.parse_untrusted, _batch)):
+    for parse, told in ((waves.parse_untrusted, _wave), (Batch.parse_untrusted, _batch), (_checked, _position)):
         with suppress(VirtualLogError):
             return told(parse(value))
     return f"<{len(value)} bytes>"
@@ -79,6 +80,23 @@ def _wave(wave: Any) -> str:
 
 def _batch(batch: Any) -> str:
     return f"{batch.session.hex()[:4]}#{batch.first_sequence}+{batch.count}"
+
+
+def _checked(value: bytes) -> bytes:
+    values.check_untrusted(value)
+    return value
+
+
+def _position(value: bytes) -> str:
+    """What a position of a paxos loglet holds."""
+    kind = values.kind_of(value)
+    match kind:
+        case values.Kind.APPEND:
+            return f"APPEND {_bytes(values.payload_of(value))}"
+        case values.Kind.TRUNCATE:
+            return f"TRUNCATE to {values.truncation_of(value).to}"
+        case _:
+            return "tombstone" if values.is_tombstone(value) else kind.name
 
 
 def _list(brackets: str, items: list[str], length: int | None = None) -> str:
