@@ -154,7 +154,7 @@ class _CatchUp:
         def take(node: NodeId, outcome: Standing | VirtualLogError) -> None:
             if isinstance(outcome, Standing):
                 self._closing.heard(node, outcome)
-                if self._closing.covers(self._first, self._stop):
+                if self._closing.covers(self._stop):
                     question.enough()
 
         question = Question(self._environment, GetStanding(segment=self._replica.segment), take)

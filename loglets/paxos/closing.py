@@ -81,12 +81,9 @@ class Closing:
         """Time has passed: whoever lacked something may have it now."""
         self._lacking.clear()
 
-    def covers(self, first: int, stop: int) -> bool:
-        """Whether one replica is known that can give all of it."""
-        return any(
-            max(first, standing.begin) >= stop or (standing.begin <= first and standing.learned >= stop)
-            for standing in self._standings.values()
-        )
+    def covers(self, stop: int) -> bool:
+        """Whether one replica is known that has learned everything below `stop`, or truncated it."""
+        return any(standing.learned >= stop for standing in self._standings.values())
 
     def next(self, gap: range, end: int) -> Step | None:
         """What to do about the lowest missing stretch; None: nothing, for now.
