@@ -7,7 +7,6 @@ Nothing has to be done at the end for the sake of safety: a killed process loses
 
 from __future__ import annotations
 
-import ipaddress
 import random
 import signal
 import sys
@@ -25,10 +24,9 @@ from server.identity import Identity
 from server.memory import Returns, give_back
 from server.node import Node, NodePorts, rpc_identity
 from server.open_files import allow_connections
-from virtuallog.address import split_address
+from virtuallog.address import refuse_open_address
 from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import InvalidSettingError, UnsupportedError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Handler, Request
@@ -58,7 +56,8 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False) -> None:
         CorruptionError, MalformedError, StorageError: the data directory cannot be used.
     """
     refuse_optimised_python()
-    refuse_open_address(config.listen, config.tls)
+    if config.tls is None:
+        refuse_open_address(config.listen)
     if config.console:
         refuse_open_address(config.console)
     logging.configure(config.log_level, as_json=config.log_json)
@@ -75,28 +74,6 @@ def refuse_optimised_python() -> None:
     """
     if sys.flags.optimize:
         raise UnsupportedError("a node does not run under python -O: its assertions are part of its safety")
-
-
-def refuse_open_address(address: str, tls: TlsFiles | None = None) -> None:
-    """Serving others than this machine needs encryption and authentication. For every listener of a node.
-
-    Args:
-        address: host:port to listen on.
-        tls: what protects connections to it, if anything does.
-
-    Raises:
-        InvalidSettingError: nothing does, and the address is not a loopback one.
-    """
-    if tls is not None:
-        return
-    host, _ = split_address(address)
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not loopback:
-        reason = "without TLS only loopback addresses are served: nothing would be encrypted, and everybody could call"
-        raise InvalidSettingError(f"listen {address}", reason)
 
 
 async def _run_until_signalled(config: NodeConfig, end_with_parent: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from virtuallog.errors import InvalidSettingError
 
 
@@ -20,6 +22,22 @@ def split_address(address: str, *, port_min: int = 1) -> tuple[str, int]:
     if not _may_name_a_host(host):
         raise InvalidSettingError("address", f"'{address}' is not host:port: there can be no such host")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def refuse_open_address(address: str) -> None:
+    """For whoever listens without TLS.
+
+    Raises:
+        InvalidSettingError: others than this machine could call there.
+    """
+    host, _ = split_address(address, port_min=0)
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback:
+        reason = "without TLS only loopback addresses are served: nothing would be encrypted, and everybody could call"
+        raise InvalidSettingError(f"listen {address}", reason)
 
 
 def _may_name_a_host(host: str) -> bool:

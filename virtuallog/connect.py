@@ -7,8 +7,8 @@ position = await log.append(b"entry")
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
@@ -21,6 +21,7 @@ from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.control import CONTROL, NodeStatus
 from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.membership import MEMBERSHIP
+from virtuallog.plain_errors import plain_errors
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Environment, Outcome, ReplyT, Request, Services
 from virtuallog.register import Register, decode_untrusted
@@ -60,7 +61,7 @@ async def connect(
     async with _run_services(book, all_interfaces(kinds, metastore), credentials) as services:
         register = newest_register(await ask_all(services, _ids(seeds)))
         book.learn(register)
-        with _plain_errors():
+        with plain_errors():
             async with trio.open_nursery() as nursery:
                 environment = Environment(
                     services=services,
@@ -148,7 +149,7 @@ async def _run_services(
     book: AddressBook, interfaces: Sequence[Interface], credentials: Credentials | None
 ) -> AsyncIterator[RpcServices]:
     services = RpcServices(interfaces, book.find, tcp_connect(credentials), SystemClock(), random.Random())
-    with _plain_errors():
+    with plain_errors():
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)
             yield services
@@ -160,14 +161,3 @@ def _as_permitted(settings: VirtualLogSettings, credentials: Credentials | None)
     if credentials is None or credentials.owner.role >= Role.ADMIN:
         return settings
     return attrs.evolve(settings, chain=attrs.evolve(settings.chain, may_change=False))
-
-
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    """Our nurseries are none of the caller's business: an error of his own block reaches him as he raised it."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise
