@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -67,7 +67,7 @@ def _field(field: attrs.Attribute[Any], item: Any, depth: int) -> str:
 def _bytes(value: bytes) -> str:
     if len(value) <= _BYTES_MAX:
         return repr(value)[1:]
-    for parse, told in ((waves.parse_untrusted, _wave), (Batch.parse_untrusted, _batch), (_checked, _position)):
+    for parse, told in _PARSERS:
         with suppress(VirtualLogError):
             return told(parse(value))
     return f"<{len(value)} bytes>"
@@ -97,6 +97,13 @@ def _position(value: bytes) -> str:
             return f"TRUNCATE to {values.truncation_of(value).to}"
         case _:
             return "tombstone" if values.is_tombstone(value) else kind.name
+
+
+_PARSERS: Final[tuple[tuple[Callable[[bytes], Any], Callable[[Any], str]], ...]] = (
+    (waves.parse_untrusted, _wave),
+    (Batch.parse_untrusted, _batch),
+    (_checked, _position),
+)
 
 
 def _list(brackets: str, items: list[str], length: int | None = None) -> str:
