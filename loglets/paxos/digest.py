@@ -8,7 +8,7 @@ It is bounded by counts and not by time, so that a clock that jumps makes nobody
 their batches, the others only where they go on, and those beyond that are forgotten, which the digest says.
 
 Encoded, little-endian: flags u8 (1: some session is forgotten) | sessions u32 | for each, the longest idle first:
-    session 16 bytes | next sequence u64 | batches u8 | for each batch: first sequence u64, count u32, position u64
+    session 16 bytes | next sequence u64 | batches u8 | for each batch: first sequence u64, count u32, place u64
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Final
 
 import attrs
 
-from loglets.paxos import values
+from loglets.paxos import bundle, values
+from loglets.paxos.places import offset_of
 from loglets.paxos.values import Kind
 from virtuallog.batch import SessionId, glance_untrusted
 from virtuallog.errors import MalformedError
@@ -43,7 +44,8 @@ class Placed:
 
     first_sequence: int
     count: int
-    position: int
+    place: int
+    """Loglet offset of its first entry."""
 
 
 @attrs.frozen
@@ -60,12 +62,12 @@ class Session:
 class _Known:
     next_sequence: int
     batches: deque[tuple[int, int, int]] = attrs.field(factory=lambda: deque(maxlen=BATCHES_MAX))
-    """(first sequence, count, position)"""
+    """(first sequence, count, place)"""
 
     def merge(self, earlier: Session) -> None:
         self.next_sequence = max(self.next_sequence, earlier.next_sequence)
-        batches = {*self.batches, *((batch.first_sequence, batch.count, batch.position) for batch in earlier.last)}
-        self.batches = deque(sorted(batches, key=_position_of), maxlen=BATCHES_MAX)
+        batches = {*self.batches, *((batch.first_sequence, batch.count, batch.place) for batch in earlier.last)}
+        self.batches = deque(sorted(batches, key=_place_of), maxlen=BATCHES_MAX)
 
 
 @attrs.define(eq=False)
@@ -95,9 +97,7 @@ class Digest:
         self.taken_bytes += len(value)
         kind = values.kind_of(value)
         if kind is Kind.APPEND:
-            batch = glance_untrusted(value, values.BODY)
-            if batch is not None:  # else a payload of a log that is used by itself
-                self._take_batch(*batch, position)
+            self._take_batches(position, value)
         elif kind is Kind.TRUNCATE and (carried := values.truncation_of(value).digest):
             self._take_carried(carried)
 
@@ -113,7 +113,7 @@ class Digest:
         parts = [_SESSION.pack(name, next_sequence, 0) for name, next_sequence in self._idle.items()]
         sessions = len(parts)
         for name, known in self._active.items():
-            batches = [batch for batch in known.batches if below is None or batch[2] < below]
+            batches = [batch for batch in known.batches if below is None or batch[2] < offset_of(below)]
             if batches:
                 parts += [_SESSION.pack(name, known.next_sequence, len(batches)), *(_BATCH.pack(*b) for b in batches)]
                 sessions += 1
@@ -130,7 +130,17 @@ class Digest:
         digest._merge(*_parse_untrusted(encoded))
         return digest
 
-    def _take_batch(self, session: SessionId, first_sequence: int, count: int, position: int) -> None:
+    def _take_batches(self, position: int, value: bytes) -> None:
+        try:
+            parts = bundle.split_untrusted(value, values.BODY)
+        except MalformedError:  # a payload of a log that is used by itself
+            return
+        for part in parts:
+            batch = glance_untrusted(value, part.start)
+            if batch is not None:
+                self._take_batch(*batch, offset_of(position) + part.index)
+
+    def _take_batch(self, session: SessionId, first_sequence: int, count: int, place: int) -> None:
         known = self._active.get(session)
         if known is None:
             known = self._active[session] = _Known(self._idle.pop(session, 0))
@@ -138,7 +148,7 @@ class Digest:
         else:
             self._active.move_to_end(session)
         known.next_sequence = max(known.next_sequence, first_sequence + count)
-        known.batches.append((first_sequence, count, position))
+        known.batches.append((first_sequence, count, place))
 
     def _take_carried(self, carried: bytes) -> None:
         """What a TRUNCATE dropped. It is decided, whatever it says: what cannot be read counts as forgotten."""
@@ -172,7 +182,7 @@ class Digest:
             self.has_forgotten = True
 
 
-def _position_of(batch: tuple[int, int, int]) -> int:
+def _place_of(batch: tuple[int, int, int]) -> int:
     return batch[2]
 
 

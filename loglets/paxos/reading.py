@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import attrs
 
-from loglets.paxos import values
+from loglets.paxos import bundle, values
 from loglets.paxos.messages import NOWHERE, Record, Records
 from loglets.paxos.places import SLOT, offset_of, position_of
 from loglets.paxos.values import Kind
@@ -76,12 +76,17 @@ def _parts_untrusted(record: Record) -> list[Placed] | None:
     if kind is not Kind.APPEND:
         why = GapKind.TRIMMED if values.is_tombstone(record.value) else GapKind.FILLER
         return [Gap(first, first + SLOT, why)]
-    batch = Batch.parse_untrusted(values.payload_of(record.value))
-    if batch.count > SLOT:
-        raise CorruptionError(f"position {record.position} holds {batch.count} entries")
-    placed = PlacedBatch(range(first, first + batch.count), batch, values.time_of(record.value))
-    rest = Gap(first + batch.count, first + SLOT, GapKind.FILLER)
-    return [placed, rest] if rest.start < rest.stop else [placed]
+    found: list[Placed] = []
+    place = first
+    for part in bundle.split_untrusted(record.value, values.BODY):
+        batch = Batch.parse_untrusted(record.value[part.start : part.stop])
+        if batch.count != part.count:
+            raise CorruptionError(
+                f"a batch of {batch.count} entries where position {record.position} says {part.count}"
+            )
+        found.append(PlacedBatch(range(place, place + batch.count), batch, values.time_of(record.value)))
+        place += batch.count
+    return [*found, Gap(place, first + SLOT, GapKind.FILLER)] if place < first + SLOT else found
 
 
 def _join(items: list[Placed], part: Placed | None) -> None:

@@ -201,7 +201,7 @@ class Ledger:
         slot = self._slots.get(segment, {}).get(position)
         if slot is None or slot.decision is None or values.kind_of(slot.decision.value) != Kind.APPEND:
             return []
-        if values.payload_of(slot.decision.value) != batch:
+        if batch not in values.payload_of(slot.decision.value):  # it may share the position with others
             return []
         return sorted(node for node, at in slot.stored[slot.decision.value].items() if at <= before)
 

@@ -1,0 +1,81 @@
+"""The batches that share a position of a loglet, as the body of one APPEND.                                         Pure.
+
+A position is decided as a whole, so batches that share one are all in the log, or none, and in their order. That is why they
+do: had each a position of its own, several in flight, then a failover could decide the second and put a NOP in the place of
+the first, and what a session offered in order would lie in the log with a hole (docs/protocols/paxos.md, "Coordinator").
+
+Durable and wire format, version 1, little-endian. One batch is itself (magic "VB", see `virtuallog.batch`). Several are
+
+    magic "VW" | version u8 | 0 u8 | batches u32 | for each: entries u32, bytes u32 | the batches, back to back
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from virtuallog.batch import Batch, glance_untrusted
+from virtuallog.errors import MalformedError
+
+ENTRIES_MAX: Final = 1 << 16
+"""Of all batches that share a position: the low bits of an offset count them (`places.SLOT`)."""
+
+_HEAD: Final = struct.Struct("<2sBBI")
+_MAGIC: Final = b"VW"
+_VERSION: Final = 1
+_ROW_BYTES: Final = 8
+
+
+@attrs.frozen
+class Part:
+    """One batch."""
+
+    start: int
+    """Where its bytes begin in what was split, and where they end."""
+    stop: int
+    index: int
+    """How many entries come before it at this position."""
+    count: int
+    """Its entries."""
+
+
+def join(batches: Sequence[Batch]) -> bytes:
+    """The body for these batches, in this order."""
+    assert sum(batch.count for batch in batches) <= ENTRIES_MAX
+    if len(batches) == 1:
+        return batches[0].blob
+    table = struct.pack(f"<{2 * len(batches)}I", *(n for batch in batches for n in (batch.count, len(batch.blob))))
+    return b"".join((_HEAD.pack(_MAGIC, _VERSION, 0, len(batches)), table, *(batch.blob for batch in batches)))
+
+
+def split_untrusted(blob: bytes, at: int = 0) -> list[Part]:
+    """The batches of the body that begins at `at`. They are not looked into, which costs little.
+
+    Raises:
+        MalformedError: neither a batch nor several.
+    """
+    if blob[at : at + 2] != _MAGIC:
+        lone = glance_untrusted(blob, at)
+        if lone is None or not 0 < lone[2] <= ENTRIES_MAX:
+            raise MalformedError(f"no batch: starts with {bytes(blob[at : at + 4]).hex()}")
+        return [Part(at, len(blob), 0, lone[2])]
+    try:
+        _, version, zero, count = _HEAD.unpack_from(blob, at)
+        start = at + _HEAD.size + _ROW_BYTES * count
+        if version != _VERSION or zero or not 1 < count <= ENTRIES_MAX or start > len(blob):
+            raise MalformedError(f"not the batches of a position, of version {_VERSION}")
+        rows = struct.unpack_from(f"<{2 * count}I", blob, at + _HEAD.size)
+    except struct.error as error:
+        raise MalformedError("the batches of a position end within their table") from error
+    parts, index = [], 0
+    for entries, size in zip(rows[::2], rows[1::2], strict=True):
+        parts.append(Part(start, start + size, index, entries))
+        start, index = start + size, index + entries
+        if not entries or not size:
+            raise MalformedError("an empty batch among those of a position")
+    if start != len(blob) or index > ENTRIES_MAX:
+        raise MalformedError("the batches of a position do not add up")
+    return parts
