@@ -1,4 +1,5 @@
-"""The log of Mesos, used by itself: `Log`, `Reader`, `Writer`, over ports. `standalone.open_log` makes one on a real machine.
+"""The log of Mesos, used by itself, over ports: `Log` and `Reader`. `standalone.open_log` makes one on a real machine, a `Writer`
+(`writer.py`) appends.
 
     async with open_log("data/1", node=1, quorum=2, peers=["1@127.0.0.1:5051", "2@127.0.0.1:5052", "3@127.0.0.1:5053"]) as log:
         writer = Writer(log)
@@ -17,15 +18,33 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Sequence
+from copy import copy
+from functools import partial
 from typing import Final
 
 import attrs
+import trio
 
+from loglets.paxos import metrics
+from loglets.paxos.catch_up import catch_up_voting
+from loglets.paxos.keeper import keep
+from loglets.paxos.messages import Record, Status
 from loglets.paxos.network import Network
+from loglets.paxos.replica_service import LocalReplica, ReplicaService
+from loglets.paxos.values import Kind, kind_of, payload_of
 from virtuallog.chain import SegmentId
-from virtuallog.errors import MalformedError, TerminalError
+from virtuallog.errors import MalformedError, StorageError, TerminalError, VirtualLogError
 from virtuallog.metrics import Family
+from virtuallog.ports import Handlers, NodeEnvironment
 
+SEGMENT: Final = SegmentId(0, 0)
+"""Of a log that has its store for itself. No chain has it: their versions begin at 1."""
+READ_BYTES: Final = 1 << 20
+"""Of values, in one look at the store."""
+OUTSTANDING_MAX: Final = 64
+"""Writes that one writer has under way. What nobody has learned among the last so many positions is left to him."""
+LOOK_SECONDS: Final = 0.02
+"""Between two looks whether the replica votes; to recover takes some round trips and syncs."""
 _IDENTITY: Final = struct.Struct(">Q")
 
 
@@ -33,11 +52,12 @@ _IDENTITY: Final = struct.Struct(">Q")
 class Position:
     """A place in the log. Opaque but for its order."""
 
-    _value: int
+    value: int
+    """For whoever looks at the log with other tools."""
 
     def identity(self) -> bytes:
         """Eight bytes that name it for ever; in the order of the positions."""
-        return _IDENTITY.pack(self._value)
+        return _IDENTITY.pack(self.value)
 
     @classmethod
     def from_identity(cls, identity: bytes) -> Position:
@@ -51,7 +71,7 @@ class Position:
         return cls(_IDENTITY.unpack(identity)[0])
 
     def __str__(self) -> str:
-        return str(self._value)
+        return str(self.value)
 
 
 @attrs.frozen
@@ -82,22 +102,70 @@ class ReadRangeError(TerminalError):
         return f"Bad read range ({self.reason.value})"
 
 
-@attrs.define
-class WriterError(TerminalError):
-    """The writer cannot do this as it stands: not started, turned out, or writing already. Nothing has been done."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        return self.reason
-
-
+@attrs.define(eq=False)
 class Log:
-    """One replica, and the log as it is seen from there."""
+    """One replica, and the log as it is seen from there. Made by `start`."""
 
-    segment: SegmentId
     network: Network
-    quorum: int
+    replica: LocalReplica
+    environment: NodeEnvironment
+    _service: ReplicaService
+    _metrics_prefix: str
+    _recovered: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _failure: VirtualLogError | None = attrs.field(default=None, init=False)
+    _bug: BaseException | None = attrs.field(default=None, init=False)
+    _ended: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @classmethod
+    async def start(
+        cls,
+        environment: NodeEnvironment,
+        network: Network,
+        *,
+        segment: SegmentId = SEGMENT,
+        auto_initialize: bool = False,
+        metrics_prefix: str = "",
+    ) -> Log:
+        """Open the replica's store, and begin to recover. On return `handlers` can be served.
+
+        Args:
+            environment: of this replica; its nursery owns what runs here.
+            network: who takes part.
+            segment: tells apart the logs that share a store.
+            auto_initialize: replicas that know nothing may found the log, once all 2 * quorum - 1 are there and none knows more.
+                A log all of whose disks were lost is then an empty one.
+            metrics_prefix: before the names of the figures, so that those of several logs differ.
+
+        Raises:
+            CorruptionError, StorageError: the store cannot be used.
+        """
+        logs: list[Log] = []
+
+        def fail(error: BaseException) -> None:
+            for log in logs:
+                log.fail(error)
+
+        environment = attrs.evolve(environment, fail=fail)
+        service = await ReplicaService.start(environment)
+        replica = service.add(segment, network.ensemble, Status.EMPTY)
+        log = cls(network, replica, environment, service, metrics_prefix)
+        logs.append(log)
+        kept = partial(
+            keep, replica, network.ensemble, environment, auto_initialize=auto_initialize, window=OUTSTANDING_MAX
+        )
+        for task in (kept, log._watch_recovery, log._watch_bugs):
+            environment.nursery.start_soon(task)
+        return log
+
+    @property
+    def handlers(self) -> Handlers:
+        """What other replicas ask of this one."""
+        return self._service.handlers
+
+    @property
+    def failure(self) -> VirtualLogError | None:
+        """What has ended this log, for good."""
+        return self._failure
 
     async def recovered(self) -> None:
         """Return once the local replica votes; until then nothing can be read or written here.
@@ -105,30 +173,60 @@ class Log:
         Raises:
             VirtualLogError: it never will: what has ended this log.
         """
-        raise NotImplementedError
+        await self._recovered.wait()
+        if self._failure is not None:
+            raise copy(self._failure)
+
+    async def ended(self) -> VirtualLogError:
+        """Return what has ended this log, once something has."""
+        await self._ended.wait()
+        assert self._failure is not None
+        return self._failure
 
     def position(self, identity: bytes) -> Position:
         """The inverse of `Position.identity`."""
         return Position.from_identity(identity)
 
     def metrics(self) -> Sequence[Family]:
-        """See `virtuallog.metrics.Measured`."""
-        raise NotImplementedError
+        """See `virtuallog.metrics.Measured`. Keep quorum <= ensemble size < 2 * quorum."""
+        votes = self.replica.core.status is Status.VOTING
+        return [*metrics.alone(f"{self._metrics_prefix}log", votes, self.network.size), *self._service.metrics()]
+
+    def fail(self, error: BaseException) -> None:
+        """End this log: whoever waits, and whoever comes, is told `error`. What virtuallog did not raise on purpose is a bug,
+        and ends the nursery as well."""
+        if self._failure is None:
+            self._failure = error if isinstance(error, VirtualLogError) else StorageError(f"a bug: {error!r}")
+            self._bug = None if isinstance(error, VirtualLogError) else error
+            self._recovered.set()
+            self._ended.set()
+
+    async def _watch_recovery(self) -> None:
+        while self.replica.core.status is not Status.VOTING:
+            await self.environment.clock.sleep(LOOK_SECONDS)
+        self._recovered.set()
+
+    async def _watch_bugs(self) -> None:
+        await self._ended.wait()
+        if self._bug is not None:
+            raise self._bug
 
 
+@attrs.define(eq=False)
 class Reader:
     """Reads what the local replica has learned. Any number of them, at any time."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    _log: Log
 
     async def beginning(self) -> Position:
         """The first position that is not truncated, as far as the local replica knows."""
-        raise NotImplementedError
+        await self._log.recovered()
+        return Position(self._log.replica.core.begin)
 
     async def ending(self) -> Position:
         """The last position that the local replica knows of. Others may know of later ones."""
-        raise NotImplementedError
+        await self._log.recovered()
+        return Position(self._log.replica.core.end)
 
     async def read(self, start: Position, end: Position) -> list[Entry]:
         """What was appended from `start` through `end`, both included.
@@ -136,48 +234,41 @@ class Reader:
         Raises:
             ReadRangeError: not all of it is here.
         """
-        raise NotImplementedError
+        await self._log.recovered()
+        first, stop, entries = start.value, end.value + 1, list[Entry]()
+        while True:
+            if (wrong := self._fault(first, stop)) is not None:
+                raise ReadRangeError(wrong)
+            found = (await self._log.replica.read(first, stop, READ_BYTES)).records
+            entries += (Entry(Position(each.position), payload_of(each.value)) for each in found if _is_data(each))
+            if found and found[-1].position + 1 == stop:
+                return entries
+            first = found[-1].position + 1 if found else first  # none: truncated meanwhile, as the next look shows
 
     async def catchup(self) -> Position:
-        """Learn what others know; returns the last position that can be read now. The very last position of the log is left
-        alone, as somebody may be writing it.
+        """Learn what others know; returns the last position up to which all can be read now. The very last position of the
+        log is left alone, as somebody may be writing it. What others truncate meanwhile cannot be read: look at `beginning`.
 
         Raises:
-            UnavailableError: not enough replicas answered.
+            UnavailableError: not enough replicas answered, or there is nothing yet but one position.
         """
-        raise NotImplementedError
+        log = self._log
+        await log.recovered()
+        return Position(await catch_up_voting(log.replica, log.network.ensemble, log.environment))
+
+    def _fault(self, first: int, stop: int) -> BadRange | None:
+        core = self._log.replica.core
+        if stop <= first:
+            return BadRange.REVERSED
+        if first < core.begin:
+            return BadRange.TRUNCATED
+        if stop > core.end + 1:
+            return BadRange.PAST_END
+        missing = core.missing(first, stop)
+        if not missing:
+            return None
+        return BadRange.MISSING if core.slots.open_record(missing[0].start) is None else BadRange.PENDING
 
 
-class Writer:
-    """Appends to the log, until another writer starts.
-
-    Args:
-        log: of the local replica.
-        outstanding: how many appends may be under way at a time; Mesos has one.
-    """
-
-    def __init__(self, log: Log, outstanding: int = 1) -> None:
-        self._log = log
-
-    async def start(self) -> Position | None:
-        """Turn out every other writer and learn all that they have written; returns where the log ends.
-
-        None: somebody else was faster, or too few replicas vote. Try again.
-        """
-        raise NotImplementedError
-
-    async def append(self, data: bytes) -> Position | None:
-        """Write one entry; returns where it is, durable on a quorum.
-
-        None: *maybe*. It may be in the log, now or later, or never. This writer is turned out. `start` again, then read
-        what there is before anything is written once more. Cancelled, it is a maybe as well.
-
-        Raises:
-            WriterError: nothing has been done.
-        """
-        raise NotImplementedError
-
-    async def truncate(self, to: Position) -> Position | None:
-        """Drop everything below `to`; returns the position of the entry that says so. None: maybe, as for `append`."""
-        raise NotImplementedError
-
+def _is_data(record: Record) -> bool:
+    return kind_of(record.value) is Kind.APPEND

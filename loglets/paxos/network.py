@@ -76,8 +76,8 @@ class Network:
         base: members for ever: the own replica, and all that are listed.
     """
 
-    _cluster: bytes
-    _quorum: int
+    cluster: bytes
+    quorum: int
     _base: tuple[Member, ...]
     _members: dict[NodeId, Member] = attrs.field(init=False)
     _peers: dict[NodeId, Peer] = attrs.field(factory=dict, init=False)
@@ -88,11 +88,11 @@ class Network:
         if len({member.node for member in self._base}) != len(self._base):
             raise InvalidSettingError("peers", "two of them have the same number")
         self._members = {member.node: member for member in sorted(self._base)}
-        if self._quorum < 1:
-            raise InvalidSettingError("quorum", f"must be at least 1, not {self._quorum}")
+        if self.quorum < 1:
+            raise InvalidSettingError("quorum", f"must be at least 1, not {self.quorum}")
         if not self.is_safe:
             raise InvalidSettingError(
-                "quorum", f"{self._quorum} of {self.size}: two quorums could have nobody in common"
+                "quorum", f"{self.quorum} of {self.size}: two quorums could have nobody in common"
             )
 
     @property
@@ -140,7 +140,7 @@ class Network:
         member = self._members.get(node)
         if member is None:
             raise UnavailableError(f"node {node} is no member of this log now")
-        peer = Peer((member.address,), Open(cluster=self._cluster, node=node, boot=member.boot))
+        peer = Peer((member.address,), Open(cluster=self.cluster, node=node, boot=member.boot))
         known = self._peers.get(node)
         if known != peer:
             known = self._peers[node] = peer
@@ -149,8 +149,8 @@ class Network:
     @property
     def is_safe(self) -> bool:
         """Whether any two quorums of these members have one in common."""
-        return self.size < 2 * self._quorum
+        return self.size < 2 * self.quorum
 
     def ensemble(self) -> Ensemble:
         """Whom to ask now; nobody while that is not safe."""
-        return Ensemble(members=tuple(self._members) if self.is_safe else (), quorum=self._quorum)
+        return Ensemble(members=tuple(self._members) if self.is_safe else (), quorum=self.quorum)
