@@ -7,6 +7,7 @@ sequencer still knows the batch; if it may have forgotten, it says so instead of
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
@@ -108,6 +109,23 @@ class Sessions:
         self._used(batch, session, now_ms)
         return placement
 
+    def recall(self, name: SessionId, next_sequence: int, places: Iterable[tuple[int, int]], now_ms: int) -> None:
+        """Take over what another orderer has placed, of a session that is not known here yet: where it goes on, and
+        (sequence, offset) of its last batches, ascending, all committed. Without any it counts as idle for long.
+
+        The sessions that appended last come last; of too many the first are forgotten.
+        """
+        assert self._known(name) is None, "a session is recalled before it is used"
+        placements = deque((Placement(first, sequence, None, ()) for sequence, first in places), maxlen=BATCHES_MAX)
+        if placements:
+            self._sessions[name] = _Session(next_sequence, now_ms, placements)
+        else:
+            self._idle[name] = next_sequence
+        if len(self._sessions) > SESSIONS_MAX:
+            earliest, session = self._sessions.popitem(last=False)
+            self._idle[earliest] = session.next_sequence
+        self._bound_idle()
+
     def _used(self, batch: Batch, session: _Session, now_ms: int) -> None:
         session.used_ms = now_ms
         self._sessions.move_to_end(batch.session)
@@ -136,6 +154,9 @@ class Sessions:
                 return
             del self._sessions[name]
             self._idle[name] = oldest.next_sequence
-            if len(self._idle) > IDLE_MAX:
-                del self._idle[next(iter(self._idle))]
-                self._has_forgotten = True
+            self._bound_idle()
+
+    def _bound_idle(self) -> None:
+        if len(self._idle) > IDLE_MAX:
+            del self._idle[next(iter(self._idle))]
+            self._has_forgotten = True
