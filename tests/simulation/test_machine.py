@@ -110,6 +110,41 @@ def test_a_wiped_machine_starts_from_nothing() -> None:
     assert found == [None, None]
 
 
+def test_a_lost_store_is_gone_and_the_others_are_not() -> None:
+    """Who looks inside is told; a store without anything in it cannot be lost."""
+    found: list[tuple[bytes | None, bytes | None]] = []
+    told: list[object] = []
+
+    async def program(ports: MachinePorts) -> None:
+        lost, kept = await ports.key_values("lost"), await ports.key_values("kept")
+        found.append((await lost.get(b"key"), await kept.get(b"key")))
+        await lost.write({b"key": b"value"})
+        await kept.write({b"key": b"value"})
+        await trio.sleep_forever()
+
+    async def story(world: World, machine: Machine) -> None:
+        world.on_stored = lambda node, store, changes: told.append((node, store, dict(changes)))
+        world.on_lost = lambda node, store: told.append((node, store))
+        await trio.sleep(1)
+        machine.crash()
+        assert machine.lose("lost")
+        assert not machine.lose("lost")
+        assert not machine.wiped
+        machine.start()
+        await trio.sleep(1)
+
+    in_world(program, story)
+    assert found == [(None, None), (None, b"value")]
+    pairs = {b"key": b"value"}
+    assert told == [
+        (NODE, "lost", pairs),
+        (NODE, "kept", pairs),
+        (NODE, "lost"),
+        (NODE, "lost", pairs),
+        (NODE, "kept", pairs),
+    ]
+
+
 def test_a_paused_program_stands_still() -> None:
     """Its sleep ends when it is resumed."""
     woken: list[float] = []
