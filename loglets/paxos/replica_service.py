@@ -12,6 +12,7 @@ from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.messages import Incarnations, Records, Standing, Status
 from loglets.paxos.replica import Replica
 from virtuallog.chain import SegmentId
+from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Handlers, NodeEnvironment, Request
 
 ReplyT = TypeVar("ReplyT")
@@ -32,6 +33,11 @@ class LocalReplica:
         Raises:
             UnavailableError, OverloadedError, DiskFullError, StorageError: see there.
         """
+        raise NotImplementedError
+
+    def post(self, request: Request[ReplyT], done: Callable[[ReplyT | VirtualLogError], None]) -> None:
+        """The same without waiting. The core has taken the request in when this returns, so a coordinator that tells it what is
+        decided can be read from at once; `done` is told once it is durable. Costs no task."""
         raise NotImplementedError
 
     async def read(self, first: int, stop: int, max_bytes: int) -> Records:
