@@ -83,14 +83,14 @@ async def connect(
 
 
 @asynccontextmanager
-async def open_services_to(cluster: ClusterFile) -> AsyncIterator[Services]:
-    """Control requests to the nodes of a cluster file.
+async def open_services_to(cluster: ClusterFile, more: Sequence[Interface] = ()) -> AsyncIterator[Services]:
+    """Control requests to the nodes of a cluster file, and those of `more`.
 
     Raises:
         InvalidSettingError: our certificate cannot be used.
     """
     credentials = Credentials.open(cluster.tls) if cluster.tls else None
-    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL, MEMBERSHIP], credentials) as services:
+    async with _run_services(AddressBook.of(cluster.nodes), [CONTROL, MEMBERSHIP, *more], credentials) as services:
         yield services
 
 

@@ -29,7 +29,7 @@ from loglets.paxos import metrics
 from loglets.paxos.catch_up import catch_up_voting
 from loglets.paxos.keeper import keep
 from loglets.paxos.messages import Record, Status
-from loglets.paxos.network import Network
+from loglets.paxos.network import Member, Network
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
 from loglets.paxos.values import Kind, kind_of, payload_of
 from virtuallog.chain import SegmentId
@@ -107,6 +107,7 @@ class Log:
     """One replica, and the log as it is seen from there. Made by `start`."""
 
     network: Network
+    own: Member
     replica: LocalReplica
     environment: NodeEnvironment
     _service: ReplicaService
@@ -121,6 +122,7 @@ class Log:
         cls,
         environment: NodeEnvironment,
         network: Network,
+        own: Member,
         *,
         segment: SegmentId = SEGMENT,
         auto_initialize: bool = False,
@@ -131,6 +133,7 @@ class Log:
         Args:
             environment: of this replica; its nursery owns what runs here.
             network: who takes part.
+            own: this replica, one of them.
             segment: tells apart the logs that share a store.
             auto_initialize: replicas that know nothing may found the log, once all 2 * quorum - 1 are there and none knows more.
                 A log all of whose disks were lost is then an empty one.
@@ -148,7 +151,7 @@ class Log:
         environment = attrs.evolve(environment, fail=fail)
         service = await ReplicaService.start(environment)
         replica = service.add(segment, network.ensemble, Status.EMPTY)
-        log = cls(network, replica, environment, service, metrics_prefix)
+        log = cls(network, own, replica, environment, service, metrics_prefix)
         logs.append(log)
         kept = partial(
             keep, replica, network.ensemble, environment, auto_initialize=auto_initialize, window=OUTSTANDING_MAX

@@ -37,7 +37,7 @@ from virtuallog.errors import InvalidSettingError, UnavailableError, Unsupported
 from virtuallog.key_values import open_key_values
 from virtuallog.plain_errors import plain_errors
 from virtuallog.ports import Done, Handler, Handlers, KeyValues, NodeEnvironment, Request, Services, Storage
-from virtuallog.rpc import Identity, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
+from virtuallog.rpc import Identity, Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.types import NodeId
 
@@ -112,6 +112,7 @@ async def open_log(
             log = await Log.start(
                 _environment(own.node, services, values, nursery),
                 network,
+                own,
                 auto_initialize=auto_initialize,
                 metrics_prefix=metrics_prefix,
             )
@@ -135,6 +136,25 @@ async def open_replica(path: Path | str) -> AsyncIterator[LocalReplica]:
         async with open_key_values(Path(path)) as values, trio.open_nursery() as nursery:
             service = await ReplicaService.start(_environment(NodeId(1), _Nobody(), values, nursery))
             yield service.add(SEGMENT, lambda: Ensemble(members=(), quorum=1), Status.EMPTY)
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_services(peers: Iterable[str], name: str = "log") -> AsyncIterator[tuple[Services, list[NodeId]]]:
+    """Calls to the replicas of a log, from somebody who is none; and their numbers.
+
+    Raises:
+        InvalidSettingError: one does not look like `id@host:port`.
+    """
+    book = {
+        member.node: Peer((member.address,), Open(cluster=_cluster(name), node=member.node))
+        for member in map(parse_member, peers)
+    }
+    services = RpcServices(INTERFACES, book.__getitem__, tcp_connect(), SystemClock(), random.Random())
+    with plain_errors():
+        async with trio.open_nursery() as nursery:
+            await nursery.start(services.run)
+            yield services, sorted(book)
             nursery.cancel_scope.cancel()
 
 

@@ -24,10 +24,11 @@ _MODULES: Final = {
     "bench": ("bench",),
     "certificates": ("certificates",),
     "demo": ("demo",),
+    "paxos_log": ("paxos-log",),
 }
 """Module of this package -> the commands in it."""
 _OWN: Final = {
-    name: EntryPoint(name, f"server.cli.{module}:{name}", ENTRY_POINTS)
+    name: EntryPoint(name, f"server.cli.{module}:{name.replace('-', '_')}", ENTRY_POINTS)
     for module, names in _MODULES.items()
     for name in names
 }

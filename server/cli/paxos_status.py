@@ -1,0 +1,91 @@
+"""How far replicas are: of one in a directory, of a log used by itself, of the paxos loglets in a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from loglets.paxos import wire
+from loglets.paxos.log import SEGMENT
+from loglets.paxos.messages import NOWHERE, GetStanding, Standing
+from loglets.paxos.standalone import open_replica, open_services
+from server.cli.reach import widened
+from virtuallog.chain import SegmentId
+from virtuallog.cluster_file import ClusterFile
+from virtuallog.connect import newest_register, open_services_to
+from virtuallog.errors import VirtualLogError
+from virtuallog.plugins import loglet_providers
+from virtuallog.ports import Outcome, Services
+from virtuallog.replicated import replicated
+from virtuallog.survey import ask_all
+from virtuallog.types import NodeId
+
+ANSWER_SECONDS: Final = 3.0
+KIND: Final = "paxos"
+Row: TypeAlias = dict[str, Any]
+COLUMNS: Final = ("segment", "node", "status", "promised", "begin", "learned", "end", "seal", "incarnation")
+
+
+async def of_path(path: Path) -> list[Row]:
+    async with open_replica(path) as replica:
+        return [_row({}, replica.core.standing())]
+
+
+async def of_peers(peers: Sequence[str], name: str) -> list[Row]:
+    """Of a log used by itself; who does not answer is told as such."""
+    async with open_services(peers, name) as (services, nodes):
+        return await _ask(services, nodes, SEGMENT, {})
+
+
+async def of_cluster(cluster: ClusterFile) -> list[Row]:
+    """Of each paxos loglet in the chain, oldest first."""
+    cluster, provider, rows = await widened(cluster), loglet_providers()[KIND], list[Row]()
+    kind = replicated(provider)
+    assert kind is not None
+    async with open_services_to(cluster, [wire.REPLICA]) as services:
+        register = newest_register(await ask_all(services, [NodeId(node.id) for node in cluster.nodes]))
+        for segment in register.chain.segments:
+            if segment.kind == KIND:
+                servers, loglet = kind.placement(segment.config).servers, kind.origin(segment.id, segment.config)
+                rows += await _ask(services, servers, loglet, {"segment": str(segment.id)})
+    return rows
+
+
+async def _ask(services: Services, nodes: Iterable[NodeId], segment: SegmentId, more: Row) -> list[Row]:
+    found: dict[NodeId, Outcome[Standing]] = {}
+
+    async def ask(node: NodeId) -> None:
+        try:
+            found[node] = await services.call(node, GetStanding(segment=segment), ANSWER_SECONDS)
+        except VirtualLogError as error:
+            found[node] = error
+
+    async with trio.open_nursery() as nursery:
+        for node in nodes:
+            nursery.start_soon(ask, node)
+    return [_row({**more, "node": node}, found[node]) for node in sorted(found)]
+
+
+def _row(more: Row, found: Outcome[Standing]) -> Row:
+    if isinstance(found, VirtualLogError):
+        return {**more, "status": "silent", "problem": str(found)}
+    numbers = ("promised", "begin", "learned", "end", "incarnation")
+    seal = None if found.seal == NOWHERE else found.seal
+    return {**more, "status": found.status.name, **{name: getattr(found, name) for name in numbers}, "seal": seal}
+
+
+def show(rows: Sequence[Row]) -> None:
+    """As a table."""
+    from rich.console import Console  # takes longer than to ask
+    from rich.table import Table
+
+    table = Table()
+    columns = [column for column in (*COLUMNS, "problem") if any(row.get(column) is not None for row in rows)]
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*("" if row.get(column) is None else str(row[column]) for column in columns))
+    Console().print(table)
