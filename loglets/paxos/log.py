@@ -107,7 +107,6 @@ class Log:
     """One replica, and the log as it is seen from there. Made by `start`."""
 
     network: Network
-    own: Member
     replica: LocalReplica
     environment: NodeEnvironment
     _service: ReplicaService
@@ -122,7 +121,6 @@ class Log:
         cls,
         environment: NodeEnvironment,
         network: Network,
-        own: Member,
         *,
         segment: SegmentId = SEGMENT,
         auto_initialize: bool = False,
@@ -132,8 +130,7 @@ class Log:
 
         Args:
             environment: of this replica; its nursery owns what runs here.
-            network: who takes part.
-            own: this replica, one of them.
+            network: who takes part, this replica among them.
             segment: tells apart the logs that share a store.
             auto_initialize: replicas that know nothing may found the log, once all 2 * quorum - 1 are there and none knows more.
                 A log all of whose disks were lost is then an empty one.
@@ -151,7 +148,7 @@ class Log:
         environment = attrs.evolve(environment, fail=fail)
         service = await ReplicaService.start(environment)
         replica = service.add(segment, network.ensemble, Status.EMPTY)
-        log = cls(network, own, replica, environment, service, metrics_prefix)
+        log = cls(network, replica, environment, service, metrics_prefix)
         logs.append(log)
         kept = partial(
             keep, replica, network.ensemble, environment, auto_initialize=auto_initialize, window=OUTSTANDING_MAX
@@ -164,6 +161,11 @@ class Log:
     def handlers(self) -> Handlers:
         """What other replicas ask of this one."""
         return self._service.handlers
+
+    @property
+    def own(self) -> Member:
+        """This replica, as others find it."""
+        return next(member for member in self.network.members if member.node == self.environment.node)
 
     @property
     def failure(self) -> VirtualLogError | None:

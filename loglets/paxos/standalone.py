@@ -112,7 +112,6 @@ async def open_log(
             log = await Log.start(
                 _environment(own.node, services, values, nursery),
                 network,
-                own,
                 auto_initialize=auto_initialize,
                 metrics_prefix=metrics_prefix,
             )
