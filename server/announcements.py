@@ -5,11 +5,14 @@
 A cluster that starts begins at the level of its nodes. During an upgrade each node asks the others now and then; the last
 one to be upgraded, or whoever hears it first, changes the register. The level never goes down by itself: a node that goes
 back to an older program is told so by that program, when it meets what it cannot read.
+
+A role that came with a version is given to the nodes of the table when the level reaches it: the table says what a node is
+used for, and older programs could not list what they did not know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import attrs
@@ -17,10 +20,10 @@ import structlog
 
 from virtuallog.amending import amend
 from virtuallog.errors import VirtualLogError
-from virtuallog.register import Register
+from virtuallog.register import NodeEntry, Register
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
-from virtuallog.versions import Versions, level_of
+from virtuallog.versions import REPLICAS, Versions, level_of
 from virtuallog.view import View
 
 ASK_SECONDS: Final = 2.0
@@ -36,10 +39,23 @@ class Raise:
     """An amendment of the register: the level that `announced`, by node and data directory, allows."""
 
     announced: Mapping[tuple[NodeId, bytes], int]
+    replicas: Collection[tuple[NodeId, bytes]] = ()
+    """Those that can be replicas."""
 
     def amend(self, register: Register) -> Register | None:
         level = level_of(self.announced.get((node, entry.store_id)) for node, entry in register.nodes.items())
-        return register.with_level(level) if level > register.level else None
+        if level <= register.level:
+            return None
+        raised = register.with_level(level)
+        if register.level < REPLICAS <= level:
+            nodes = {node: self._with_replica(node, entry) for node, entry in register.nodes.items()}
+            raised = attrs.evolve(raised, nodes=nodes)
+        return raised
+
+    def _with_replica(self, node: NodeId, entry: NodeEntry) -> NodeEntry:
+        """One without any role is drained, and stays so."""
+        able = bool(entry.roles) and (node, entry.store_id) in self.replicas
+        return attrs.evolve(entry, roles=entry.roles | {"replica"}) if able else entry
 
 
 @attrs.define(eq=False)
@@ -65,12 +81,10 @@ class Announcements:
     async def _raise(self, register: Register) -> None:
         environment = self._view.environment
         answers = await ask_all(environment.services, sorted(register.nodes))
+        heard = [answer for answer in answers.values() if not isinstance(answer, VirtualLogError)]
         change = Raise(
-            {
-                (node, answer.store_id): min(answer.protocol, self._own.last)
-                for node, answer in answers.items()
-                if not isinstance(answer, VirtualLogError)
-            }
+            {(answer.node, answer.store_id): min(answer.protocol, self._own.last) for answer in heard},
+            [(answer.node, answer.store_id) for answer in heard if "replica" in answer.roles],
         )
         if change.amend(register) is not None:
             raised = self._view.adopt(await amend(self._view.metastore, change, environment.random))

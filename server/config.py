@@ -20,7 +20,7 @@ from virtuallog.toml_text import FieldError, toml_key
 from virtuallog.types import NodeId
 from virtuallog.versions import SPOKEN, Versions
 
-ROLES: Final = ("sequencer", "log-server")
+ROLES: Final = ("sequencer", "log-server", "replica")
 CONNECTIONS_MIN: Final = 16
 """With fewer a node could not even talk to its cluster."""
 CONNECTIONS_BYTES_MIN: Final = 64 << 20
@@ -53,8 +53,8 @@ class NodeConfig:
     chain; three survive one failure, five survive two. None: all peers."""
 
     roles: tuple[str, ...] = ROLES
-    """What loglets may use this node for: `sequencer` (orders appends), `log-server` (stores entries). A node whose only
-    role is `log-server` is a disaggregated log server."""
+    """What loglets may use this node for: `sequencer` (orders appends), `log-server` (stores entries), `replica` (both, for
+    paxos loglets; who has the two others has it, too). A node whose only role is `log-server` is a disaggregated log server."""
 
     loglet: str = "native"
     """Kind of the first loglet of a new cluster; later ones are chosen by `virtuallog reconfigure`."""
@@ -148,8 +148,10 @@ class NodeConfig:
 
     @property
     def all_roles(self) -> tuple[str, ...]:
-        """`roles`, and `metastore` if this node is one of its first members."""
-        return (*self.roles, *(("metastore",) if self.node in self.members else ()))
+        """`roles`, what follows from them, and `metastore` if this node is one of its first members."""
+        # A config that lists both comes from a time when there were no others.
+        implied = "replica" not in self.roles and {"sequencer", "log-server"}.issubset(self.roles)
+        return (*self.roles, *(("replica",) if implied else ()), *(("metastore",) if self.node in self.members else ()))
 
 
 def read_node_config(path: Path) -> NodeConfig:

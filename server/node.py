@@ -54,7 +54,7 @@ from virtuallog.register import Register, decode_untrusted
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
-from virtuallog.versions import FIRST
+from virtuallog.versions import FIRST, REPLICAS
 from virtuallog.virtual_log import VirtualLog
 
 
@@ -301,7 +301,17 @@ class Node:
             return tuple(role for role in self.config.all_roles if role == "metastore")
         register = self._log.view.cached if self._log else None
         entry = register.nodes.get(self.identity.node) if register else None
-        return tuple(role for role in self.config.all_roles if entry is None or role in entry.roles)
+        listed = self._announced_roles()
+        if register is None or entry is None:
+            return listed
+        # The table may be older than this role: it is announced, so that it can be listed (`server.announcements`).
+        waits = register.level < REPLICAS and entry.roles
+        return tuple(role for role in listed if role in entry.roles or (waits and role == "replica"))
+
+    def _announced_roles(self) -> tuple[str, ...]:
+        """What the config says, as far as the version of the protocol that is spoken has it."""
+        is_older = self.config.versions.last < REPLICAS
+        return tuple(role for role in self.config.all_roles if not (is_older and role == "replica"))
 
     def _failures(self) -> list[str]:
         failures = [f"{role.name}: {role.failure}" for role in self._roles if role.failure]

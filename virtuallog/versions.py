@@ -7,6 +7,7 @@ force on it, and without one the connection is refused. A program that says noth
     1   the first
     2   probes between nodes, rebuilding a loglet, data directories that join later (register format 2);
         LogServers remember dropped loglets by the chain (WAL records of kind 7)
+    3   replicated logs, and the role `replica` of nodes
 
 What a node may meet alone, it finds out by asking (`UnsupportedError`). What others must be able to read when it is
 written, now or after a restart, is written only once every node of the cluster has announced it: the *level* of the
@@ -27,6 +28,8 @@ MOVED_SEGMENTS: Final = 2
 """From this level on closed segments may move to other servers."""
 LIVE_LOGLETS: Final = 2
 """From this level on LogServers write which loglets live."""
+REPLICAS: Final = 3
+"""From this level on nodes have the role `replica`, so from here on a log can go on as a replicated one."""
 
 
 @attrs.frozen
@@ -34,7 +37,7 @@ class Versions:
     """A range of protocol versions, both ends included."""
 
     first: int = FIRST
-    last: int = 2
+    last: int = 3
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.first <= self.last:

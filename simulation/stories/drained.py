@@ -45,7 +45,7 @@ READ_SECONDS: Final = 20.0
 COPIES: Final = 3
 """Of each segment, and of the register: what three nodes begin with."""
 ADDED: Final = NodeId(4)
-_ROLES: Final = ("log-server", "sequencer")
+_ROLES: Final = ("log-server", "replica", "sequencer")
 _OPERATOR, _WRITER, _READER = NodeId(2001), NodeId(2002), NodeId(2003)
 
 

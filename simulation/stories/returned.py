@@ -180,7 +180,7 @@ async def _change(cast: Cast, node: NodeId, changes: int) -> None:
                 with suppress(VirtualLogError):
                     register = await client.log.view.refresh()
                     entry = register.nodes[cast.apart]
-                    roles = entry.roles or frozenset({"log-server", "sequencer", "metastore"})
+                    roles = entry.roles or frozenset({"log-server", "sequencer", "replica", "metastore"})
                     back = Expect(node=cast.apart, addresses=entry.addresses, roles=roles)
                     await amend(metastore, Withdraw(node=cast.apart) if entry.roles else back, client.random)
 

@@ -22,7 +22,7 @@ from virtuallog.chain import SegmentId
 from virtuallog.connect import connect, open_services_to
 from virtuallog.control import NodeStatus, RebuildSegment
 from virtuallog.disk import DiskStorage
-from virtuallog.errors import UnavailableError, UnsupportedError, VirtualLogError
+from virtuallog.errors import InvalidSettingError, UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.ports import Services
 from virtuallog.rpc import Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
 from virtuallog.survey import ask_all
@@ -31,6 +31,8 @@ from virtuallog.versions import SPOKEN, Versions
 from virtuallog.virtual_log import VirtualLog
 
 NODES, OLD = 4, NodeId(3)
+FORMER = 1
+"""What the old node speaks."""
 LIVE_KIND = 7
 """The WAL record that version 2 has brought."""
 
@@ -85,21 +87,23 @@ async def test_a_node_of_the_former_version_keeps_working(tmp_path: Path) -> Non
     """It stores, orders, is sealed, dies and comes back. What needs newer formats waits until it is upgraded, and says so."""
     with layout.hold(tmp_path):
         layout.prepare(tmp_path, NODES, 0, 0, "native")
-    hold_back(tmp_path, SPOKEN.last - 1)
+    hold_back(tmp_path, FORMER)
 
     async with running(tmp_path) as (cluster, log, services):
         statuses = await heard(services, set(cluster.nodes))
-        assert [statuses[node].protocol for node in sorted(statuses)] == [2, 2, 1, 2]
+        assert [statuses[node].protocol for node in sorted(statuses)] == [SPOKEN.last, SPOKEN.last, FORMER, SPOKEN.last]
         for sequencer in ("3", "1", "3"):  # the old one orders, a newer one on its copies, once more
             await log.reconfig_extend("native", {"servers": "1,2,3", "sequencer": sequencer})
             await append(log, 20)
         await log.reconfig_extend("native", {"sequencer": "1"})  # leaves the chain empty, with the next one
         await log.reconfig_extend("native", {"sequencer": "2"})
-        assert (await log.view.refresh()).level == 1
+        assert (await log.view.refresh()).level == FORMER
         closed = log.view.cached.chain.segments[0] if log.view.cached else None
         assert closed is not None
         with pytest.raises(UnsupportedError, match="once all are upgraded"):
             await services.call(NodeId(1), move(closed.id), 20.0)
+        with pytest.raises(InvalidSettingError, match="role replica"):
+            await log.reconfig_extend("paxos")
         await cluster.kill(OLD)
         await append(log, 20)
         await cluster.start(OLD)

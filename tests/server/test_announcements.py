@@ -50,6 +50,29 @@ def test_a_node_that_was_not_heard_may_be_an_old_one() -> None:
     assert announced(one=2, two=2, three=1).amend(register) is not None
 
 
+def test_nodes_become_replicas_when_the_level_knows_of_them() -> None:
+    """Those that can and are of use: not one that is drained, nor one whose config has other roles. Once: later the table
+    says what its operators want."""
+    register = register_of(ONE, TWO, THREE, level=2)
+    used = {node: attrs.evolve(entry, roles=frozenset({"log-server"})) for node, entry in register.nodes.items()}
+    used[TWO] = register.nodes[TWO]
+    able = [(node, bytes([node]) * 16) for node in (ONE, TWO)]
+    change = attrs.evolve(announced(one=3, two=3, three=3), replicas=able)
+
+    raised = change.amend(attrs.evolve(register, nodes=used))
+
+    assert raised is not None
+    assert [sorted(raised.nodes[node].roles) for node in (ONE, TWO, THREE)] == [
+        ["log-server", "replica"],
+        [],
+        ["log-server"],
+    ]
+    assert raised.version == register.version + 1
+    later = attrs.evolve(announced(one=4, two=4, three=4), replicas=able).amend(attrs.evolve(raised, nodes=used))
+    assert later is not None
+    assert later.nodes == used
+
+
 def test_the_level_never_goes_down_by_itself() -> None:
     """What was written for it stays written."""
     assert announced(one=1, two=2).amend(register_of(ONE, TWO, level=2)) is None

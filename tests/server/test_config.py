@@ -40,7 +40,7 @@ def test_the_sample_file_can_be_used_as_it_is(tmp_path: Path) -> None:
 
     assert config.all_peers == (NodeAddress(id=1, address="127.0.0.1:7001"),)
     assert config.members == (1,)
-    assert config.all_roles == ("sequencer", "log-server", "metastore")
+    assert config.all_roles == ("sequencer", "log-server", "replica", "metastore")
 
 
 HEAD = 'id = 1\ndata = "d"\n'
@@ -124,3 +124,15 @@ def test_locate_knows_tables_lists_and_comments() -> None:
     assert locate(text, ("list", 1, "d")) == 8
     assert locate(text, ("list", 0, "missing")) == 5
     assert locate(text, ("nowhere",)) == 1
+
+
+def test_who_orders_and_stores_can_be_a_replica() -> None:
+    """Configs that list both roles are older than the third. With one of the two alone it has to be listed."""
+
+    def roles(*listed: str) -> tuple[str, ...]:
+        return NodeConfig(id=1, data=Path("data"), roles=listed).all_roles[:-1]
+
+    assert roles("log-server", "sequencer") == ("log-server", "sequencer", "replica")
+    assert roles("log-server") == ("log-server",)
+    assert roles("log-server", "replica") == ("log-server", "replica")
+    assert roles("replica", "sequencer", "log-server") == ("replica", "sequencer", "log-server")

@@ -17,7 +17,7 @@ def test_a_new_cluster_is_written_down_and_found_again(tmp_path: Path) -> None:
     new = layout.prepare(tmp_path, nodes=3, log_nodes=1, base_port=7801, loglet="native")
 
     assert [config.listen for config in new] == [f"127.0.0.1:{port}" for port in range(7801, 7805)]
-    assert [config.roles for config in new] == [("sequencer", "log-server")] * 3 + [("log-server",)]
+    assert [config.roles for config in new] == [("sequencer", "log-server", "replica")] * 3 + [("log-server",)]
     assert {config.members for config in new} == {(1, 2, 3)}
     assert new[3].all_roles == ("log-server",)
     assert read_node_config(tmp_path / "node-4" / "node.toml") == new[3]

@@ -197,7 +197,7 @@ async def test_several_nodes_started_at_once_agree_on_one_cluster(world: World, 
     assert {node: entry.addresses for node, entry in register.nodes.items()} == {p.id: (p.address,) for p in PEERS}
     assert [register.nodes[NodeId(status.node)].store_id for status in statuses] == [s.store_id for s in statuses]
     assert all(status.cluster == register.cluster and not status.failures for status in statuses)
-    assert statuses[0].roles == ("sequencer", "log-server", "metastore")
+    assert statuses[0].roles == ("sequencer", "log-server", "replica", "metastore")
 
 
 async def test_nobody_votes_before_everybody_has_answered(world: World, autojump_clock: MockClock) -> None:
