@@ -42,7 +42,7 @@ SEGMENT: Final = SegmentId(0, 0)
 READ_BYTES: Final = 1 << 20
 """Of values, in one look at the store."""
 OUTSTANDING_MAX: Final = 64
-"""Writes that one writer has under way. What nobody has learned among the last so many positions is left to him."""
+"""Writes that one writer has under way: one at the replicas, the others wait for it."""
 LOOK_SECONDS: Final = 0.02
 """Between two looks whether the replica votes; to recover takes some round trips and syncs."""
 _IDENTITY: Final = struct.Struct(">Q")

@@ -150,27 +150,27 @@ class PaxosMeter:
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
-    def metrics(self, standings: Sequence[Standing], positions_in_flight: Sequence[int] = ()) -> list[Family]:
+    def metrics(self, standings: Sequence[Standing]) -> list[Family]:
         """As of now.
 
         Args:
             standings: of all replicas here, oldest log first.
-            positions_in_flight: of each coordinator here that leads.
         """
         own = (
             self.elections, self.rejects, self.catch_ups, self.caught_up, self.fills, self.truncations, self.recoveries,
             self.commit_seconds, self.wave_positions, self.wave_bytes, self.group_requests, self.sync_seconds,
         )  # fmt: skip
-        return [
-            *(instrument.family() for instrument in own),
-            *_places(standings),
-            metrics.gauge(
-                f"{_PREFIX}_coordinators_leading", "Coordinators here that take appends.", len(positions_in_flight)
-            ),
-            metrics.gauge(
-                f"{_PREFIX}_positions_in_flight", "Positions written and not decided.", sum(positions_in_flight)
-            ),
-        ]
+        return [*(instrument.family() for instrument in own), *_places(standings)]
+
+
+def leading(positions_in_flight: Sequence[int]) -> list[Family]:
+    """Of the coordinators here that take appends: for each, the positions that it has written and that are not decided."""
+    return [
+        metrics.gauge(
+            f"{_PREFIX}_coordinators_leading", "Coordinators here that take appends.", len(positions_in_flight)
+        ),
+        metrics.gauge(f"{_PREFIX}_positions_in_flight", "Positions written and not decided.", sum(positions_in_flight)),
+    ]
 
 
 def alone(name: str, recovered: bool, ensemble_size: int) -> list[Family]:

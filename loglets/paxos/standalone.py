@@ -26,10 +26,11 @@ from trio.abc import Listener
 
 from loglets.paxos import wire
 from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.log import SEGMENT, Log
+from loglets.paxos.log import SEGMENT, Log, Reader
 from loglets.paxos.messages import Status
 from loglets.paxos.network import Member, Network
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
+from loglets.paxos.writer import Writer
 from loglets.paxos.zookeeper import ZooKeeper, join
 from virtuallog.address import refuse_open_address, split_address
 from virtuallog.clock import SystemClock
@@ -40,6 +41,8 @@ from virtuallog.ports import Done, Handler, Handlers, KeyValues, NodeEnvironment
 from virtuallog.rpc import Identity, Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.types import NodeId
+
+__all__ = ["Log", "Reader", "Writer", "ZooKeeper", "open_log", "open_replica", "open_services"]
 
 ANYWHERE: Final = "127.0.0.1:0"
 INTERFACES: Final = (wire.REPLICA,)
