@@ -150,9 +150,7 @@ class Log:
         replica = service.add(segment, network.ensemble, Status.EMPTY)
         log = cls(network, replica, environment, service, metrics_prefix)
         logs.append(log)
-        kept = partial(
-            keep, replica, network.ensemble, environment, auto_initialize=auto_initialize, window=OUTSTANDING_MAX
-        )
+        kept = partial(keep, replica, network.ensemble, environment, auto_initialize=auto_initialize)
         for task in (kept, log._watch_recovery, log._watch_bugs):
             environment.nursery.start_soon(task)
         return log
