@@ -3,7 +3,7 @@
 DIR/LOCK            held for as long as a process uses the directory (DiskStorage)
 DIR/identity        which node, which store: server/identity.py
 DIR/storage/ROLE/   files of a role, such as write-ahead logs
-DIR/values/ROLE/    a small durable map of a role, such as votes
+DIR/values/ROLE/    a durable map of a role, such as votes
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import attrs
 
 from server.identity import FILE_NAME
 from virtuallog.disk import DiskStorage
 from virtuallog.errors import CorruptionError
-from virtuallog.key_values import open_key_values
+from virtuallog.key_values import BULK, SMALL, open_key_values
 from virtuallog.ports import KeyValues, Storage
+
+
+_BULK: Final = frozenset({"paxos"})
+"""Roles whose maps are large: what they hold are the entries of logs."""
 
 
 @attrs.define(eq=False)
@@ -44,7 +49,8 @@ class DataDirectory:
         Raises:
             CorruptionError, StorageError: it cannot be opened.
         """
-        return await self._stack.enter_async_context(open_key_values(self.path / "values" / role))
+        settings = BULK if role in _BULK else SMALL
+        return await self._stack.enter_async_context(open_key_values(self.path / "values" / role, settings))
 
 
 @asynccontextmanager

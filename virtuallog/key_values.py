@@ -1,11 +1,12 @@
-"""The KeyValues port on RocksDB, for state that changes rarely: votes, identities, watermarks.
+"""The KeyValues port on RocksDB: votes and identities, which change rarely; the positions of replicas, which are bulk.
 
-Every write is one WriteBatch with a synced write-ahead log: all or nothing, durable on return. Calls run on a thread,
-one at a time and in order; that costs some 150 us a call, which is why nothing on the append path uses this.
+Every write is one WriteBatch with a synced write-ahead log: all or nothing, durable on return. One thread writes, in order;
+another one reads, so that a group commit never stands behind a reader who wants megabytes.
 
 A full disk must not end what decides the register, as that may be what is needed to move on to other disks. So a few
 MiB are kept beside the store. When it finds no room they are given back, the store is opened anew (RocksDB takes no
-write after one that failed) and the write is done once more: it puts and deletes, so twice is as good as once.
+write after one that failed) and the write is done once more: it puts and deletes, so twice is as good as once. That is
+meant for small writes: whoever stores bulk looks at `has_room` and stops long before.
 
 Raw mode throughout: rocksdict's default unpickles what it reads, so whoever can write a file could run code.
 """
@@ -13,7 +14,9 @@ Raw mode throughout: rocksdict's default unpickles what it reads, so whoever can
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,19 +26,37 @@ import rocksdict
 import trio
 
 from virtuallog.errors import CorruptionError, StorageError, VirtualLogError
+from virtuallog.ports import Span
+from virtuallog.worker import Worker
 
 ResultT = TypeVar("ResultT")
 
 _FILES_MAX: Final = 64
-"""Kept open; by default RocksDB keeps all. These stores are a few files of a few KB each."""
+"""Kept open; by default RocksDB keeps all. Small stores are a few files of a few KB each, those of bulk some hundred."""
 _RESERVE_BYTES: Final = 4 << 20
 """To open the store anew, and for some dozen changes of a register of 64 KiB."""
 _NO_ROOM: Final = "No space left on device"
 _LOG_FILES: Final = 4
 """RocksDB starts a new info log at each open and would keep a thousand."""
-_BUFFER_BYTES: Final = 1 << 20
-"""Writes are kept in memory, and in RocksDB's own log, until they are so much; 64 MiB by default. Our maps have a few keys
-that are written over and over: what counts then is how much of the past is kept, and read again at the next start."""
+_ROOM_WRITES: Final = 64
+"""Between two looks at what is left on the disk, 3 us each; much less is written meanwhile than is left in reserve."""
+
+
+@attrs.frozen(kw_only=True)
+class KeyValuesSettings:
+    """What a store is made for."""
+
+    buffer_bytes: int = 1 << 20
+    """Writes are kept in memory, and in RocksDB's own log, until they are so much; 64 MiB by default. Our small maps have a few
+    keys that are written over and over: what counts then is how much of the past is kept, and read again at the next start."""
+    headroom_bytes: int = 0
+    """There is room for bulk as long as so much is free on the disk."""
+
+
+SMALL: Final = KeyValuesSettings()
+BULK: Final = KeyValuesSettings(buffer_bytes=32 << 20, headroom_bytes=256 << 20)
+"""For values of up to MiBs that are written once: fewer and larger files, and room for two full buffers and a compaction. At a
+start at most two buffers are read again."""
 
 
 @attrs.define(eq=False)
@@ -48,33 +69,47 @@ class RocksKeyValues:
 
     _directory: Path
     _database: Any
-    _limiter: trio.CapacityLimiter
+    _settings: KeyValuesSettings
+    _writer: Worker
+    _reader: Worker
+    _gate: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    """Held while the database is read, and while it is opened anew."""
     _failed: VirtualLogError | None = attrs.field(default=None, init=False)
+    _until_look: int = attrs.field(default=0, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
+    has_room: bool = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._look_for_room()
 
     @classmethod
-    async def open(cls, directory: Path) -> RocksKeyValues:
+    async def open(cls, directory: Path, settings: KeyValuesSettings = SMALL) -> RocksKeyValues:
         """Open the store in `directory`, or create it.
 
         Raises:
             CorruptionError: RocksDB does not trust what it found.
             StorageError: it cannot be opened; also when another process has it open.
         """
-        # One: RocksDB would allow more, but then calls would overtake each other.
-        limiter = trio.CapacityLimiter(1)
+        writer = Worker(f"writer of {directory.name}")
         try:
-            database = await trio.to_thread.run_sync(_open_first, directory, limiter=limiter)
+            database = await writer.do(lambda: _open_first(directory, settings))
         except Exception as error:
+            writer.stop()
             raise _translated(error) from error
-        return cls(directory, database, limiter)
+        return cls(directory, database, settings, writer, Worker(f"reader of {directory.name}"))
 
     async def get(self, key: bytes) -> bytes | None:
-        return await self._run(lambda: self._database.get(key))
+        return await self._read(lambda: self._database.get(key))
 
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        return await self._run(lambda: _scan(self._database, prefix))
+        return await self._read(lambda: _scan(self._database, prefix))
 
-    async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        await self._run(lambda: self._write(changes))
+    async def scan_span(self, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        return await self._read(lambda: _scan_span(self._database, span, max_bytes))
+
+    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
+        self._require_open()
+        await self._writer.do(lambda: self._guarded(lambda: self._write(changes, dropped)))
 
     async def close(self) -> None:
         """Release the directory. Every write is durable already. Safe to call twice; nothing else may be called after.
@@ -82,80 +117,111 @@ class RocksKeyValues:
         Raises:
             StorageError: RocksDB could not end in order; the directory is released all the same.
         """
+        if self._closed:
+            return
+        self._closed = True
         with trio.CancelScope(shield=True):  # ends soon, and a lock left behind would block the next open
-            await trio.to_thread.run_sync(self._close, limiter=self._limiter)
+            try:
+                await self._reader.do(lambda: None)  # what is being read
+                await self._writer.do(self._close)
+            finally:
+                self._reader.stop()
+                self._writer.stop()
 
     def _close(self) -> None:
-        database, self._database = self._database, None
-        if database is None:
-            return
-        poisoned, self._failed = self._failed is not None, self._failed or StorageError("the store is closed")
+        with self._gate:
+            database, self._database = self._database, None
         try:
             database.close()
         except Exception as error:
-            if not poisoned:  # else it has been reported, and what was acknowledged before is durable
+            if self._failed is None:  # else it has been reported, and what was acknowledged before is durable
                 raise _translated(error) from error
 
-    def _write(self, changes: Mapping[bytes, bytes | None]) -> None:
+    def _write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> None:
         try:
-            self._database.write(_batch(changes), _synced())
+            self._put(changes, dropped)
         except Exception as error:
             if _NO_ROOM not in str(error) or not _give_reserve(self._directory):
                 raise
             self._reopen()
-            self._database.write(_batch(changes), _synced())
+            self._put(changes, dropped)
+            self._until_look = 0
+        self._look_for_room()
+
+    def _put(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> None:
+        """Durable on return. In two steps, as rocksdict keeps the interpreter's lock during a write, but not during `flush_wal`: a
+        synced write would stop the whole process for as long as the disk takes."""
+        self._database.write(_batch(changes, dropped))
+        self._database.flush_wal(sync=True)
+
+    def _look_for_room(self) -> None:
+        """Also takes a reserve that was given up, where there is room for it again."""
+        self._until_look -= 1
+        if self._until_look > 0 and self.has_room:
+            return
+        self._until_look = _ROOM_WRITES
         _take_reserve(self._directory)
+        self.has_room = shutil.disk_usage(self._directory).free >= self._settings.headroom_bytes
 
     def _reopen(self) -> None:
-        database, self._database = self._database, None
-        with suppress(Exception):  # it reports once more what has brought us here
-            database.close()
-        self._database = _open(self._directory)
+        with self._gate:
+            database, self._database = self._database, None
+            with suppress(Exception):  # it reports once more what has brought us here
+                database.close()
+            self._database = _open(self._directory, self._settings)
 
-    async def _run(self, operation: Callable[[], ResultT]) -> ResultT:
-        """One operation on the thread. After the first failure no other is tried: what is in the store is unknown."""
+    async def _read(self, operation: Callable[[], ResultT]) -> ResultT:
+        def gated() -> ResultT:
+            with self._gate:
+                return self._guarded(operation)
 
-        def guarded() -> ResultT:
-            if self._failed is not None:
-                raise StorageError(f"the store can no longer be used: {self._failed}")
-            try:
-                return operation()
-            except Exception as error:
-                self._failed = _translated(error)
-                raise self._failed from error
+        self._require_open()
+        return await self._reader.do(gated)
 
-        return await trio.to_thread.run_sync(guarded, limiter=self._limiter)
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageError("the store is closed")
+
+    def _guarded(self, operation: Callable[[], ResultT]) -> ResultT:
+        """In a thread. After the first failure no other operation is tried: what is in the store is unknown."""
+        if self._failed is not None:
+            raise StorageError(f"the store can no longer be used: {self._failed}")
+        try:
+            return operation()
+        except Exception as error:
+            self._failed = _translated(error)
+            raise self._failed from error
 
 
 @asynccontextmanager
-async def open_key_values(directory: Path) -> AsyncIterator[RocksKeyValues]:
+async def open_key_values(directory: Path, settings: KeyValuesSettings = SMALL) -> AsyncIterator[RocksKeyValues]:
     """`RocksKeyValues.open` for the length of a block."""
-    store = await RocksKeyValues.open(directory)
+    store = await RocksKeyValues.open(directory, settings)
     try:
         yield store
     finally:
         await store.close()
 
 
-def _open_first(directory: Path) -> Any:
+def _open_first(directory: Path, settings: KeyValuesSettings) -> Any:
     """Open the store; on a full disk at the expense of the reserve."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        database = _open(directory)
+        database = _open(directory, settings)
     except Exception as error:
         if _NO_ROOM not in str(error) or not _give_reserve(directory):
             raise
-        database = _open(directory)
+        database = _open(directory, settings)
     _take_reserve(directory)
     return database
 
 
-def _open(directory: Path) -> Any:
+def _open(directory: Path, settings: KeyValuesSettings) -> Any:
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_max_open_files(_FILES_MAX)
     options.set_keep_log_file_num(_LOG_FILES)
-    options.set_write_buffer_size(_BUFFER_BYTES)
+    options.set_write_buffer_size(settings.buffer_bytes)
     # The default mode stops at the first bad record of the write-ahead log and drops what follows, acknowledged writes
     # included, without a word. This one forgives only a torn tail, which nobody was told of.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())
@@ -188,9 +254,11 @@ def _give_reserve(directory: Path) -> bool:
     return True
 
 
-def _batch(changes: Mapping[bytes, bytes | None]) -> Any:
+def _batch(changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> Any:
     """Good for one write."""
     batch = rocksdict.WriteBatch(raw_mode=True)
+    for start, stop in dropped:
+        batch.delete_range(start, stop)
     for key, value in changes.items():
         if value is None:
             batch.delete(key)
@@ -213,10 +281,22 @@ def _scan(database: Any, prefix: bytes) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _synced() -> Any:
-    options = rocksdict.WriteOptions()
-    options.sync = True
-    return options
+def _scan_span(database: Any, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
+    start, stop = span
+    options = rocksdict.ReadOptions()
+    options.set_iterate_upper_bound(stop)
+    found: list[tuple[bytes, bytes]] = []
+    cursor = database.iter(options)
+    cursor.seek(start)
+    while cursor.valid():
+        pair = bytes(cursor.key()), bytes(cursor.value())
+        max_bytes -= len(pair[0]) + len(pair[1])
+        if found and max_bytes < 0:
+            return found
+        found.append(pair)
+        cursor.next()
+    cursor.status()
+    return found
 
 
 def _translated(error: Exception) -> VirtualLogError:

@@ -150,8 +150,18 @@ class Storage(Protocol):
         ...
 
 
+Span: TypeAlias = tuple[bytes, bytes]
+"""The keys from the first one up to and without the second."""
+
+
 class KeyValues(Protocol):
-    """A small ordered map of bytes to bytes with durable, atomic writes: for state that changes rarely."""
+    """An ordered map of bytes to bytes with durable, atomic writes: for state that is looked up by key."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for bulk, as of the last write. Without it, small writes still work for a while, and reads do
+        for ever: who stores much had better refuse more before the disk is full to the last byte."""
+        ...
 
     async def get(self, key: bytes) -> bytes | None: ...
 
@@ -159,8 +169,13 @@ class KeyValues(Protocol):
         """All pairs whose key starts with `prefix`, in order of their keys."""
         ...
 
-    async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Put every pair, delete where the value is None: all or nothing, durable on return.
+    async def scan_span(self, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        """The pairs in `span` in order of their keys: the first one, if there is one, then as many as fit in `max_bytes`."""
+        ...
+
+    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
+        """Delete everything in `dropped`, then put every pair, and delete where the value is None: all or nothing, durable on
+        return. A span takes no time per key.
 
         Cancelling the wait does not say whether it happened.
 

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from virtuallog.errors import CorruptionError, StorageError
-from virtuallog.key_values import RocksKeyValues, open_key_values
+from virtuallog.key_values import KeyValuesSettings, RocksKeyValues, open_key_values
 from virtuallog.ports import KeyValues
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
@@ -71,6 +71,67 @@ async def test_scan_is_a_sorted_range(opener: Opener) -> None:
         assert await store.scan(b"\xff") == [(b"\xff\xff", b"\xff\xff")]
         assert [key for key, _ in await store.scan(b"")] == sorted(keys)
         assert await store.scan(b"d") == []
+
+
+async def test_a_span_is_read_in_pieces(opener: Opener) -> None:
+    """From the first key up to and without the second; always one pair, then as many as fit."""
+    async with opener() as store:
+        await store.write({bytes([key]): bytes(100) for key in range(10)})
+
+        assert [key for key, _ in await store.scan_span((b"\x02", b"\x05"), 1 << 20)] == [b"\x02", b"\x03", b"\x04"]
+        assert [key for key, _ in await store.scan_span((b"\x02", b"\xff"), 1)] == [b"\x02"]
+        assert [key for key, _ in await store.scan_span((b"\x02", b"\xff"), 250)] == [b"\x02", b"\x03"]
+        assert await store.scan_span((b"\x0a", b"\xff"), 250) == []
+        assert await store.scan_span((b"\x05", b"\x05"), 250) == []
+
+
+async def test_spans_are_dropped_before_pairs_are_put(opener: Opener) -> None:
+    """One write: all that was in the spans is gone, what it puts there stays; so it is when the store is opened again."""
+    async with opener() as store:
+        await store.write({bytes([key]): b"old" for key in range(10)})
+        await store.write(
+            {b"\x03": b"new", b"\x08": None}, [(b"\x02", b"\x05"), (b"\x09", b"\xff"), (b"\xf0", b"\xf0")]
+        )
+    left = [(bytes([key]), b"new" if key == 3 else b"old") for key in (0, 1, 3, 5, 6, 7)]
+    async with opener() as store:
+        assert await store.scan(b"") == left
+
+
+async def test_a_huge_span_takes_no_time_per_key(tmp_path: Path) -> None:
+    """Numbers up to 600 million, in a store that never had most of them."""
+    async with open_key_values(tmp_path / "store") as store:
+        await store.write({(600_020_000).to_bytes(8): b"kept", (1).to_bytes(8): b"dropped"})
+        await store.write({}, [((0).to_bytes(8), (600_000_000).to_bytes(8))])
+
+        assert await store.scan(b"") == [((600_020_000).to_bytes(8), b"kept")]
+
+
+async def test_a_store_of_bulk_tells_when_the_disk_gets_full(tmp_path: Path) -> None:
+    """It asks for more room than there is, so it says so from the start; small stores ask for none."""
+    taken = shutil.disk_usage(tmp_path)
+    async with open_key_values(tmp_path / "bulk", KeyValuesSettings(headroom_bytes=taken.total * 2)) as store:
+        assert not store.has_room
+        await store.write({b"a": b"1"})
+        assert not store.has_room
+    async with open_key_values(tmp_path / "small") as store:
+        assert store.has_room
+
+
+async def test_reads_go_on_beside_writes(opener: Opener) -> None:
+    """Whoever reads a lot holds up no write, and sees each write whole."""
+    async with opener() as store, trio.open_nursery() as nursery:
+        await store.write({b"%03d" % key: b"0" for key in range(100)})
+
+        async def write_all() -> None:
+            for round_ in range(20):
+                await store.write({b"%03d" % key: b"%d" % round_ for key in range(100)})
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(write_all)
+        while True:
+            pairs = await store.scan_span((b"0", b"1"), 1 << 20)
+            assert len({value for _, value in pairs}) == 1
+            assert len(pairs) == 100
 
 
 async def test_large_value(opener: Opener) -> None:

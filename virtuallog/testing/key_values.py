@@ -14,17 +14,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import attrs
 import trio
 
 from virtuallog.errors import StorageError
-from virtuallog.ports import Clock
+from virtuallog.ports import Clock, Span
 from virtuallog.testing.disk_faults import DiskFaults
 from virtuallog.testing.process import Process
 
 _Changes = Mapping[bytes, bytes | None]
+
+HEADROOM_BYTES: Final = 200 << 10
+"""Of simulated disks, which are small ones: with less left there is no room for bulk."""
 
 
 @attrs.define(eq=False)
@@ -51,6 +55,15 @@ class SimulatedKeyValuesDisk:
     """What is on the disk; tests may look at it and change it."""
     _under_way: list[_Changes] = attrs.field(factory=list, init=False)
     _fail_in: int | None = attrs.field(default=None, init=False)
+
+    @property
+    def has_room(self) -> bool:
+        return self.faults.free_bytes is None or self.faults.free_bytes >= HEADROOM_BYTES
+
+    def keys_in(self, span: Span) -> list[bytes]:
+        """The keys of a span that are on the disk, in order."""
+        start, stop = span
+        return sorted(key for key in self.pairs if start <= key < stop)
 
     def open(self, process: Process, clock: Clock) -> SimulatedKeyValues:
         """The store as a process sees it. Only one process may use a disk at a time; the one before is dead."""
@@ -172,10 +185,26 @@ class SimulatedKeyValues:
             await self._ready_to_read()
             return sorted(pair for pair in self._disk.pairs.items() if pair[0].startswith(prefix))
 
-    async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+    @property
+    def has_room(self) -> bool:
+        return self._disk.has_room
+
+    async def scan_span(self, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        async with self._turn:
+            await self._ready_to_read()
+            found: list[tuple[bytes, bytes]] = []
+            for key in self._disk.keys_in(span):
+                pair = key, self._disk.pairs[key]
+                max_bytes -= len(key) + len(pair[1])
+                if found and max_bytes < 0:
+                    break
+                found.append(pair)
+            return found
+
+    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
         async with self._turn:
             await self._ready()
-            changes = dict(changes)
+            changes = {**{key: None for span in dropped for key in self._disk.keys_in(span)}, **changes}
             failure = self._disk.begin(changes)
             finished = False
             try:
