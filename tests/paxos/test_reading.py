@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from loglets.paxos import values
+from loglets.paxos import bundle, values
 from loglets.paxos.messages import NOWHERE, Record, Records, Standing, Status
 from loglets.paxos.places import SLOT, offset_of, position_of
 from loglets.paxos.reading import assemble_untrusted
@@ -55,6 +55,18 @@ def test_batches_lie_at_the_start_of_their_slots() -> None:
         PlacedBatch(range(SLOT, SLOT + 1), batch(b"c"), 7),
         filler(SLOT + 1, SLOT + 9),
     ]
+
+
+def test_batches_that_share_a_position() -> None:
+    """One after the other, from the start of the slot; each is a batch of its own, and may be in view alone."""
+    both = learned(1, values.append(bundle.join([batch(b"a", b"b"), batch(b"c")]), 5))
+
+    assert assemble_untrusted(reply(both), 0, 4).items == [
+        PlacedBatch(range(2), batch(b"a", b"b"), 5),
+        PlacedBatch(range(2, 3), batch(b"c"), 5),
+        filler(3, 4),
+    ]
+    assert assemble_untrusted(reply(both), 2, 3).items == [PlacedBatch(range(2, 3), batch(b"c"), 5)]
 
 
 def test_fillers_that_touch_are_one() -> None:
