@@ -35,7 +35,7 @@ PIECE_BYTES: Final = 1 << 20
 LOOK_SECONDS: Final = 0.3
 """How long the answers of all replicas are waited for, if none so far has everything. Those that come later count as well."""
 LOOK_AGAIN_SECONDS: Final = 1.0
-READ_SECONDS: Final = 5.0
+READ_SECONDS: Final = 2.0
 """For one piece, from a disk that has appends to sync as well."""
 PAUSE_SECONDS: Final = 0.1
 """T of the pause of T to 2T after a fill that has failed."""

@@ -112,8 +112,10 @@ class _Keeper:
         match verdict:
             case Follow():
                 await self._follow(verdict)
-            case Become():
-                await self._replica.adopt(verdict.status, verdict.promised, incarnations=verdict.incarnations)
+            case Become(status=status):
+                await self._replica.adopt(status, verdict.promised, incarnations=verdict.incarnations)
+                if status is Status.VOTING:
+                    self._replica.meter.recovered()
             case None:
                 await self._copy_closed()
 
