@@ -1,14 +1,26 @@
-"""Runs the coordinators of a node, one beside each local replica."""
+"""Runs the coordinators of a node, one beside each local replica that somebody wants to append to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Final, TypeAlias
 
 import attrs
 
+from loglets.paxos.messages import Append, Seal, Settle, Truncate
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
+from loglets.paxos.running_coordinator import RunningCoordinator
 from virtuallog.chain import SegmentId
-from virtuallog.ports import Handlers, NodeEnvironment
+from virtuallog.errors import OverloadedError, SealedError, VirtualLogError
+from virtuallog.ports import Done, Handlers, NodeEnvironment
+
+EARLY_MAX: Final = 256
+"""Requests that wait while the chain is asked whether there is a replica here."""
+EARLY_SEGMENTS_MAX: Final = 32
+"""Segments that the chain is asked about at a time. There is one active segment; more are made up."""
+
+_Request: TypeAlias = Append | Seal | Truncate | Settle
+_Early: TypeAlias = list[tuple[_Request, Done]]
 
 
 @attrs.define(eq=False)
@@ -18,25 +30,83 @@ class CoordinatorService:
     _environment: NodeEnvironment
     _replicas: Callable[[], ReplicaService]
     """Of the same node. A callable, as each of the two is told of the other."""
+    _known: dict[SegmentId, LocalReplica] = attrs.field(factory=dict, init=False)
+    """Replicas that are here."""
+    _running: dict[SegmentId, RunningCoordinator] = attrs.field(factory=dict, init=False)
+    _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
+    """Requests that came before their replica was made."""
+    _lowest_live_version: int = attrs.field(default=0, init=False)
 
     @property
     def handlers(self) -> Handlers:
         """Append, Seal, Truncate, Settle."""
-        raise NotImplementedError
-
-    def made(self, replica: LocalReplica) -> None:
-        """A replica is there: a coordinator is, too, from now on. Nothing happens before the first request."""
-        raise NotImplementedError
+        return dict.fromkeys((Append, Seal, Truncate, Settle), self._request)
 
     @property
     def positions_in_flight(self) -> list[int]:
         """Of each coordinator here that leads: for the meter."""
-        raise NotImplementedError
+        return [int(running.core.has_flight) for running in self._running.values() if running.is_leading]
+
+    @property
+    def running(self) -> Collection[RunningCoordinator]:
+        """For who looks inside."""
+        return self._running.values()
+
+    def made(self, replica: LocalReplica) -> None:
+        """A replica is there. Its coordinator is made at the first request: most logs are closed, and ask for none."""
+        self._known[replica.segment] = replica
 
     def forget(self, lowest_live_version: int) -> None:
         """Drop what belongs to earlier versions; none of it is made again."""
-        raise NotImplementedError
+        self._lowest_live_version = max(self._lowest_live_version, lowest_live_version)
+        self._drop(self._is_dropped)
 
     def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
-        """Drop what belongs to versions up to `horizon`, but for `live`."""
-        raise NotImplementedError
+        """Drop what belongs to versions up to `horizon`, but for `live`. Should one be asked for again, the chain knows."""
+        self._drop(lambda segment: segment.version <= horizon and segment not in live)
+
+    def _drop(self, is_dropped: Callable[[SegmentId], bool]) -> None:
+        for segment in [segment for segment in self._known if is_dropped(segment)]:
+            del self._known[segment]
+        for segment in [segment for segment in self._running if is_dropped(segment)]:
+            self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
+
+    def _is_dropped(self, segment: SegmentId) -> bool:
+        return segment.version < self._lowest_live_version
+
+    def _request(self, request: _Request, done: Done) -> None:
+        segment = request.segment
+        running = self._running.get(segment)
+        if running is not None:
+            running.request(request, done)
+        elif self._is_dropped(segment):
+            done(SealedError(f"loglet {segment} has been dropped", refused=True))
+        elif (replica := self._known.get(segment)) is not None:
+            self._make(replica).request(request, done)
+        elif segment not in self._early and len(self._early) < EARLY_SEGMENTS_MAX:
+            self._early[segment] = [(request, done)]
+            self._environment.nursery.start_soon(self._find, segment)
+        elif segment in self._early and len(self._early[segment]) < EARLY_MAX:
+            self._early[segment].append((request, done))
+        else:
+            done(OverloadedError("the coordinator is not ready yet"))
+
+    def _make(self, replica: LocalReplica) -> RunningCoordinator:
+        assert replica.segment not in self._running, "a replica has one coordinator"
+        running = self._running[replica.segment] = RunningCoordinator(replica, self._environment)
+        self._environment.nursery.start_soon(running.run)
+        return running
+
+    async def _find(self, segment: SegmentId) -> None:
+        """Have the replica made if the decided chain says so. In a service task, as callers may give up meanwhile."""
+        try:
+            replica = await self._replicas().replica(segment)
+            if self._is_dropped(segment):
+                raise SealedError(f"loglet {segment} has been dropped", refused=True)
+        except VirtualLogError as error:
+            for _, done in self._early.pop(segment):
+                done(error)
+            return
+        self._known[segment] = replica
+        for request, done in self._early.pop(segment):
+            self._request(request, done)
