@@ -135,11 +135,11 @@ class ReplaceFailed:
 
     def _heal_open(self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> Decision:
         if lost := [server for server in sorted(placed.lost) if _lives(nodes, server)]:
-            return _extend(nodes, placed, f"log server {_listed(lost)} has a new disk", urgent=False)
+            return _extend(nodes, placed, f"{_spelt(placed)} {_listed(lost)} has a new disk", urgent=False)
         dead = _dead(nodes, placed.placement.servers, self.settings.server_patience_seconds)
         if not dead:
             return Nothing()
-        reason = f"log server {_listed(dead)} has failed"
+        reason = f"{_spelt(placed)} {_listed(dead)} has failed"
         if not _spares(nodes, placed):
             return Nothing(reason=f"{reason}, no spare node")
         return _extend(nodes, placed, reason, urgent=False)
@@ -202,6 +202,11 @@ def _spares(nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> list[No
 
 def _load(segments: Sequence[PlacedSegment], node: NodeId) -> int:
     return sum(node in placed.placement.servers for placed in segments)
+
+
+def _spelt(placed: PlacedSegment) -> str:
+    """The role of a server, for people."""
+    return placed.placement.role.replace("-", " ")
 
 
 def _listed(nodes: Sequence[NodeId]) -> str:
