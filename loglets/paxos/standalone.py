@@ -34,6 +34,7 @@ from loglets.paxos.writer import Writer
 from loglets.paxos.zookeeper import ZooKeeper, join
 from virtuallog.address import refuse_open_address, split_address
 from virtuallog.clock import SystemClock
+from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import InvalidSettingError, UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.key_values import open_key_values
 from virtuallog.plain_errors import plain_errors
@@ -74,7 +75,7 @@ async def open_log(
     auto_initialize: bool = False,
     name: str = "log",
     metrics_prefix: str = "",
-    credentials: Credentials | None = None,
+    tls: TlsFiles | None = None,
 ) -> AsyncIterator[Log]:
     """Be a replica while the block runs. Recovery begins at once; readers and writers wait for it.
 
@@ -88,15 +89,16 @@ async def open_log(
         auto_initialize: see `Log.start`.
         name: of the log. Replicas of logs of other names refuse each other.
         metrics_prefix: see `Log.start`.
-        credentials: to prove to each other who we are; None: no TLS.
+        tls: the certificate of this replica, as of a node of its number; None: others on this machine only.
 
     Raises:
-        InvalidSettingError: the addresses cannot be used, or the quorum does not fit the peers.
+        InvalidSettingError: the addresses or certificates cannot be used, or the quorum does not fit the peers.
         CorruptionError, StorageError: the directory cannot be used, or another process uses it.
         UnsupportedError: ZooKeeper is wanted and its client is not installed.
     """
     listed = {member.node: member for member in map(parse_member, peers)}
     address = listen or (listed[NodeId(node)].address if node in listed else ANYWHERE)
+    credentials = _credentials(tls, NodeId(node))
     if credentials is None:
         refuse_open_address(address)
     with plain_errors():
@@ -142,17 +144,20 @@ async def open_replica(path: Path | str) -> AsyncIterator[LocalReplica]:
 
 
 @asynccontextmanager
-async def open_services(peers: Iterable[str], name: str = "log") -> AsyncIterator[tuple[Services, list[NodeId]]]:
+async def open_services(
+    peers: Iterable[str], name: str = "log", tls: TlsFiles | None = None
+) -> AsyncIterator[tuple[Services, list[NodeId]]]:
     """Calls to the replicas of a log, from somebody who is none; and their numbers.
 
     Raises:
-        InvalidSettingError: one does not look like `id@host:port`.
+        InvalidSettingError: one does not look like `id@host:port`, or the certificate cannot be used.
     """
+    credentials = Credentials.open(tls) if tls else None
     book = {
         member.node: Peer((member.address,), Open(cluster=_cluster(name), node=member.node))
         for member in map(parse_member, peers)
     }
-    services = RpcServices(INTERFACES, book.__getitem__, tcp_connect(), SystemClock(), random.Random())
+    services = RpcServices(INTERFACES, book.__getitem__, tcp_connect(credentials), SystemClock(), random.Random())
     with plain_errors():
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)
@@ -200,6 +205,13 @@ class _Nobody:
 
     async def call(self, node: NodeId, request: Request[Any], timeout_seconds: float) -> Any:
         raise UnavailableError(f"there is no way to node {node}")
+
+
+def _credentials(tls: TlsFiles | None, node: NodeId) -> Credentials | None:
+    credentials = Credentials.open(tls) if tls else None
+    if tls and credentials and credentials.owner.node != node:
+        raise InvalidSettingError(str(tls.certificate), f"is of {credentials.owner}, not of node {node}")
+    return credentials
 
 
 def _services(network: Network, own: Member, handlers: Handlers, credentials: Credentials | None) -> RpcServices:

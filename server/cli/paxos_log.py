@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from server.cli import paxos_records, paxos_status
 from server.cli.failures import Failure, Unavailable
 from server.cli.options import echo_json, json_option, with_own_certificate
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import read_cluster_file
+from virtuallog.cluster_file import TlsFiles, read_cluster_file
 
 _Opened: TypeAlias = Callable[[], AbstractAsyncContextManager[Log]]
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -56,6 +56,20 @@ def _timeout_option(command: CommandT) -> CommandT:
     )
 
 
+def _tls_options(command: CommandT) -> CommandT:
+    """Files to prove who we are with; `_tls` makes one value of them."""
+    for name, what in (
+        ("authority", "Whom to believe."),
+        ("key", "Its key."),
+        ("certificate", "Ours, as of a node of this number. Without it, this machine alone."),
+    ):
+        command = click.option(
+            f"--{name}", envvar=f"VIRTUALLOG_{name.upper()}", show_envvar=True, metavar="FILE", help=what,
+            type=click.Path(path_type=Path, dir_okay=False),
+        )(command)  # fmt: skip
+    return command
+
+
 def _log_options(command: CommandT) -> CommandT:
     """What a replica needs to know; `_opened` makes a log of it."""
     options = (
@@ -72,7 +86,7 @@ def _log_options(command: CommandT) -> CommandT:
         click.option("--initialize/--no-initialize", default=True, show_default=True,
                      help="Found the log if no replica knows one."),
     )  # fmt: skip
-    for option in reversed(options):
+    for option in reversed((*options, _tls_options)):
         command = option(command)
     return command
 
@@ -170,10 +184,13 @@ def benchmark(
 )
 @click.option("--peers", metavar="ID@HOST:PORT,...", help="A log used by itself.")
 @click.option("--name", default="log", show_default=True, help="Of that log.")
+@_tls_options
 @click.option("--cluster", metavar="FILE", envvar="VIRTUALLOG_CLUSTER", show_envvar=True,
               type=click.Path(path_type=Path, dir_okay=False), help="The paxos loglets of a virtual log.")  # fmt: skip
 @json_option
-def status(path: Path | None, peers: str | None, name: str, cluster: Path | None, as_json: bool) -> None:
+def status(
+    path: Path | None, peers: str | None, name: str, cluster: Path | None, as_json: bool, **files: Path | None
+) -> None:
     """Show how far each replica is.
 
     \b
@@ -185,7 +202,7 @@ def status(path: Path | None, peers: str | None, name: str, cluster: Path | None
     if path is not None:
         rows = trio.run(paxos_status.of_path, path)
     elif peers is not None:
-        rows = trio.run(paxos_status.of_peers, _listed(peers), name)
+        rows = trio.run(paxos_status.of_peers, _listed(peers), name, _tls(files))
     elif cluster is not None:
         rows = trio.run(paxos_status.of_cluster, with_own_certificate(read_cluster_file(cluster), os.environ))
     else:
@@ -209,8 +226,16 @@ def _opened(settings: dict[str, Any]) -> _Opened:
         given = (scheme, credential) if auth else None
         settings["zookeeper"] = ZooKeeper(servers=servers, znode=znode, auth=given)
     settings["peers"] = _listed(settings["peers"])
+    settings["tls"] = _tls({name: settings.pop(name) for name in ("certificate", "key", "authority")})
     settings["auto_initialize"] = settings.pop("initialize")
     return partial(open_log, settings.pop("path"), **settings)
+
+
+def _tls(files: Mapping[str, Path | None]) -> TlsFiles | None:
+    given = {name: path for name, path in files.items() if path is not None}
+    if given and len(given) < len(files):
+        raise click.UsageError("--certificate, --key and --authority go together")
+    return TlsFiles(**given) if given else None
 
 
 def _listed(peers: str | None) -> list[str]:

@@ -14,7 +14,7 @@ from loglets.paxos.messages import NOWHERE, GetStanding, Standing
 from loglets.paxos.standalone import open_replica, open_services
 from server.cli.reach import widened
 from virtuallog.chain import SegmentId
-from virtuallog.cluster_file import ClusterFile
+from virtuallog.cluster_file import ClusterFile, TlsFiles
 from virtuallog.connect import newest_register, open_services_to
 from virtuallog.errors import VirtualLogError
 from virtuallog.plugins import loglet_providers
@@ -34,9 +34,9 @@ async def of_path(path: Path) -> list[Row]:
         return [_row({}, replica.core.standing())]
 
 
-async def of_peers(peers: Sequence[str], name: str) -> list[Row]:
+async def of_peers(peers: Sequence[str], name: str, tls: TlsFiles | None) -> list[Row]:
     """Of a log used by itself; who does not answer is told as such."""
-    async with open_services(peers, name) as (services, nodes):
+    async with open_services(peers, name, tls) as (services, nodes):
         return await _ask(services, nodes, SEGMENT, {})
 
 

@@ -17,6 +17,7 @@ from loglets.paxos.log import BadRange, Log, Position, Reader, ReadRangeError
 from loglets.paxos.messages import Learn, Promise, Write
 from loglets.paxos.standalone import open_log, open_replica, parse_member
 from loglets.paxos.writer import DATA_BYTES_MAX, Writer, WriterError
+from server.certificates import Authority
 from tests.free_ports import free_ports
 from tests.metastore.world import simulated
 from tests.paxos.world import World, playing
@@ -29,7 +30,7 @@ from virtuallog.errors import (
     StorageError,
     TooLargeError,
     VirtualLogError,
-)
+)from virtuallog.rpc.roles import Principal, Role
 
 PATIENCE_SECONDS = 30.0
 """Of tests on a real machine."""
@@ -333,6 +334,25 @@ async def test_a_replica_of_another_log_is_refused(tmp_path: Path) -> None:
             await SystemClock().sleep(0.3)
             assert ours.replica.core.incarnations == ()
             assert theirs.replica.core.incarnations == ()
+
+
+async def test_replicas_prove_who_they_are(tmp_path: Path) -> None:
+    """With certificates a log works over TLS, and each replica must have the one of its own number."""
+    authority = Authority.create(tmp_path / "certificates", "test")
+    tls = [authority.issue(Principal(cluster="test", role=Role.NODE, name=str(node))) for node in (1, 2, 3)]
+    port = free_ports(3)
+    peers = [f"{node}@127.0.0.1:{port + node - 1}" for node in (1, 2, 3)]
+    with patience():
+        async with AsyncExitStack() as stack:
+            for node in (1, 2, 3):
+                log = open_log(
+                    tmp_path / str(node), quorum=2, node=node, peers=peers, auto_initialize=True, tls=tls[node - 1]
+                )
+                last = await stack.enter_async_context(log)
+            assert await (await elected(last)).append(b"hello") == position(1)
+    with pytest.raises(InvalidSettingError, match="not of node 2"):
+        async with open_log(tmp_path / "2", quorum=2, node=2, tls=tls[0]):
+            pass
 
 
 async def test_what_cannot_be_listened_at_is_refused(tmp_path: Path) -> None:
