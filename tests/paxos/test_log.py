@@ -30,7 +30,8 @@ from virtuallog.errors import (
     StorageError,
     TooLargeError,
     VirtualLogError,
-)from virtuallog.rpc.roles import Principal, Role
+)
+from virtuallog.rpc.roles import Principal, Role
 
 PATIENCE_SECONDS = 30.0
 """Of tests on a real machine."""
