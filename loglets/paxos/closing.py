@@ -99,9 +99,9 @@ class Closing:
             return Drop(begin)
         if (source := self._learned_by(first, stop)) is not None:
             return Copy(source, first, stop)
-        fillable = self._fillable(end)
-        if self.fills and first < fillable:
-            return Fill(first, min(stop, fillable, first + FILL_POSITIONS_MAX))
+        fillable = self._fillable(stop, end)
+        if first < fillable:
+            return Fill(first, min(fillable, first + FILL_POSITIONS_MAX))
         source = self._perhaps_learned_by(first)
         return None if source is None else Copy(source, first, stop)
 
@@ -120,10 +120,12 @@ class Closing:
     def _askable(self, position: int) -> dict[NodeId, Standing]:
         return {node: each for node, each in self._standings.items() if self._lacking.get(node) != position}
 
-    def _fillable(self, end: int) -> int:
+    def _fillable(self, stop: int, end: int) -> int:
         """First position that is left alone. All below the window of a coordinator was decided before it went on."""
+        if not self.fills:
+            return 0
         highest = max([end, *(standing.end for standing in self._standings.values())])
-        return highest + 1 - self.leave
+        return min(stop, highest + 1 - self.leave) if self.leave else stop
 
 
 def usable_untrusted(records: tuple[Record, ...], first: int, stop: int) -> tuple[Record, ...]:
