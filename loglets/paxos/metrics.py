@@ -1,6 +1,6 @@
 """What the replicas and coordinators of a node tell about themselves.                                            Pure.
 
-Figures are added per group, wave, election or fill, never per entry; those of all logs on a node add up. Places are those of
+Figures are added per group, position, election or catch-up, never per entry; those of all logs on a node add up. Places are those of
 the newest log here. One `PaxosMeter` belongs to a node: its ReplicaService makes it, and each LocalReplica carries it to
 whoever works on it (`replica.meter`).
 """
@@ -24,8 +24,8 @@ class Election(enum.Enum):
 
     ELECTED = "elected"
     REJECTED = "rejected"
-    IGNORED = "ignored"
     UNDECIDED = "undecided"
+    """Too few replicas answered, or vote; or it could not catch up."""
 
 
 class Phase(enum.Enum):
@@ -78,11 +78,6 @@ class PaxosMeter:
             f"{_PREFIX}_catch_ups_total", "Times that a replica here went to fetch what it had missed."
         )
     )
-    fills: Counter = attrs.field(
-        factory=lambda: Counter(
-            f"{_PREFIX}_filled_positions_total", "Positions that a proposer here has had decided by a fill."
-        )
-    )
     truncations: Counter = attrs.field(
         factory=lambda: Counter(f"{_PREFIX}_truncations_total", "Times that the begin of a log moved on here.")
     )
@@ -91,14 +86,13 @@ class PaxosMeter:
     )
     commit_seconds: Histogram = attrs.field(
         factory=lambda: Histogram(
-            f"{_PREFIX}_commit_seconds", "From the first send of a wave until a quorum has accepted it.", SECONDS
+            f"{_PREFIX}_commit_seconds", "From the first send of a position until a quorum has accepted it.", SECONDS
         )
     )
-    wave_positions: Histogram = attrs.field(
-        factory=lambda: Histogram(f"{_PREFIX}_wave_positions", "Positions of a decided wave.", COUNTS)
-    )
-    wave_bytes: Histogram = attrs.field(
-        factory=lambda: Histogram(f"{_PREFIX}_wave_bytes", "Bytes of the values of a decided wave.", BYTES)
+    value_bytes: Histogram = attrs.field(
+        factory=lambda: Histogram(
+            f"{_PREFIX}_value_bytes", "Bytes of the value of a decided position: the batches that share it.", BYTES
+        )
     )
     group_requests: Histogram = attrs.field(
         factory=lambda: Histogram(f"{_PREFIX}_group_requests", "Requests that shared one write and one sync.", COUNTS)
@@ -117,10 +111,6 @@ class PaxosMeter:
         """A round met a higher number."""
         self.rejects.add(phase.value)
 
-    def filled(self, positions: int) -> None:
-        """A fill has had so many positions decided."""
-        self.fills.value += positions
-
     def went_to_catch_up(self) -> None:
         """One call of `catch_up` that found something missing."""
         self.catch_ups.value += 1
@@ -137,11 +127,10 @@ class PaxosMeter:
         """A replica has become VOTING."""
         self.recoveries.value += 1
 
-    def committed(self, positions: int, size_bytes: int, seconds: float) -> None:
-        """A wave is decided."""
+    def committed(self, size_bytes: int, seconds: float) -> None:
+        """A position is decided that a coordinator here has written."""
         self.commit_seconds.observe(seconds)
-        self.wave_positions.observe(positions)
-        self.wave_bytes.observe(size_bytes)
+        self.value_bytes.observe(size_bytes)
 
     def synced(self, requests: int, seconds: float) -> None:
         """A group is durable."""
@@ -157,8 +146,8 @@ class PaxosMeter:
             standings: of all replicas here, oldest log first.
         """
         own = (
-            self.elections, self.rejects, self.catch_ups, self.caught_up, self.fills, self.truncations, self.recoveries,
-            self.commit_seconds, self.wave_positions, self.wave_bytes, self.group_requests, self.sync_seconds,
+            self.elections, self.rejects, self.catch_ups, self.caught_up, self.truncations, self.recoveries,
+            self.commit_seconds, self.value_bytes, self.group_requests, self.sync_seconds,
         )  # fmt: skip
         return [*(instrument.family() for instrument in own), *_places(standings)]
 

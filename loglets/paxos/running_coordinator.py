@@ -418,7 +418,7 @@ class RunningCoordinator:
                         self._send(node, request, number)
                 case LearnHere(decided, size):
                     _DECIDED.reached()
-                    self._replica.meter.committed(1, size, self._environment.clock.monotonic() - self._sent_at)
+                    self._replica.meter.committed(size, self._environment.clock.monotonic() - self._sent_at)
                     self._replica.post(Learn(segment=self._core.segment, decided=decided), _ignore)
                     _TOLD.reached()
                 case Announce(nodes, learn):
