@@ -32,6 +32,8 @@ from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import RetryableError, SealedError, VirtualLogError
 from virtuallog.ports import NodeEnvironment
 
+IN_FLIGHT: Final = 1
+"""Positions that a coordinator has written and that are not decided, at the end of the log."""
 RETRY_SECONDS: Final = 0.5
 """T of the pause of T to 2T between two rounds of `Recover`."""
 PATIENCE_SECONDS: Final = 1.0
@@ -55,7 +57,6 @@ async def keep(
     environment: NodeEnvironment,
     *,
     auto_initialize: bool = False,
-    window: int = 1,
 ) -> None:
     """Runs until the log is closed and this copy of it whole, or it is dropped, or its store has failed.
 
@@ -64,9 +65,8 @@ async def keep(
         ensemble: as of the moment of the call.
         environment: of the node.
         auto_initialize: EMPTY replicas may found the log together; only for logs used by themselves.
-        window: how many positions a coordinator has in flight at most: 1 for a `Writer`.
     """
-    keeper = _Keeper(replica, ensemble, environment, auto_initialize, window)
+    keeper = _Keeper(replica, ensemble, environment, auto_initialize)
     try:
         while not keeper.is_whole:
             await keeper.turn()
@@ -82,7 +82,6 @@ class _Keeper:
     _ensemble: Callable[[], Ensemble]
     _environment: NodeEnvironment
     _auto_initialize: bool
-    _window: int
     _pause_seconds: float = attrs.field(default=STAY_SECONDS, init=False)
     _has_warned: bool = attrs.field(default=False, init=False)
 
@@ -133,7 +132,7 @@ class _Keeper:
 
     async def _learn_all(self, begin: int, end: int) -> None:
         """Positions in flight are left to who leads, at first; position 0 is written by nobody, but filled."""
-        clock, leave = self._environment.clock, self._window if end > 0 else 0
+        clock, leave = self._environment.clock, IN_FLIGHT if end > 0 else 0
         deadline = clock.monotonic() + PATIENCE_SECONDS
         while await self._catch_up(begin, end + 1, leave) <= end:
             if clock.monotonic() >= deadline:
@@ -166,7 +165,7 @@ class _Keeper:
         learned = (await self._replica.wait_missing()).learned
         await self._sleep(self._pause_seconds)
         if core.learned == learned:
-            await self._catch_up(learned, core.end + 1, leave=self._window)
+            await self._catch_up(learned, core.end + 1, leave=IN_FLIGHT)
         brought = core.learned > learned
         self._pause_seconds = STAY_SECONDS if brought else min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
 

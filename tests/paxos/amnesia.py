@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -232,7 +233,7 @@ class Model:
         unreached = self.random.choice([NOWHERE, *self.replicas])  # cut off at the moment
         for node in self.replicas:
             if node != unreached:
-                self.bag.append(lambda node=node: self._arrive(node, request, answered))
+                self.bag.append(partial(self._arrive, node, request, answered))
 
     def _arrive(self, node: NodeId, request: Any, answered: Callable[[NodeId, Any], None]) -> None:
         answer = self._handle(node, request)
