@@ -8,6 +8,7 @@
 #                 or `MINUTES=30` say how many, `SCENARIO=all` which story, ARGUMENTS="--faults crash" whatever else
 #   make hostile  a million mutated frames and every flood against three nodes; FRAMES=100000 for fewer
 #   make bench    measures appends on three local processes
+#   make paxos    the paxos loglet beside the native one and PySyncObj, then deaths of its coordinator, ten minutes; tables go to OUT
 #   make chaos    swaps, kills, partitions (needs root) and a comparison with other systems (scripts in PEERS), a quarter of
 #                 an hour; one of them: make swap, kill, hosts, peers; pictures and tables go to OUT
 #   make setup    builds .venv and stops
@@ -24,7 +25,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 960
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench chaos swap kill hosts peers setup
+.PHONY: help demo test verify fix sim hostile bench paxos chaos swap kill hosts peers setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,6 +62,13 @@ hostile: setup
 
 bench: setup
 	$(BIN)/virtuallog bench append --outstanding 1,64,256 --size 100 --seconds 5
+
+paxos: setup | $(OUT)
+	$(BIN)/python -m bench.append --loglet paxos $(ARGUMENTS) > $(OUT)/append-paxos.md
+	@cat $(OUT)/append-paxos.md
+	$(BIN)/python -m bench.kill --loglet paxos --sequencers 20 --blackouts 5 --picture $(OUT)/kill-paxos.png --markdown \
+	    > $(OUT)/kill-paxos.md
+	@cat $(OUT)/kill-paxos.md
 
 $(OUT):
 	mkdir -p $@
