@@ -19,6 +19,8 @@ from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import NodeId
 
+KIND: Final = "paxos"
+"""Of such segments, in the chain."""
 _KNOWN: Final = ("replicas", "coordinator", "loglet")
 
 

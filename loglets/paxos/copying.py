@@ -52,6 +52,7 @@ class Copying:
     """Loglet offset of the end of the segment: where the SEAL is."""
     environment: Environment
     pace: Pace
+    piece_bytes: int = PIECE_BYTES
 
     async def run(self) -> None:
         """See `ReplicatedProvider.replicate`. Cancelling it leaves what has been copied."""
@@ -113,7 +114,7 @@ class Copying:
         Raises:
             UnavailableError: a replica that may have them did not answer.
         """
-        request = ReadRecords(segment=self.loglet, first=at, stop=self._seal + 1, max_bytes=PIECE_BYTES)
+        request = ReadRecords(segment=self.loglet, first=at, stop=self._seal + 1, max_bytes=self.piece_bytes)
         unheard: VirtualLogError | None = None
         begin = 0
         for node in nodes:

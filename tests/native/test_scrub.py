@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import trio.testing
 
+from loglets.native import NativeProvider
 from loglets.wal import format as fmt
 from loglets.wal import index_file
 from tests.native.cluster import Cluster, Node, running_cluster, writer
@@ -14,7 +15,7 @@ ROUNDS = 12
 """Of batches that take a third of a WAL segment."""
 
 
-async def filled(cluster: Cluster) -> Node:
+async def filled(cluster: Cluster) -> Node[NativeProvider]:
     """Some closed segments on every node, indexed; returns one that does not order."""
     cluster.create()
     one, node = writer(cluster.client()), cluster.nodes[NodeId(2)]
