@@ -21,7 +21,6 @@ from virtuallog.errors import CorruptionError
 from virtuallog.key_values import BULK, SMALL, open_key_values
 from virtuallog.ports import KeyValues, Storage
 
-
 _BULK: Final = frozenset({"paxos"})
 """Roles whose maps are large: what they hold are the entries of logs."""
 

@@ -107,7 +107,7 @@ class Following:
     async def _forget(self, role: Role, provider: LogletProvider, register: Register) -> None:
         """Let go of loglets that the chain does not rest on any more; of none, if nobody can tell what it rests on."""
         chain = register.chain
-        live = [origin for segment in chain.segments if (origin := self._origin(segment)) is not None]
+        live = [origin for segment in chain.segments if (origin := origin_of(segment, self._providers)) is not None]
         if len(live) < len(chain.segments):
             return
         try:
@@ -119,13 +119,14 @@ class Following:
         except VirtualLogError as error:
             role.fail(error)
 
-    def _origin(self, segment: Segment) -> SegmentId | None:
-        """The id under which nodes keep the entries of a segment; None if nobody can tell."""
-        provider = replicated(self._providers.get(segment.kind))
-        if provider is None:
-            return segment.id
-        try:
-            return provider.origin(segment.id, segment.config)
-        except MalformedError as error:  # put there by hand
-            log.warning("config of a segment", segment=str(segment.id), error=str(error))
-            return None
+
+def origin_of(segment: Segment, providers: Mapping[str, LogletProvider]) -> SegmentId | None:
+    """The id under which nodes keep the entries of a segment; None if nobody can tell."""
+    provider = replicated(providers.get(segment.kind))
+    if provider is None:
+        return segment.id
+    try:
+        return provider.origin(segment.id, segment.config)
+    except MalformedError as error:  # put there by hand
+        log.warning("config of a segment", segment=str(segment.id), error=str(error))
+        return None

@@ -134,6 +134,8 @@ class Identity:
         self._storage = storage
         self._marker = marker
         self.node: Final = node
+        self.fresh: Final = marker is None or marker.phase is not Phase.FORMATTED
+        """Before this start no role has ever stored anything in the directory."""
 
     @classmethod
     async def open(cls, storage: Storage, node: NodeId) -> Identity:

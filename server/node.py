@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.control import Control
-from server.following import Following
+from server.following import Following, origin_of
 from server.formatting import Formatter
 from server.healing.healer import Healer
 from server.healing.policies import load_policy
@@ -38,7 +38,7 @@ from server.role import Role
 from server.status import plain_status
 from virtuallog import metrics
 from virtuallog.api import Cluster, LogletProvider, MetaStore, MetaStoreProvider
-from virtuallog.chain import SegmentId
+from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.control import Alive, NodeStatus
 from virtuallog.errors import (
     MalformedError,
@@ -235,6 +235,8 @@ class Node:
             fail=_fail_outside_a_role,
             is_seated=self._is_seated,
             joined=self.identity.joined,
+            fresh=self.identity.fresh,
+            register_version=partial(_newest_version, metastore),
         )
         for role in self._roles:
             nursery.start_soon(role.run, environment)
@@ -244,7 +246,8 @@ class Node:
         return VirtualLog(metastore, self._providers, client, planner=self._survey)
 
     async def segment_config(self, segment_id: Any) -> tuple[str, bytes]:
-        """Kind and config of a segment, from a register that is new enough to know it.
+        """Kind and config of a segment, from a register that is new enough to know it. A segment that was moved is also found by
+        the id under which nodes keep its entries.
 
         Raises:
             SealedError: no such segment is in the chain: dropped, or never decided.
@@ -253,12 +256,16 @@ class Node:
         assert isinstance(segment_id, SegmentId)
         virtual_log = self._require_log()
         cached = virtual_log.view.cached
-        segment = cached.chain.find(segment_id) if cached else None
+        segment = self._find(cached.chain, segment_id) if cached else None
         if segment is None:
-            segment = (await virtual_log.view.refresh()).chain.find(segment_id)
+            segment = self._find((await virtual_log.view.refresh()).chain, segment_id)
         if segment is None:
             raise SealedError(f"segment {segment_id} is not in the chain", refused=True)
         return segment.kind, segment.config
+
+    def _find(self, chain: Chain, segment_id: SegmentId) -> Segment | None:
+        moved = (segment for segment in chain.segments if origin_of(segment, self._providers) == segment_id)
+        return chain.find(segment_id) or next(moved, None)
 
     async def _serve_metastore(self, environment: NodeEnvironment) -> Handlers:
         # A directory that joined later is no first member, whatever its config lists: it founds nothing.
@@ -339,6 +346,11 @@ def rpc_identity(node: Node) -> RpcIdentity:
 @cache
 def _software() -> str:
     return metadata.version("virtuallog")
+
+
+async def _newest_version(metastore: MetaStore) -> int:
+    version, _ = await metastore.get()
+    return version
 
 
 def _fail_outside_a_role(error: BaseException) -> None:

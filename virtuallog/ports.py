@@ -200,6 +200,10 @@ class Environment:
     and who, is in it, and it may take that to reach a majority which can say whether it is the newest. Must not block."""
 
 
+async def _no_register() -> int:
+    return 0
+
+
 @attrs.frozen(kw_only=True)
 class NodeEnvironment(Environment):
     """What a role of a node is given on top."""
@@ -226,3 +230,9 @@ class NodeEnvironment(Environment):
     """The version of the register in which this data directory took the place of a former one, or was added; 0: it was
     there from the beginning. A former one may have stored loglets of this and of earlier versions, which are not here:
     about these a server knows nothing, and says so, unless they were copied to it since."""
+    fresh: bool = True
+    """This data directory was formatted by this very process: what is missing in it was never there."""
+    register_version: Callable[[], Awaitable[int]] = _no_register
+    """The newest version of the register, at least as new as any that was decided before the call.
+
+    Raises `UnavailableError` when no majority answers."""

@@ -50,6 +50,10 @@ from virtuallog.types import NodeId
 OPEN_BYTES_MAX: Final = 64 << 20
 """In memory for positions that are not decided. A coordinator has a few waves in flight; who is that far behind misses
 something, and takes in decided values until it has caught up."""
+LEAP_MAX: Final = 1 << 28
+"""How far past the last known position somebody may promise or write: what a busy log is given in half a day."""
+INCARNATIONS_MAX: Final = 1024
+"""Nodes whose stores are known: a log has a handful of replicas."""
 WAITERS_MAX: Final = 4096
 """Parked `WaitLearned`s: a few hundred bytes each."""
 WAIT_TICKS: Final = 4
@@ -207,6 +211,8 @@ class Replica:
         in_way = max((self._floor(position) for position in open_positions), default=0)
         if proposal <= in_way:
             return [Answer(ticket, self._promise_answer(Verdict.REJECT, in_way))]
+        if (leap := self._leap(request.first)) is not None:
+            return [Answer(ticket, leap)]
         if slots.open_bytes + RECORD_BYTES * len(open_positions) > OPEN_BYTES_MAX:
             return [Answer(ticket, _too_far_behind())]
         before = {p: record for p in open_positions if (record := slots.open_record(p)) is not None}
@@ -222,6 +228,13 @@ class Replica:
         """The number promised at a position that is not decided."""
         record = self.slots.open_record(position)
         return self.promised if record is None else record.promised
+
+    def _leap(self, first: int) -> OverloadedError | None:
+        """Whether positions are absurdly far away. What lies between would have to be filled, one by one, by whoever is elected
+        next. A replica that has missed so much may learn what is decided, however far away, and take part again then."""
+        if first <= self.end + LEAP_MAX:
+            return None
+        return OverloadedError(f"position {first} is more than {LEAP_MAX} past {self.end}, the last one known here")
 
     def _quote(self, request: Promise, accepted: list[Record], ticket: Ticket) -> list[Effect]:
         """An ACCEPT with what was accepted at the positions, and with what is decided there."""
@@ -269,6 +282,8 @@ class Replica:
             in_way = max((self._floor(p) for p in range(request.first, stop) if not slots.is_learned(p)), default=0)
         if proposal < in_way:
             return [*effects, Answer(ticket, self._write_answer(Verdict.REJECT, in_way))]
+        if (refusal := self._leap(request.first) or self._ambiguity(request)) is not None:
+            return [*effects, Answer(ticket, refusal)]
         if slots.open_bytes + sum(map(len, request.values)) > OPEN_BYTES_MAX:
             return [*effects, Answer(ticket, _too_far_behind())]
         written = [
@@ -283,6 +298,16 @@ class Replica:
             self.coordinator = request.coordinator
         # Durable before visible: the proposer counts this vote, and a later promise must tell of it.
         return [*effects, *_persist(tuple(written)), self._accepted(request, decided, ticket)]
+
+    def _ambiguity(self, request: Write) -> CorruptionError | None:
+        """A number belongs to one value per position: everything that is inferred from numbers rests on that."""
+        if request.first > self.end:
+            return None
+        for position, value in enumerate(request.values, request.first):
+            record = self.slots.open_record(position)
+            if record is not None and record.performed == request.proposal and record.value != value:
+                return CorruptionError(f"log {self.segment}: two values with number {request.proposal} at {position}")
+        return None
 
     def _accepted(self, request: Write, decided: list[int], ticket: Ticket) -> Answer | Quote:
         """An ACCEPT; with the decision wherever it is not what was written."""
@@ -316,14 +341,27 @@ class Replica:
         for record in request.records:
             if (contradiction := self._contradiction(record)) is not None:
                 return [*effects, Fail(contradiction), Answer(ticket, contradiction)]
-            if not self.slots.is_learned(record.position):
-                stored.append(record)
-                self.slots.learn(record)
+            stored += self._learn_one(record)
         if request.coordinator != NOBODY:
             self.coordinator = request.coordinator
         kept = tuple(record for record in stored if record.position >= self.begin)
         effects += self._after_learning(begin, seal, kept)
         return [*effects, Answer(ticket, self.standing())]
+
+    def _learn_one(self, record: Record) -> list[Record]:
+        """Returns what of it has to be stored."""
+        slots, position = self.slots, record.position
+        if values.is_tombstone(record.value):
+            slots.truncate(position + 1)
+            return []
+        if slots.is_learned(position):
+            return []
+        accepted = slots.open_record(position)
+        if accepted is not None and accepted.value == record.value:  # it is on the disk
+            slots.learn(accepted)
+            return []
+        slots.learn(record)
+        return [record]
 
     def _decide(self, decided: Decided) -> list[Effect]:
         """Mark what was accepted with the number that decided, or a later one: a number belongs to one value per position,
@@ -366,6 +404,8 @@ class Replica:
     def _recover(self, request: Recover, ticket: Ticket) -> list[Effect]:
         """Durable before visible: whoever counts on this answer may let the asker vote, and from then on no vote of its former
         store may count."""
+        if len(self.incarnations) >= INCARNATIONS_MAX:
+            return [Answer(ticket, OverloadedError(f"{INCARNATIONS_MAX} stores are known here"))]
         news = request.incarnation != NOWHERE and self._hear_of(request.node, request.incarnation)
         answer = Recovered(
             status=self.status,

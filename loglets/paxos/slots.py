@@ -152,9 +152,6 @@ class Slots:
             truncation = values.truncation_of(value)
             self.trim = max(self.trim, truncation.trim)
             self.truncate(min(truncation.to, position))
-        elif values.is_tombstone(value):
-            self.truncate(position + 1)
-            return
         self._keep_recent(record)
 
     def truncate(self, to: int) -> None:
