@@ -94,7 +94,7 @@ class Agenda:
         Raises:
             OverloadedError: too much waits. Nothing was done.
         """
-        self.check_room(len(batch.blob))
+        self._check_room(len(batch.blob))
         last = self._items[-1] if self._items else None
         return offset_of(last.position) + last.entries if last is not None and _has_room(last, batch) else self.tail
 
@@ -112,21 +112,23 @@ class Agenda:
         self.size += len(batch.blob)
 
     def add(self, make: Callable[[int], bytes], ticket: Ticket, size: int) -> None:
-        """A value with a position of its own."""
+        """A value with a position of its own.
+
+        Raises:
+            OverloadedError: too much waits. Nothing was done.
+        """
+        self._check_room(size)
         self._push(Item(self.next, make, ticket, size))
         self.size += size
 
-    def check_room(self, size: int) -> None:
-        """
-        Raises:
-            OverloadedError: there is none.
-        """
+    def _check_room(self, size: int) -> None:
         if self.size + size > QUEUE_BYTES_MAX:
             raise OverloadedError(f"{self.size} bytes wait to be ordered")
 
     def pop(self) -> Item:
         """The next one to write."""
         item = self._items.popleft()
+        item.is_open = False
         self.size -= item.size
         return item
 

@@ -19,16 +19,8 @@ import structlog
 import trio
 
 from loglets.paxos.catch_up import catch_up
-from loglets.paxos.coordinator import (
-    Announce,
-    CatchUp,
-    Coordinator,
-    Effect,
-    LearnHere,
-    Resolve,
-    Send,
-    State,
-)
+from loglets.paxos.coordinator import Coordinator, State
+from loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHere, Resolve, Send
 from loglets.paxos.messages import (
     NOBODY,
     NOWHERE,

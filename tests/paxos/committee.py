@@ -16,7 +16,8 @@ import attrs
 from loglets.paxos import bundle, values
 from loglets.paxos.attempt import Attempt, Finish, Teach
 from loglets.paxos.attempt import Send as Ask
-from loglets.paxos.coordinator import Announce, CatchUp, Coordinator, Effect, LearnHere, Resolve, Send, State
+from loglets.paxos.coordinator import Coordinator, State
+from loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHere, Resolve, Send
 from loglets.paxos.digest import Digest
 from loglets.paxos.effects import Answer, Fail, Persist, Quote
 from loglets.paxos.ensemble import Ensemble
@@ -73,7 +74,7 @@ class Member:
 class Committee:
     """Replicas 1, 2, ... and what is on its way between them."""
 
-    random: random.Random
+    source: random.Random
     members: dict[NodeId, Member]
     ensemble: Ensemble
     bag: list[tuple[NodeId, NodeId, Deliver]] = attrs.field(factory=list)

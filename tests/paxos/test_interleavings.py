@@ -7,8 +7,9 @@ import random
 import attrs
 import pytest
 
-from loglets.paxos.coordinator import PATIENCE_MS, State
+from loglets.paxos.coordinator import State
 from loglets.paxos.messages import NOWHERE
+from loglets.paxos.reign import PATIENCE_MS
 from tests.paxos.committee import Committee
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import OutOfOrderError, SealedError, UnavailableError, VirtualLogError
