@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from loglets.paxos import wire
 from loglets.paxos.messages import NOWHERE, GetStanding
 from virtuallog.chain import Segment
 from virtuallog.errors import UnavailableError
@@ -13,6 +14,8 @@ from virtuallog.replicated import replicated
 from virtuallog.types import NodeId
 
 ANSWER_SECONDS: Final = 2.0
+ASKED: Final = (wire.REPLICA,)
+"""What `services` must be able to say."""
 
 
 async def find_orderer(services: Services, segment: Segment) -> NodeId:

@@ -11,7 +11,7 @@ import trio
 
 from bench.cpu import CpuMeter
 from bench.loglet_client import LogletClient
-from bench.orderer import find_orderer
+from bench.orderer import ASKED, find_orderer
 from bench.samples import OWN, Sample
 from bench.trial import temporary_cluster
 from server.bench.appends import Measurement, measure, warm_up_seconds
@@ -71,7 +71,7 @@ async def open_own_systems(clock: Clock, segments: int, kind: str = "native") ->
     """A new cluster, whose chain has so many segments of a kind, for the length of the block."""
     async with (
         temporary_cluster(loglet=kind) as cluster,
-        open_services_to(cluster.file) as services,
+        open_services_to(cluster.file, ASKED) as services,
         connect(cluster.file) as log,
         trio.open_nursery() as nursery,
     ):

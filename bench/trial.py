@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 import trio
 
-from bench.orderer import find_orderer
+from bench.orderer import ASKED, find_orderer
 from server import logging
 from server.cluster import PROGRAM, LocalCluster, open_local_cluster
 from server.process import SWITCH_SECONDS
@@ -170,7 +170,10 @@ async def try_out(
         VirtualLogError: a step of the story could not be done at all, or appends did not come to an end.
     """
     workload = Workload(SystemClock(), load.entry_bytes)
-    async with connect(attrs.evolve(cluster.file, tls=client)) as log, open_services_to(cluster.file) as services:
+    async with (
+        connect(attrs.evolve(cluster.file, tls=client)) as log,
+        open_services_to(cluster.file, ASKED) as services,
+    ):
         trial = Trial(cluster, services, log, workload, SystemClock())
         async with trio.open_nursery() as nursery:
             await nursery.start(workload.run, [log], load.writers)
