@@ -71,7 +71,11 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
         raise NotImplementedError
 
     def segment_config(self, segment: SegmentId) -> tuple[str, bytes]:
-        """Kind and config of a segment of `chain`."""
+        """Kind and config of a segment of `chain`.
+
+        Raises:
+            KeyError: it is not there.
+        """
         raise NotImplementedError
 
     def disks(self, node: Node[ProviderT], process: Process, clock: SimulatedClock) -> dict[str, Any]:
@@ -125,9 +129,10 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
 
         async def segment_config(segment: SegmentId) -> tuple[str, bytes]:
             await trio.lowlevel.checkpoint()
-            if segment not in self.chain:
-                raise SealedError(f"{segment} is not in the chain")
-            return self.segment_config(segment)
+            try:
+                return self.segment_config(segment)
+            except KeyError:
+                raise SealedError(f"{segment} is not in the chain") from None
 
         with trio.CancelScope() as node.scope:
             async with trio.open_nursery() as nursery:

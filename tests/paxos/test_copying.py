@@ -1,0 +1,229 @@
+"""A closed log is moved to other nodes: what a newcomer has afterwards, and what may go wrong on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+from loglets.paxos.config import PaxosConfig
+from loglets.paxos.loglet import PaxosLoglet
+from loglets.paxos.messages import Learn
+from loglets.paxos.places import SLOT
+from loglets.paxos.provider import PaxosProvider
+from tests.paxos.cluster import SEGMENT, Cluster, payloads_of, read_all, running_cluster, writer
+from virtuallog.chain import SegmentId
+from virtuallog.errors import InvalidSettingError, MalformedError, SealedError, UnavailableError
+from virtuallog.ports import Request
+from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Sealed
+
+ENTRIES = [b"entry %d" % number for number in range(20)]
+STOP = LogletOffset(len(ENTRIES) * SLOT)
+
+
+@attrs.define
+class Spaced:
+    """A pace that counts."""
+
+    moved: list[int] = attrs.field(factory=list)
+
+    async def __call__(self, moved_bytes: int) -> None:
+        self.moved.append(moved_bytes)
+
+
+async def closed(cluster: Cluster) -> PaxosLoglet:
+    """A sealed log on nodes 1 to 3."""
+    loglet = cluster.client()
+    session = writer(loglet)
+    for entry in ENTRIES:
+        await session.append(entry)
+    await loglet.seal()
+    assert await loglet.check_tail() == Sealed(STOP)
+    return loglet
+
+
+async def move(
+    cluster: Cluster,
+    *servers: int,
+    pace: Spaced | None = None,
+    lost: tuple[NodeId, ...] = (),
+    segment: SegmentId = SEGMENT,
+) -> PaxosLoglet:
+    """Copy what the nodes lack, and open the log on them."""
+    provider, former = PaxosProvider(piece_bytes=300), cluster.chain[segment].encode()
+    target = provider.move(segment, former, tuple(NodeId(server) for server in servers))
+    environment = cluster.environment()
+    await provider.replicate(segment, former, target, STOP, environment, pace or Spaced(), lost)
+    moved = provider.open(segment, target, environment)
+    assert isinstance(moved, PaxosLoglet)
+    return moved
+
+
+async def test_a_newcomer_has_everything(autojump_clock: MockClock) -> None:
+    """Node 3 is dead, node 4 takes its place; then it alone is left, and speaks for the log."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        await closed(cluster)
+        cluster.crash(3)
+
+        pace = Spaced()
+        moved = await move(cluster, 1, 2, 4, pace=pace)
+
+        ids = (NodeId(1), NodeId(2), NodeId(4))
+        assert moved.config == PaxosConfig(replicas=ids, coordinator=NodeId(1), loglet=SEGMENT)
+        assert len(pace.moved) > 4, "in pieces: what is fetched, and what is read back"
+        cluster.crash(1)
+        cluster.crash(2)
+        assert await moved.check_tail() == Sealed(STOP)
+        assert await payloads_of(moved) == ENTRIES
+
+
+async def test_the_chain_forgets_the_former_id_and_the_copy_stays(autojump_clock: MockClock) -> None:
+    """No segment has the id that the log has on its nodes. These are started again, and know it all the same."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        await closed(cluster)
+        moved = await move(cluster, 2, 3, 4)
+        cluster.chain = {SegmentId(9, 9): moved.config}
+        for node in (2, 3, 4):
+            cluster.crash(node)
+            await cluster.start(node)
+
+        assert await moved.check_tail() == Sealed(STOP)
+        assert await payloads_of(moved) == ENTRIES
+        assert await moved.prefix_trim(LogletOffset(3 * SLOT + 1)) == 3 * SLOT + 1
+        assert not any(node.failures for node in cluster.nodes.values())
+
+
+async def test_a_log_may_move_again(autojump_clock: MockClock) -> None:
+    """By then no segment of the chain has the id that the log has on its nodes. The newcomer of the first time is a source of the second."""
+    async with running_cluster(nodes=5) as cluster:
+        cluster.create()
+        await closed(cluster)
+        moved = await move(cluster, 1, 2, 4)
+        cluster.crash(1)
+        cluster.crash(2)
+        cluster.chain = {SegmentId(9, 9): moved.config}
+
+        again = await move(cluster, 3, 4, 5, segment=SegmentId(9, 9), lost=(NodeId(1), NodeId(2)))
+
+        cluster.crash(3)
+        cluster.crash(4)
+        assert again.segment == SEGMENT
+        assert await payloads_of(again) == ENTRIES
+
+
+async def test_what_is_truncated_is_not_copied(autojump_clock: MockClock) -> None:
+    """Nor shown: the newcomer's readers begin where all others do."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        loglet = await closed(cluster)
+        await loglet.prefix_trim(LogletOffset(12 * SLOT))
+
+        moved = await move(cluster, 1, 2, 4)
+
+        cluster.crash(1)
+        cluster.crash(2)
+        assert (await moved.read(LogletOffset(0), STOP, 1))[0] == Gap(0, 12 * SLOT, GapKind.TRIMMED)
+        assert await read_all(moved, STOP, start=12 * SLOT) == ENTRIES[12:]
+
+
+async def test_two_copiers_and_one_that_dies_do_no_harm(autojump_clock: MockClock) -> None:
+    """The second one goes on where the first one was."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        await closed(cluster)
+        taken: list[Request[Any]] = []
+
+        def only_some(node: NodeId, request: Request[Any]) -> bool:
+            if isinstance(request, Learn) and request.rebuilds and node == 4:
+                taken.append(request)
+                return len(taken) <= 3
+            return True
+
+        cluster.gate = only_some
+        with pytest.raises(UnavailableError):
+            await move(cluster, 1, 2, 4)
+        cluster.release()
+        moved = await move(cluster, 1, 2, 4)
+
+        cluster.crash(1)
+        cluster.crash(2)
+        assert await payloads_of(moved) == ENTRIES
+
+
+async def test_a_copy_that_is_not_whole_says_nothing_about_the_tail(autojump_clock: MockClock) -> None:
+    """It has begun, and the others are gone: that is no end of the log, and no empty one either."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        await closed(cluster)
+        cluster.gate = lambda node, request: not (isinstance(request, Learn) and node == 4 and len(request.records) > 2)
+        with pytest.raises(UnavailableError):
+            await move(cluster, 1, 2, 4)
+        half = cluster.client()
+        half.config = attrs.evolve(half.config, replicas=(NodeId(4), NodeId(5), NodeId(6)), loglet=SEGMENT)
+
+        with pytest.raises(UnavailableError):
+            await half.check_tail()
+
+
+async def test_a_damaged_source_is_passed_over(autojump_clock: MockClock) -> None:
+    """Another one has a whole copy; with none left, nothing is made up."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        await closed(cluster)
+        for node in (1, 2, 3):
+            cluster.crash(node)
+        with pytest.raises(UnavailableError):
+            await move(cluster, 1, 2, 4)
+        await cluster.start(2)
+
+        await move(cluster, 1, 2, 4)
+
+
+async def test_a_log_that_was_dropped_is_not_moved(autojump_clock: MockClock) -> None:
+    """The chain has gone on without us."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        await closed(cluster)
+        for node in cluster.nodes.values():
+            assert node.provider is not None
+            await node.provider.forget(SEGMENT.version + 1)
+
+        with pytest.raises(SealedError):
+            await move(cluster, 1, 2, 4)
+
+
+async def test_a_directory_that_took_the_place_of_a_former_one_gets_its_copy(autojump_clock: MockClock) -> None:
+    """It is named all the time; `lost` says that it has nothing."""
+    async with running_cluster(nodes=3) as cluster:
+        cluster.create()
+        await closed(cluster)
+        cluster.crash(3)
+        cluster.nodes[NodeId(3)].disk.wipe()
+        cluster.nodes[NodeId(3)].joined = 5
+        await cluster.start(3)
+
+        moved = await move(cluster, 1, 2, 3, lost=(NodeId(3),))
+
+        cluster.crash(1)
+        cluster.crash(2)
+        assert await payloads_of(moved) == ENTRIES
+
+
+def test_where_a_log_is() -> None:
+    """Healing asks: any of the replicas may order, and the entries go by the id that the log began with."""
+    provider = PaxosProvider()
+    config = PaxosConfig(replicas=(NodeId(1), NodeId(2), NodeId(3)), coordinator=NodeId(2)).encode()
+    moved = provider.move(SEGMENT, config, (NodeId(1), NodeId(2), NodeId(4)))
+
+    placement = provider.placement(config)
+    assert (placement.servers, placement.role, placement.sequencer, placement.boot) == ((1, 2, 3), "replica", None, 0)
+    assert provider.origin(SEGMENT, config) == SEGMENT == provider.origin(attrs.evolve(SEGMENT, version=9), moved)
+    assert provider.describe(moved) == {"replicas": [1, 2, 4], "coordinator": 2, "loglet": str(SEGMENT)}
+    with pytest.raises(InvalidSettingError):
+        provider.move(SEGMENT, config, (NodeId(1),))
+    with pytest.raises(MalformedError):
+        provider.placement(b"{}")
