@@ -72,8 +72,10 @@ class Ledger:
 
     looked: Counter[str] = attrs.field(factory=Counter)
     found: list[Violation] = attrs.field(factory=list)
+    members: dict[SegmentId, tuple[NodeId, ...]] = attrs.field(factory=dict)
+    """The replicas of each loglet, as far as any of them has told."""
     quorums: dict[SegmentId, int] = attrs.field(factory=dict)
-    """Of the loglets that may be judged."""
+    """Of the same loglets: the others are not judged."""
     seals: dict[SegmentId, int] = attrs.field(factory=dict)
     """The lowest position at which SEAL is decided."""
     _slots: dict[SegmentId, dict[int, _Slot]] = attrs.field(factory=dict)
@@ -84,22 +86,25 @@ class Ledger:
 
     def lost(self, node: NodeId) -> None:
         """The store of this node is gone: it has promised and accepted nothing any more."""
-        for segment, owner in [key for key in self._stores if key[1] == node]:
-            del self._stores[segment, owner]
-            self._lost.add((segment, owner))
+        for segment in self.members:
+            if node in self.members[segment]:
+                self._lost.add((segment, node))
+            self._stores.pop((segment, node), None)
         for slots in self._slots.values():
             for slot in slots.values():
                 slot.records.pop(node, None)
 
-    def kept(self, segment: SegmentId, node: NodeId, status: Status, promised: int, begin: int) -> None:
-        """A store holds this of a loglet from now on."""
+    def kept(
+        self, segment: SegmentId, node: NodeId, status: Status, promised: int, begin: int, *, whole: bool = False
+    ) -> None:
+        """A store holds this of a loglet from now on. `whole`: the loglet is closed, and everything of it is there."""
         store = self._stores.setdefault((segment, node), _Store())
         gone_back = promised < store.promised or begin < store.begin
         if gone_back or (store.status == Status.VOTING != status):
             told = f"{store.status.name}, promised {store.promised}, begin {store.begin}"
             message = f"node {node} of loglet {segment}: {told}, then {status.name}, {promised}, {begin}"
             self.found.append(Violation("replicas forget nothing", message))
-        if status == Status.VOTING and (segment, node) in self._lost:
+        if (status == Status.VOTING or whole) and (segment, node) in self._lost:
             self._lost.discard((segment, node))
             self.looked[RECOVERED] += 1
         store.status, store.promised, store.begin = status, promised, begin
@@ -131,6 +136,18 @@ class Ledger:
         slot = self._slots.get(segment, {}).get(position)
         if slot is not None:
             slot.records.pop(node, None)
+
+    def forgot(self, segment: SegmentId, node: NodeId) -> None:
+        """A store has dropped a loglet, on purpose."""
+        self._stores.pop((segment, node), None)
+        self._lost.discard((segment, node))
+        for slot in self._slots.get(segment, {}).values():
+            slot.records.pop(node, None)
+
+    @property
+    def recovering(self) -> bool:
+        """Whether a replica that lost its store is not back yet."""
+        return bool(self._lost)
 
     # -- what must be true of it ----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ Some milliseconds later they do not say it any more.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -21,6 +21,7 @@ from simulation.world.machine import Machine
 from simulation.world.world import World
 from virtuallog.crash_points import CRASH_POINTS, CrashPoint
 from virtuallog.errors import CorruptionError
+from virtuallog.ports import Span
 from virtuallog.testing.process import Process
 from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
@@ -109,6 +110,7 @@ class _Pairs:
     """A `KeyValues` to read from."""
 
     _pairs: Mapping[bytes, bytes]
+    has_room: bool = True
 
     async def get(self, key: bytes) -> bytes | None:
         return self._pairs.get(key)
@@ -116,5 +118,8 @@ class _Pairs:
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return sorted(pair for pair in self._pairs.items() if pair[0].startswith(prefix))
 
-    async def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+    async def scan_span(self, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        raise AssertionError("an acceptor has two keys")
+
+    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
         raise AssertionError("nobody writes here")

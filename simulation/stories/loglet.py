@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 import attrs
@@ -12,7 +13,7 @@ from simulation.stories.racers import ROLES, Cast, Role, read_range
 from simulation.world.world import World
 from virtuallog.api import Loglet
 from virtuallog.chain import SegmentId
-from virtuallog.errors import RetryableError
+from virtuallog.errors import RetryableError, VirtualLogError
 from virtuallog.ports import Environment
 from virtuallog.testing.recorded import RecordedLoglet
 from virtuallog.testing.violation import Violation
@@ -60,6 +61,12 @@ class Race:
             except RetryableError:
                 return False
         return True
+
+    async def look(self) -> None:
+        """Ask for the tail, as a client that knows nothing; whatever comes of it."""
+        async with self.world.client(NodeId(2000)) as environment:
+            with suppress(VirtualLogError):
+                await self._recorded(environment, "judge").check_tail()
 
     async def _client(self, node: NodeId, name: str, act: Role, cast: Cast) -> None:
         async with self.world.client(node) as environment:

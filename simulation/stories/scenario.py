@@ -39,6 +39,7 @@ DEFAULT: Final = "cluster"
 
 def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
+    from simulation.stories.amnesia import AMNESIA
     from simulation.stories.ballots import BALLOTS
     from simulation.stories.bereft import BEREFT, NERVOUS
     from simulation.stories.cancelled import CANCELLED
@@ -48,8 +49,11 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.drained import DRAINED
     from simulation.stories.large import DROPPED, TORN
     from simulation.stories.minority import MINORITY
+    from simulation.stories.mixed import MIXED
     from simulation.stories.native import LOADED, NATIVE, REPAIR
+    from simulation.stories.outbid import OUTBID
     from simulation.stories.overtaken import OVERTAKEN, RESTART, UNEVEN
+    from simulation.stories.paxos import DUEL, PAXOS
     from simulation.stories.reborn import REBORN
     from simulation.stories.rebuilt import REBUILT
     from simulation.stories.register import REGISTER
@@ -61,6 +65,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.wiped import WIPED
 
     return (
+        AMNESIA,
         BALLOTS,
         BEREFT,
         BROKEN_DISK,
@@ -70,11 +75,15 @@ def all_scenarios() -> tuple[Scenario, ...]:
         CROSSED,
         DRAINED,
         DROPPED,
+        DUEL,
         LOADED,
         MINORITY,
+        MIXED,
         NATIVE,
         NERVOUS,
+        OUTBID,
         OVERTAKEN,
+        PAXOS,
         REBORN,
         REBUILT,
         REGISTER,

@@ -39,7 +39,9 @@ class ServedLoglets:
     def start(self, nodes: int) -> None:
         for number in range(1, nodes + 1):
             node = NodeId(number)
-            self.machines[node] = Machine(self.world, node, role(self.world, self._serve, self._segment_config))
+            self.machines[node] = Machine(
+                self.world, node, role(self.world, self._serve, self._segment_config, self._version)
+            )
             self.machines[node].start()
 
     def create(
@@ -69,6 +71,10 @@ class ServedLoglets:
     async def _serve(self, environment: NodeEnvironment) -> Handlers:
         provider = self.providers[environment.node] = self.make()
         return await provider.serve(environment)
+
+    async def _version(self) -> int:
+        """What a register would have: whatever is in the table was asked for in a version up to this one."""
+        return max((segment.version for segment in self._configs), default=0)
 
     async def _segment_config(self, segment: Any) -> tuple[str, bytes]:
         if segment not in self._configs:

@@ -204,7 +204,7 @@ ACTS: Final[Acts] = (
     (1.5, modify),
     (1.5, change_members),
 )
-SWAPPING: Final[Acts] = (*ACTS, (6, swap))
+SWAPPING: Final[Acts] = (*ACTS, (12, swap))
 
 
 def acts(stage: Stage) -> Acts:

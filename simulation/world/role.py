@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import trio
 
@@ -13,6 +13,7 @@ from virtuallog.errors import SealedError
 from virtuallog.ports import Handlers, NodeEnvironment
 
 Serve: TypeAlias = Callable[[NodeEnvironment], Awaitable[Handlers]]
+FIRST_BOOT: Final = 1
 SegmentConfig: TypeAlias = Callable[[Any], Awaitable[tuple[str, bytes]]]
 
 
@@ -21,7 +22,17 @@ async def no_segments(_: Any) -> tuple[str, bytes]:
     raise SealedError("there are no segments in this scenario")
 
 
-def role(world: World, serve: Serve, segment_config: SegmentConfig = no_segments) -> Program:
+async def no_register() -> int:
+    """The version of the register of a world that has none."""
+    return 0
+
+
+def role(
+    world: World,
+    serve: Serve,
+    segment_config: SegmentConfig = no_segments,
+    register_version: Callable[[], Awaitable[int]] = no_register,
+) -> Program:
     """A program that serves. Its process stops when the component says that it can no longer be trusted."""
 
     async def program(ports: MachinePorts) -> None:
@@ -44,6 +55,8 @@ def role(world: World, serve: Serve, segment_config: SegmentConfig = no_segments
                 key_values=ports.key_values,
                 segment_config=segment_config,
                 fail=fail,
+                fresh=process.boot == FIRST_BOOT,
+                register_version=register_version,
             )
             ports.listen(await serve(environment))
             await trio.sleep_forever()

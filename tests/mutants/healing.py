@@ -7,11 +7,11 @@ from typing import Final
 
 from loglets.native import planner
 from loglets.native.provider import NativeProvider
-from server.following import Following
+from server.following import origin_of
 from server.healing.detector import Condition, FailureDetector
 from server.healing.policy import Decision, PlacedSegment, ReplaceFailed
 from tests.mutants.mutant import Mutant, mutant
-from virtuallog.api import Member
+from virtuallog.api import LogletProvider, Member
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.ports import Environment
 from virtuallog.replicated import Pace
@@ -59,8 +59,8 @@ async def rebuild_put_before_the_copy_is_complete(
     """The chain names a newcomer that has nothing."""
 
 
-@mutant(Following._origin, scenario="rebuilt", within=10, found_by=["healing", "acknowledged is readable"])
-def moved_loglet_forgotten(self: Following, segment: Segment) -> SegmentId | None:
+@mutant(origin_of, scenario="rebuilt", within=10, found_by=["healing", "acknowledged is readable"])
+def moved_loglet_forgotten(segment: Segment, providers: Mapping[str, LogletProvider]) -> SegmentId | None:
     """A node goes by the id of the segment, which is new, while its entries are kept under the old one."""
     return segment.id
 

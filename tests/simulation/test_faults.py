@@ -249,9 +249,8 @@ def test_no_more_machines_lose_data_than_a_loglet_survives(seed: int) -> None:
     """However often disks are replaced and rot: it is always the same ones."""
     world, nemesis = under(FaultPlan(active=dict.fromkeys((*LOSING, "crash", "failing syncs"), 0.2), pace=0.3), seed)
 
-    nodes = {
-        re.match(r"(?:wipe|bit rot|lost store) (\d+)", what)[1] for name in LOSING for _, what in struck(world, name)
-    }  # type: ignore[index]
+    told = r"(?:wipe|bit rot|lost store) (\d+)"
+    nodes = {found[1] for name in LOSING for _, what in struck(world, name) if (found := re.match(told, what))}
     assert nodes == {str(node) for node in nemesis.wounds.lost}
     assert len(nodes) == LOST_MAX
 

@@ -18,7 +18,7 @@ NOW = 0
 
 @pytest.fixture
 def ledger() -> Ledger:
-    return Ledger(quorums={LOGLET: 2})
+    return Ledger(members={LOGLET: (ONE, TWO, THREE)}, quorums={LOGLET: 2})
 
 
 def accept(ledger: Ledger, node: NodeId, proposal: int, value: bytes, *, position: int = 1, now: int = NOW) -> None:

@@ -1,0 +1,79 @@
+"""Replicas of a paxos loglet that lose half of what they say to each other, while two of them lead; then one loses its power.
+
+A promise reaches one replica and the write behind it another one, so a coordinator that does not know that it has been outbid still writes
+where somebody else's value has been accepted, or hears of decisions about positions where it has another value. Without "accepting
+raises the promise", one value is written over the other; then who knew better dies (specs: Mesos, section 0, schedule 1).
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Final
+
+import trio
+
+from simulation.stories.ensemble import EnsembleStory
+from simulation.stories.scenario import Scenario
+from simulation.world.world import World
+from virtuallog.api import Loglet
+from virtuallog.batch import Batch, SessionId
+from virtuallog.errors import RetryableError
+from virtuallog.testing.network import LinkQuality
+from virtuallog.types import LogletOffset
+
+
+async def _outbid(world: World) -> None:
+    source = world.random("plan")
+    story = EnsembleStory.begin(world, 3)
+    a, b, c = source.sample(story.nodes, 3)
+    await story.act("first", a, partial(_append, source, 1, 1))
+    lossy = LinkQuality(
+        loss=source.choice((0.2, 0.4, 0.6)), tail_probability=0.2, tail_seconds=source.choice((0.005, 0.1))
+    )
+    for one, other in ((a, b), (b, c), (c, a)):
+        world.network.link(one, other).quality = world.network.link(other, one).quality = lossy
+    async with trio.open_nursery() as nursery:
+        for session, node in ((2, a), (3, b)):
+            nursery.start_soon(
+                story.act,
+                "rival",
+                node,
+                partial(_append, world.random(f"session {session}"), session, source.randint(4, 12)),
+            )
+        if source.random() < 0.3:
+            nursery.start_soon(story.act, "trimmer", c, _trim)
+    story.served.machines[b].crash(power=source.random() < 0.5)
+    world.network.heal()
+    world.network.set_quality(LinkQuality())
+    await story.act("last", c, partial(_append, source, 4, 1))
+    if source.random() < 0.7:
+        story.served.machines[b].start()
+    await story.finish()
+
+
+async def _trim(loglet: Loglet) -> None:
+    await trio.sleep(0.5)
+    await loglet.prefix_trim(LogletOffset(1 << 30))
+
+
+async def _append(pauses: random.Random, session: int, count: int, loglet: Loglet) -> None:
+    """Batches of one entry, with pauses, so that a coordinator may be outbid unawares; a maybe is offered again."""
+    for sequence in range(count):
+        await trio.sleep(pauses.random() * 0.2)
+        offered = Batch.build(SessionId(bytes([session]) * 16), sequence, [b"%d.%d" % (session, sequence)])
+        while True:
+            try:
+                await loglet.append(offered, opens=sequence == 0)
+            except RetryableError:
+                await trio.sleep(0.05)
+                continue
+            break
+
+
+OUTBID: Final = Scenario(
+    name="outbid",
+    about="replicas of a paxos loglet lose half of what they say, while two of them lead; then one dies",
+    story=_outbid,
+    limit_seconds=120.0,
+)

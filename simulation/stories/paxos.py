@@ -1,0 +1,97 @@
+"""One bare paxos loglet: replicas on machines, any of which may lead, and clients that race over it.
+
+`paxos` is the loglet under load and faults. In `duel` there are no faults but a bad network: each appender reaches one
+replica only, so several coordinators stand for election against each other, all the time.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+import trio
+
+from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
+from simulation.stories.ensemble import CALM_SECONDS, EnsembleStory, pin
+from simulation.stories.loglet import Cast
+from simulation.stories.scenario import Scenario
+from simulation.world.world import World
+from virtuallog.testing.network import LinkQuality
+from virtuallog.types import NodeId
+
+_PACE: Final = 0.2
+"""Of the faults: an election takes longer than an append, and several fit into a run."""
+_FIRST_APPENDER: Final = 1001
+
+
+async def _paxos(world: World) -> None:
+    source = world.random("plan")
+    story = EnsembleStory.begin(world, source.choice((3, 3, 5)))
+    nemesis = Nemesis(world, story.served.machines, FaultPlan.draw(source, without=LOSING, pace=_PACE))
+    nemesis.prepare()
+    cast = _draw_cast(source)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.run)
+        with trio.move_on_after(CALM_SECONDS):
+            await story.race.run(cast)
+        nursery.cancel_scope.cancel()
+    nemesis.stop(dead_max=story.minority)
+    await story.finish()
+
+
+def _draw_cast(source: random.Random) -> Cast:
+    return Cast(
+        appenders=source.randint(1, 5),
+        batches=source.randint(5, 40),
+        sealers=source.choice((0, 0, 1, 2)),
+        observers=source.randint(0, 2),
+        pause_seconds=source.choice((0.001, 0.005, 0.02)),
+        in_flight=source.choice((1, 1, 4)),
+        conditional=source.choice((0.0, 0.1)),
+        impatient=source.choice((0.0, 0.1)),
+        readers=source.randint(0, 1),
+        waiters=source.randint(0, 1),
+        trimmers=source.randint(0, 1),
+    )
+
+
+async def _duel(world: World) -> None:
+    source = world.random("plan")
+    replicas = source.choice((3, 5))
+    story = EnsembleStory.begin(world, replicas)
+    world.network.set_quality(
+        LinkQuality(
+            tail_probability=source.choice((0.05, 0.3)),
+            tail_seconds=source.choice((0.02, 0.2)),
+            loss=source.choice((0.0, 0.02)),
+            duplicate=source.choice((0.0, 0.1)),
+            reorder=source.choice((0.0, 0.3)),
+        )
+    )
+    for machine in story.served.machines.values():
+        machine.faults.write_seconds = (0.0, source.choice((0.0, 0.005)))
+    cast = Cast(
+        appenders=source.randint(2, replicas), batches=8, in_flight=source.choice((1, 4)), observers=1, looks=4,
+        sealers=source.choice((0, 1)), readers=1, trimmers=source.choice((0, 1)), pause_seconds=0.05,
+    )  # fmt: skip
+    for place in range(cast.appenders):
+        pin(story, NodeId(_FIRST_APPENDER + place), story.nodes[place])
+    with trio.move_on_after(CALM_SECONDS):
+        await story.race.run(cast)
+    world.network.heal()
+    world.network.set_quality(LinkQuality())
+    await story.finish()
+
+
+PAXOS: Final = Scenario(
+    name="paxos",
+    about="clients race over one paxos loglet whose replicas crash",
+    story=_paxos,
+    limit_seconds=400.0,
+)
+DUEL: Final = Scenario(
+    name="duel",
+    about="several coordinators of a paxos loglet insist on leading, over a bad network",
+    story=_duel,
+    limit_seconds=400.0,
+)

@@ -1,0 +1,148 @@
+"""Bugs of the paxos loglet: its replicas, its proposers, its coordinator, its recovery. Some of them are those of Mesos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from loglets.paxos import coordinator as coordinator_module
+from loglets.paxos.coordinator import Coordinator, _recall
+from loglets.paxos.coordinator_effects import CatchUp, Send
+from loglets.paxos.coordinator_effects import Effect as CoordinatorEffect
+from loglets.paxos.digest import Digest
+from loglets.paxos.effects import Effect, Persist, Ticket
+from loglets.paxos.messages import NOWHERE, Promise, Promised, Record, Recovered, Standing, Status, Verdict, Write
+from loglets.paxos.recovery import Follow, Recovery
+from loglets.paxos.replica import Replica
+from loglets.paxos.rounds import Accepted, Outcome, Rejected, Roll, Round
+from loglets.paxos.slots import Slots
+from loglets.paxos.tail_check import decided_to
+from tests.mutants.mutant import Mutant, mutant
+from virtuallog.ordering.sessions import Sessions
+from virtuallog.types import NodeId
+
+written = Replica._write
+promised_once = Replica._promise_all
+followed = Recovery._follow
+stepped_down = Coordinator._step_down
+elected = Coordinator.promised
+
+TWO_VALUES: Final = ["one decision per position", "decided is kept", "one value per number", "no unexpected error"]
+"""What comes of two values for one position: on the disks, or as a replica that refuses to go on."""
+DOUBLE: Final = [
+    "one batch per sequence",
+    "one batch per place",
+    "loglet keeps sessions in order",
+    "acknowledged is readable",
+]
+MESOS: Final = "Mesos, src/log"
+
+
+@mutant(
+    Replica._write,
+    scenario="outbid",
+    published="Mesos, src/log/replica.cpp; specs: Mesos, section 0, item 1",
+    found_by=[*TWO_VALUES, "replicas forget nothing"],
+)
+def accepting_does_not_raise_the_promise(self: Replica, request: Write, ticket: Ticket) -> list[Effect]:
+    """A replica that accepts a write keeps the lower promise that the position had."""
+    before = {position: self._floor(position) for position in range(request.first, request.first + len(request.values))}
+    effects: list[Effect] = []
+    for effect in written(self, request, ticket):
+        if isinstance(effect, Persist):
+            records = tuple(attrs.evolve(record, promised=before[record.position]) for record in effect.records)
+            for record in records:
+                self.slots.put(record)
+            effect = attrs.evolve(effect, records=records)  # noqa: PLW2901
+        effects.append(effect)
+    return effects
+
+
+@mutant(Replica._promise_all, scenario="duel", published="Paxos Made Simple, section 2.5", found_by=TWO_VALUES)
+def number_promised_twice(self: Replica, request: Promise, ticket: Ticket) -> list[Effect]:
+    """The number that was promised last is promised again, to whoever asks."""
+    if request.proposal == self.promised:
+        self.promised -= 1
+    return promised_once(self, request, ticket)
+
+
+@mutant(Slots._chosen, scenario="outbid", found_by=TWO_VALUES)
+def mark_counts_for_lower_numbers(self: Slots, proposal: int, first: int, stop: int) -> Iterator[Record]:
+    """Told that positions are decided, a replica takes what it has accepted there for the decision, whatever its number."""
+    for position in range(first, stop):
+        record = self._open.get(position)
+        if record is not None and record.performed != NOWHERE:
+            yield record
+
+
+@mutant(
+    Recovery._follow,
+    scenario="amnesia",
+    published="Mesos, src/log/recover.cpp; specs: Mesos, section 0, item 2",
+    found_by=TWO_VALUES,
+)
+def recovery_forgets_the_promise(self: Recovery, voting: list[Recovered]) -> Follow:
+    """A replica that lost its store recovers what was written, not what was promised."""
+    return attrs.evolve(followed(self, voting), promised=0)
+
+
+@mutant(Roll.is_current, scenario="amnesia", published="specs: Mesos, section 0, item 2", found_by=TWO_VALUES)
+def votes_of_lost_stores_count(self: Roll, node: NodeId, incarnation: int) -> bool:
+    """A proposer counts what a replica said before it lost its store."""
+    return True
+
+
+@mutant(
+    Round.outcome, scenario="amnesia", published="Mesos, 0.26; specs: Mesos, section 0, item 4", found_by=TWO_VALUES
+)
+def ignored_counts_as_accepted(self: Round) -> Outcome | None:
+    """A replica that does not vote is counted among those that accept."""
+    votes = [attrs.evolve(answer, verdict=Verdict.ACCEPT) for answer in self._current()]
+    return Accepted(tuple(votes)) if len(votes) >= self._quorum else None
+
+
+@mutant(decided_to, scenario="paxos", found_by=["loglet tails move forward", "open tails below the stop"])
+def tail_of_what_may_be_undecided(standings: Sequence[Standing], quorum: int) -> tuple[int, int]:
+    """The tail check takes the highest position that anybody has written for a decided one."""
+    return max(standing.end for standing in standings if standing.status is Status.VOTING), NOWHERE
+
+
+@mutant(
+    Coordinator._step_down,
+    scenario="outbid",
+    published="Mesos, src/log/coordinator.cpp; specs: Mesos, section 0, item 3",
+    found_by=TWO_VALUES,
+)
+def coordinator_goes_on_with_the_number_of_another(self: Coordinator, rejection: Rejected) -> list[CoordinatorEffect]:
+    """What was refused is written again, with the number that was in the way."""
+    reign = self.reign
+    flight = None if reign is None else reign._flight
+    if reign is None or flight is None:
+        return stepped_down(self, rejection)
+    reign.lost, reign.proposal, self.proposal = None, rejection.proposal, rejection.proposal
+    flight.write = attrs.evolve(flight.write, proposal=self.proposal)
+    flight.votes, flight.round = Round(self.ensemble.quorum, self._roll), next(self._rounds)
+    return [Send(self.ensemble.members, flight.write, flight.round)]
+
+
+@mutant(Coordinator.promised, scenario="outbid", published="Mesos, MESOS-1165", found_by=TWO_VALUES)
+def coordinator_writes_before_it_has_filled(
+    self: Coordinator, node: NodeId, number: int, reply: Promised
+) -> list[CoordinatorEffect]:
+    """An elected coordinator begins behind what all that promised have, not behind what one of them has."""
+    effects = elected(self, node, number, reply)
+    if self._election is not None and isinstance(outcome := self._election.outcome, Accepted) and effects:
+        self._end = min(answer.end for answer in outcome.answers)
+        return [CatchUp(self._end + 1, self.proposal + 1)]
+    return effects
+
+
+@mutant(_recall, used_in=coordinator_module, scenario="duel", found_by=DOUBLE)
+def sessions_forgotten_at_a_failover(digest: Digest, now_ms: int) -> Sessions:
+    """Who leads next knows nothing of the batches that are in the log."""
+    return Sessions()
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
