@@ -1,7 +1,9 @@
 """A log of one replica, used by itself: append, read, truncate. Each run finds what the runs before it have left."""
 
+import logging
 import sys
 
+import structlog
 import trio
 
 from loglets.paxos.standalone import Reader, Writer, open_log
@@ -21,4 +23,5 @@ async def main(path: str) -> None:
             await writer.truncate(position)
 
 
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))  # which is for you to say
 trio.run(main, sys.argv[1])

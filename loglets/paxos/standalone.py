@@ -30,13 +30,14 @@ from loglets.paxos.log import SEGMENT, Log, Reader
 from loglets.paxos.messages import Status
 from loglets.paxos.network import Member, Network
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
+from loglets.paxos.store import STORE
 from loglets.paxos.writer import Writer
 from loglets.paxos.zookeeper import ZooKeeper, join
 from virtuallog.address import refuse_open_address, split_address
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import InvalidSettingError, UnavailableError, UnsupportedError, VirtualLogError
-from virtuallog.key_values import open_key_values
+from virtuallog.key_values import BULK, open_key_values
 from virtuallog.plain_errors import plain_errors
 from virtuallog.ports import Done, Handler, Handlers, KeyValues, NodeEnvironment, Request, Services, Storage
 from virtuallog.rpc import Identity, Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
@@ -104,7 +105,7 @@ async def open_log(
     with plain_errors():
         async with (
             _listening(address) as listeners,
-            open_key_values(Path(path)) as values,
+            open_key_values(Path(path) / STORE, BULK) as values,
             trio.open_nursery() as nursery,
         ):
             own = listed.get(NodeId(node)) or Member(node=NodeId(node), address=bound_address(listeners[0]))
@@ -137,7 +138,7 @@ async def open_replica(path: Path | str) -> AsyncIterator[LocalReplica]:
         CorruptionError, StorageError: the directory cannot be used, or another process uses it.
     """
     with plain_errors():
-        async with open_key_values(Path(path)) as values, trio.open_nursery() as nursery:
+        async with open_key_values(Path(path) / STORE, BULK) as values, trio.open_nursery() as nursery:
             service = await ReplicaService.start(_environment(NodeId(1), _Nobody(), values, nursery))
             yield service.add(SEGMENT, lambda: Ensemble(members=(), quorum=1), Status.EMPTY)
             nursery.cancel_scope.cancel()

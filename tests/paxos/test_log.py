@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from loglets.paxos.log import BadRange, Log, Position, Reader, ReadRangeError
-from loglets.paxos.messages import Learn, Promise, Write
+from loglets.paxos.messages import Learn, Promise, Status, Write
 from loglets.paxos.standalone import open_log, open_replica, parse_member
 from loglets.paxos.writer import DATA_BYTES_MAX, Writer, WriterError
 from server.certificates import Authority
@@ -40,6 +40,8 @@ PATIENCE_SECONDS = 30.0
 async def founded(world: World, *nodes: int) -> list[Log]:
     """Machines whose replicas vote, each with a Log; the others are not there."""
     await world.start(*nodes)
+    for node in nodes:
+        await world.replica(node).adopt(Status.VOTING)
     world.kill(*nodes)
     return [await world.start_log(node) for node in nodes]
 
