@@ -106,4 +106,4 @@ def test_readme_does_what_it_says(shell: Shell) -> None:
         elif block.kind == "text":
             assert printed.endswith(block.text)
 
-    assert [block.kind for block in steps] == ["sh", "text", "python", "text"]
+    assert [block.kind for block in steps] == ["sh", "text", "python", "text", "sh", "text", "sh", "text"]

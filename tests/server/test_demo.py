@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import given
@@ -19,6 +20,14 @@ from virtuallog.types import LogPosition
 def test_the_tour_ends_where_the_story_kills() -> None:
     """The last stop of the tour has its sequencer on node 3, the victim."""
     assert list(tour())[-1] == ("native", {"sequencer": "3"})
+
+
+def test_the_tour_goes_over_paxos_and_back() -> None:
+    """From the native loglet to every other kind that is installed, and home again."""
+    kinds = [kind for kind, _ in tour()]
+
+    assert "paxos" in kinds
+    assert all(after == "native" for kind, after in pairwise(kinds) if kind != "native")
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:

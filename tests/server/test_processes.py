@@ -331,6 +331,7 @@ def test_the_demo_ends_with_its_verdict(folder: Path) -> None:
     done = command("demo", "--phase", "0.3", "--picture", folder / "demo.png")
 
     assert done.returncode == 0, done.stderr
+    assert b"swap to paxos" in done.stdout
     assert b"kill -9 node 3" in done.stdout
     assert done.stdout.endswith(b"verdict: nothing lost, nothing doubled, every writer's entries in order\n")
     assert (folder / "demo.png").exists()
