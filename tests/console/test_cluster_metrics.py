@@ -138,7 +138,7 @@ def check_places(nodes: list[Told], entries: int) -> None:
     assert sum(told.sum("virtuallog_log_server_write_seconds_count", request="trim") for told in nodes) >= 2
     assert sum(told.sum("virtuallog_sequencer_first_commit_seconds_count") for told in nodes) == 2
     for told in nodes:
-        assert told.sum("virtuallog_role_open") == 2
+        assert told.sum("virtuallog_role_open") == 3
         assert told.sum("virtuallog_wal_poisoned") == told.sum("virtuallog_wal_full") == 0
         assert told.sum("virtuallog_queue_limit_bytes", queue="wal") > told.sum("virtuallog_queue_bytes", queue="wal")
 
