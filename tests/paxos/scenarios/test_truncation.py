@@ -1,0 +1,68 @@
+"""A log whose beginning is dropped: CoordinatorTest of Mesos, the part about truncation."""
+
+from __future__ import annotations
+
+from loglets.paxos import values
+from tests.metastore.world import simulated
+from tests.paxos.world import World, playing
+
+TEN = [str(number).encode() for number in range(1, 11)]
+
+
+@simulated
+async def test_truncate() -> None:
+    """Ten appends, then everything below 7 is dropped: the entry that says so is at 11, 6 cannot be read, 7 to 10 can."""
+    async with playing(replicas=2) as world:
+        await _truncated(world)
+
+        await _from_seven_on(world, node=1)
+
+
+@simulated
+async def test_truncate_not_learned_fill() -> None:
+    """A third replica that is elected later truncates, too, although the survivor has only accepted the TRUNCATE."""
+    async with playing() as world:
+        world.unlearned = frozenset({2})
+        await _truncated(world)
+        assert world.standing(2).begin == 0
+
+        await _take_over(world)
+
+        await _from_seven_on(world, node=3)
+
+
+@simulated
+async def test_truncate_learned_fill() -> None:
+    """The same, with a survivor that has truncated: what it has dropped comes to the third replica as a tombstone."""
+    async with playing() as world:
+        await _truncated(world)
+        await world.until(lambda: world.standing(2).begin == 7)
+
+        await _take_over(world)
+
+        await _from_seven_on(world, node=3)
+
+
+async def _truncated(world: World) -> None:
+    await world.start(1, 2)
+    leader = world.coordinator(1)
+    assert await leader.elect() == 0
+    for payload in TEN:
+        assert await leader.append(payload) is not None
+    assert await leader.truncate(7) == 11
+
+
+async def _take_over(world: World) -> None:
+    world.kill(1)
+    await world.start(3)
+    third = world.coordinator(3)
+    assert await third.elect() is None  # it knows no number to beat
+    assert await third.elect() == 11
+
+
+async def _from_seven_on(world: World, node: int) -> None:
+    assert world.standing(node).begin == 7
+    assert await world.read(node, 6, 10) == []
+    assert await world.payloads(node, 7, 10) == TEN[6:]
+    (record,) = await world.read(node, 11, 11)
+    assert values.truncation_of(record.value).to == 7
