@@ -9,7 +9,7 @@ import os
 import random
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeAlias, TypeVar
@@ -150,16 +150,14 @@ def replica(as_json: bool, **settings: Any) -> None:
 @click.option(
     "--input", "trace", required=True, type=click.File("r"), help="The trace: a size per line, such as 100B or 2MB."
 )
-@click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), help="A line for each append: time, bytes, ms."
-)
+@click.option("--output", type=click.File("w", lazy=False), help="A line for each append: time, bytes, ms.")
 @click.option("--type", "content", default="random", show_default=True, type=click.Choice([each.value for each in Content]),
               help="What entries are made of.")  # fmt: skip
 @click.option("--outstanding", default=1, show_default=True, type=click.IntRange(1, OUTSTANDING_MAX),
               help="Appends under way at a time.")  # fmt: skip
 @json_option
 def benchmark(
-    trace: TextIO, output: Path | None, content: str, outstanding: int, as_json: bool, **settings: Any
+    trace: TextIO, output: TextIO | None, content: str, outstanding: int, as_json: bool, **settings: Any
 ) -> None:
     """Be a replica, and append what a trace says.
 
@@ -277,19 +275,16 @@ def _tell(as_json: bool, event: str, text: str, **more: object) -> None:
         click.echo(text)
 
 
-async def _benchmark(opened: _Opened, payloads: Iterator[bytes], output: Path | None, outstanding: int) -> Total:
-    clock = SystemClock()
-    with output.open("w") if output else nullcontext() as file:
+async def _benchmark(opened: _Opened, payloads: Iterator[bytes], output: TextIO | None, outstanding: int) -> Total:
+    def tell(appended: Appended) -> None:
+        if output is not None:
+            output.write(f"{appended}\n")
 
-        def tell(appended: Appended) -> None:
-            if file is not None:
-                file.write(f"{appended}\n")
-
-        async with opened() as log:
-            writer = await _started(log, outstanding)
-            return await replay(
-                writer.append, payloads, clock, tell, outstanding=outstanding, append_seconds=APPEND_SECONDS
-            )
+    async with opened() as log:
+        writer = await _started(log, outstanding)
+        return await replay(
+            writer.append, payloads, SystemClock(), tell, outstanding=outstanding, append_seconds=APPEND_SECONDS
+        )
 
 
 async def _started(log: Log, outstanding: int) -> Writer:
