@@ -17,8 +17,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from server.cli import main
+from server.cli.paxos_status import of_cluster
+from server.cluster import open_local_cluster
 from tests.free_ports import free_ports
 from tests.source_tree import ROOT
+from virtuallog.connect import connect, open_services_to
+from virtuallog.types import NodeId
 
 DOCUMENT: Final = (ROOT / "docs" / "paxos-log.md").read_text()
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -101,6 +105,22 @@ def test_only_what_knows_nothing_is_initialized(tmp_path: Path) -> None:
     (row,) = json.loads(run("status", "--path", path, "--json").output)["replicas"]
     assert (row["status"], row["begin"], row["end"], row["seal"]) == ("VOTING", 0, 0, None)
     assert "VOTING" in run("status", "--path", path).output
+
+
+@pytest.mark.processes
+async def test_the_replicas_of_a_cluster(tmp_path: Path) -> None:
+    """Of each paxos loglet in the chain, one row for each replica; who does not answer is told, too."""
+    async with open_local_cluster(tmp_path, base_port=0, loglet="paxos") as cluster:
+        async with open_services_to(cluster.file) as services:
+            await cluster.wait_ready(services)
+        async with connect(cluster.file) as log:
+            await log.append(b"hello")
+        await cluster.kill(NodeId(2))
+        rows = await of_cluster(cluster.file)
+
+    assert [(row["node"], row["status"]) for row in rows] == [(1, "VOTING"), (2, "silent"), (3, "VOTING")]
+    assert {row["segment"] for row in rows} == {rows[0]["segment"]}
+    assert max(row["end"] for row in rows if "end" in row) == 1
 
 
 # -- the manual -------------------------------------------------------------------------------------------------------
