@@ -40,7 +40,14 @@ from loglets.paxos.places import offset_of, position_of
 from loglets.paxos.replica_service import LocalReplica
 from virtuallog.batch import Batch
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import MalformedError, OverloadedError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.errors import (
+    MalformedError,
+    OverloadedError,
+    RetryableError,
+    SealedError,
+    UnavailableError,
+    VirtualLogError,
+)
 from virtuallog.ports import Done, NodeEnvironment
 from virtuallog.types import NodeId
 
@@ -217,7 +224,7 @@ class RunningCoordinator:
                     break
                 except SealedError:
                     break
-                except UnavailableError:
+                except RetryableError:  # not elected; or no room for what it has missed
                     tried = self._core.proposal
                 await self._environment.clock.sleep(PAUSE_SECONDS * self._environment.random.uniform(1, 2))
                 if self._is_outbid(tried):
