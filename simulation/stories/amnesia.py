@@ -16,8 +16,9 @@ from typing import Final
 import trio
 
 from loglets.paxos.store import STORE
-from simulation.stories.ensemble import CALM_SECONDS, EnsembleStory, pin
+from simulation.stories.ensemble import EnsembleStory, pin
 from simulation.stories.loglet import Cast
+from simulation.stories.paxos import RACE_SECONDS
 from simulation.stories.scenario import Scenario
 from simulation.world.world import World
 from virtuallog.testing.network import LinkQuality
@@ -45,7 +46,11 @@ async def _amnesia(world: World) -> None:
         _split(story, cast, forgetful[0])
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_forget, story, source, forgetful)
-        with trio.move_on_after(CALM_SECONDS):
+        if source.random() < 0.7:
+            nursery.start_soon(
+                story.agitate, world.random("agitator"), source.choice((0.05, 0.3, 1.5)), len(story.nodes)
+            )
+        with trio.move_on_after(RACE_SECONDS):
             await story.race.run(cast)
         nursery.cancel_scope.cancel()
     _restore(story)

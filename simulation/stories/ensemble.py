@@ -6,6 +6,7 @@ is demanded at the end of each story (docs/protocols/paxos.md, "Coordinator").
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Final
 import attrs
 import trio
 
+from loglets.paxos.messages import Settle
 from loglets.paxos.provider import PaxosProvider
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.paxos_watch import PaxosWatch
@@ -32,6 +34,7 @@ CALM_SECONDS: Final = 60.0
 APPEND_SECONDS: Final = 20.0
 """After the faults somebody must lead within this time: several elections, each with its pauses, one after the other."""
 _JUDGE: Final = NodeId(2001)
+_AGITATOR: Final = NodeId(2002)
 _FIRST_CLIENT: Final = 3000
 
 
@@ -79,6 +82,14 @@ class EnsembleStory:
         with trio.move_on_after(seconds), suppress(VirtualLogError):
             async with self.world.client(node) as environment:
                 await act(self._recorded(environment, f"{name} {node}"))
+
+    async def agitate(self, source: random.Random, seconds: float, most: int) -> None:
+        """For ever: let up to `most` replicas stand for election at the same moment, with so many seconds in between."""
+        async with self.world.client(_AGITATOR) as environment:
+            while True:
+                await trio.sleep(source.expovariate(1.0 / seconds))
+                for node in source.sample(self.nodes, source.randint(1, most)):
+                    environment.services.post(node, Settle(segment=SEGMENT, insist=True), lambda _: None, 1.0)
 
     async def finish(self) -> None:
         """Demand what must be possible now that a majority is well, then check everything."""

@@ -1,7 +1,7 @@
 """One bare paxos loglet: replicas on machines, any of which may lead, and clients that race over it.
 
 `paxos` is the loglet under load and faults. In `duel` there are no faults but a bad network: each appender reaches one
-replica only, so several coordinators stand for election against each other, all the time.
+replica only, and somebody has replicas stand for election at the same moment, so coordinators turn each other out all the time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from virtuallog.types import NodeId
 
 _PACE: Final = 0.2
 """Of the faults: an election takes longer than an append, and several fit into a run."""
+FOUNDING_SECONDS: Final = 0.1
+"""A store that is not founded when its node dies for the first time counts as lost, as far as the node can know."""
+RACE_SECONDS: Final = 15.0
+"""Who is turned out of the lead again and again may not get far."""
 _FIRST_APPENDER: Final = 1001
 
 
 async def _paxos(world: World) -> None:
     source = world.random("plan")
     story = EnsembleStory.begin(world, source.choice((3, 3, 5)))
+    await trio.sleep(FOUNDING_SECONDS)
     nemesis = Nemesis(world, story.served.machines, FaultPlan.draw(source, without=LOSING, pace=_PACE))
     nemesis.prepare()
     cast = _draw_cast(source)
@@ -76,8 +81,11 @@ async def _duel(world: World) -> None:
     )  # fmt: skip
     for place in range(cast.appenders):
         pin(story, NodeId(_FIRST_APPENDER + place), story.nodes[place])
-    with trio.move_on_after(CALM_SECONDS):
-        await story.race.run(cast)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(story.agitate, world.random("agitator"), source.choice((0.05, 0.3, 1.5)), replicas)
+        with trio.move_on_after(RACE_SECONDS):
+            await story.race.run(cast)
+        nursery.cancel_scope.cancel()
     world.network.heal()
     world.network.set_quality(LinkQuality())
     await story.finish()
