@@ -30,8 +30,10 @@ from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import NodeEnvironment
 from virtuallog.types import NodeId
 
-PIECE_BYTES: Final = 1 << 20
-"""Of one read, and one write: a sync costs little beside it, and appends that share the disk wait for no more than this."""
+PIECE_BYTES: Final = 256 << 10
+PIECE_POSITIONS: Final = 512
+"""Of one read, and one write: a sync costs little beside it, and the appends that this node serves meanwhile wait for no more than
+some 20 ms of work at a time."""
 LOOK_SECONDS: Final = 0.3
 """How long the answers of all replicas are waited for, if none so far has everything. Those that come later count as well."""
 LOOK_AGAIN_SECONDS: Final = 1.0
@@ -187,7 +189,8 @@ class _CatchUp:
 
     def _read(self, source: NodeId, first: int, stop: int) -> _Reading:
         reading = _Reading(first)
-        request = ReadRecords(segment=self._replica.segment, first=first, stop=stop, max_bytes=PIECE_BYTES)
+        until = min(stop, first + PIECE_POSITIONS)
+        request = ReadRecords(segment=self._replica.segment, first=first, stop=until, max_bytes=PIECE_BYTES)
         self._environment.services.post(source, request, reading.arrived, READ_SECONDS)
         return reading
 
