@@ -8,7 +8,7 @@
         world.kill(2)                                   the machine stops; its disk survives, unless `wipe` is called
         lost = world.catch(Learn, to=3)                 from now on these messages do not arrive, until `lost.release()`
 
-Nobody does anything by himself here: no replica recovers or closes holes before `world.keep`, nobody stands for election before
+Nobody does anything by himself here: no replica recovers or closes holes before `world.keep` (a `Log` does), nobody stands for election before
 `elect`. What was acknowledged is written down, and in the end no two replicas may have learned different values for one position.
 """
 
@@ -200,8 +200,12 @@ class World:
         for node in nodes:
             await self._begin(node, partial(_serve_replica, self.ensemble, status))
 
-    async def start_log(self, node: int, metrics_prefix: str = "") -> Log:
-        """Begin a life of a machine as those who use the log by itself do: with `Log.start`. It knows the members of now."""
+    async def start_log(self, node: int, metrics_prefix: str = "", *, initialize: bool = True) -> Log:
+        """Begin a life of a machine as those who use the log by itself do: with `Log.start`. `initialize`: its replica may vote from
+        the beginning; else it recovers, at once. It knows the members of now."""
+        if initialize and NodeId(node) not in self.disks:
+            await self.start(node)
+            self.kill(node)
         logs: list[Log] = []
         listed = tuple(Member(node=member, address=f"node-{member}:1") for member in self.members)
         network = Network(CLUSTER, self.quorum, listed)

@@ -5,14 +5,15 @@ Where Mesos waits for ever, our rounds end after their time, with "maybe": None 
 
 from __future__ import annotations
 
+import pytest
 import trio
 
 from loglets.paxos import values
-from loglets.paxos.log import BadRange
+from loglets.paxos.log import Position, Reader, ReadRangeError
 from loglets.paxos.messages import Promise, Status
+from loglets.paxos.writer import Writer, WriterError
 from tests.metastore.world import simulated
 from tests.paxos.world import Leader, World, playing
-from virtuallog.errors import UnavailableError
 
 TEN = [str(number).encode() for number in range(1, 11)]
 
@@ -55,31 +56,39 @@ async def test_append_read() -> None:
 
 @simulated
 async def test_append_read_error() -> None:
-    """Nothing can be read past the end. A Reader says so in the words of Mesos."""
+    """Nothing can be read past the end, and a reader is told so in the words of Mesos."""
     async with playing(replicas=2) as world:
-        leader = await _elected(world)
-        assert await leader.append(b"hello world") == 1
+        await world.start(2)
+        log = await world.start_log(1)
+        writer = Writer(log)
+        assert await writer.start() == Position(0)
+        assert await writer.append(b"hello world") == Position(1)
 
-        assert await world.read(1, 2, 2) == []
-        assert BadRange.PAST_END.value == "past end of log"
+        with pytest.raises(ReadRangeError, match=r"Bad read range \(past end of log\)"):
+            await Reader(log).read(Position(2), Position(2))
 
 
 @simulated
 async def test_append_discarded() -> None:
-    """An append that nobody waits for any more may be decided all the same, so its coordinator may not go on. In Mesos an append
-    is given up by its caller; here by a coordinator that is told to resign."""
+    """An append whose caller gives up may be decided all the same, so its writer may not go on: it has to start again, and then
+    finds out. In Mesos the next append says None; here it says that nothing was done."""
     async with playing(replicas=2) as world:
-        leader = await _elected(world)
+        await world.start(2)
+        log = await world.start_log(1)
+        writer = Writer(log)
+        assert await writer.start() == Position(0)
         world.kill(2)
-        pending = leader.append_soon(b"hello world")
-        await world.clock.sleep(0.1)
-        assert pending.outcome is None
 
-        leader.running.resign()
+        with world.clock.timeout(0.1) as given_up:
+            await writer.append(b"hello world")
+        assert given_up.cancelled_caught
+        with pytest.raises(WriterError):
+            await writer.append(b"hello moto")
 
-        assert isinstance(await pending.wait(), UnavailableError)
-        assert not leader.running.is_leading
-        assert await leader.append(b"hello moto") is None
+        await world.start(2)
+        assert await writer.start() == Position(1)
+        (found,) = await Reader(log).read(Position(1), Position(1))
+        assert found.data == b"hello world"
 
 
 @simulated

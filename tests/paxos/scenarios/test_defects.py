@@ -1,27 +1,32 @@
 """The defects of Mesos' log that ours must not have, by their numbers in docs/sources.md.
 
-1 and 2 lose what was acknowledged. A rule that nobody would miss is no rule: these tests play their schedule twice, with the product
-as it is and with the rule taken out, when the same schedule must end with two values for one position.
+A rule that nobody would miss is no rule. 1 and 2 lose what was acknowledged: these tests play their schedule twice, with the product as
+it is and with the rule taken out, when the same schedule must end with two values for one position. The tests of 3 to 7 are run
+once more with the behaviour of Mesos, and must fail: `test_a_rule_that_is_taken_out_is_missed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import attrs
 import pytest
 
 from loglets.paxos import values
-from loglets.paxos.effects import Effect, Ticket
-from loglets.paxos.filling import fill
-from loglets.paxos.messages import Learn, Promise, Recovered, Status, Verdict, Write, Written
+from loglets.paxos.attempt import Attempt, Finish
+from loglets.paxos.coordinator import Coordinator
+from loglets.paxos.coordinator_effects import Effect as CoordinatorEffect
+from loglets.paxos.effects import Answer, Effect, Ticket
+from loglets.paxos.filling import _Filling, fill
+from loglets.paxos.messages import Learn, Promise, Promised, Recovered, Status, Verdict, Write, Written
 from loglets.paxos.recovery import Follow, Recovery
+from loglets.paxos.reign import Reign
 from loglets.paxos.replica import Replica
-from loglets.paxos.rounds import Roll
+from loglets.paxos.rounds import Ignored, Rejected, Roll
 from simulation.patches import planted
 from tests.metastore.world import simulated
 from tests.paxos.world import SEGMENT, STRANGER, Leader, World, playing
-from virtuallog.errors import StorageError, VirtualLogError
+from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
 
 X, Y = b"X", b"Y"
@@ -339,6 +344,75 @@ def test_an_unknown_append_may_yet_be_decided(reaches: int | None, decided: bool
             assert [found[position] for position in sorted(found)[1:]] == ([{X}, {Y}] if decided else [{Y}])
 
     simulated(play)()
+
+
+# -- Mesos as it is -----------------------------------------------------------------------------------------------------
+
+after = Coordinator._after
+
+
+def goes_on_when_refused(self: Coordinator, reign: Reign, effects: list[CoordinatorEffect]) -> list[CoordinatorEffect]:
+    """3: takes the number of who refused it for its own, and leads."""
+    if not isinstance(reign.lost, Rejected):
+        return after(self, reign, effects)
+    self.proposal = reign.proposal = reign.lost.proposal
+    reign.lost = None
+    return [*effects, *reign.give_up(UnavailableError("refused"))]
+
+
+learn_from = _Filling._learn_from
+
+
+def takes_ignored_for_refused(self: _Filling, finish: Finish | None) -> None:
+    """4: goes on with another number."""
+    learn_from(self, Finish(Rejected(self.proposal)) if finish == Finish(Ignored()) else finish)
+
+
+def says_nothing_about_decisions(self: Replica, request: Write, ticket: Ticket) -> list[Effect]:
+    """5: no answer at all."""
+    return [] if self.slots.is_learned(request.first) else write(self, request, ticket)
+
+
+promise_some = Replica._promise_some
+
+
+def demands_a_number_for_decisions(self: Replica, request: Promise, ticket: Ticket) -> list[Effect]:
+    """6: a learned position has a promise as well, and refuses a lower number."""
+    if request.proposal > self.promised:
+        return promise_some(self, request, ticket)
+    return [Answer(ticket, self._promise_answer(Verdict.REJECT, self.promised))]
+
+
+def takes_decisions_for_values(self: Attempt, answers: Iterable[Promised | Written]) -> None:
+    """7: whatever a promise tells of is written once more."""
+
+
+@pytest.mark.parametrize(
+    ("test", "target", "rule_of_mesos"),
+    [
+        (
+            test_a_refused_coordinator_is_not_elected_any_more,
+            "coordinator:Coordinator._after",
+            goes_on_when_refused,
+        ),
+        (test_ignored_is_not_refused, "filling:_Filling._learn_from", takes_ignored_for_refused),
+        (test_a_write_to_a_learned_position_is_answered, "replica:Replica._write", says_nothing_about_decisions),
+        (test_a_write_to_a_truncated_position_is_answered, "replica:Replica._write", says_nothing_about_decisions),
+        (
+            test_a_learned_position_is_told_whatever_the_number,
+            "replica:Replica._promise_some",
+            demands_a_number_for_decisions,
+        ),
+        (test_a_tombstone_is_always_learned, "attempt:Attempt._note", takes_decisions_for_values),
+    ],
+)
+def test_a_rule_that_is_taken_out_is_missed(test: Callable[[], None], target: str, rule_of_mesos: object) -> None:
+    """With the behaviour of Mesos the test of the defect fails: by what it asserts, or because no answer comes."""
+    missed = pytest.RaisesGroup(
+        pytest.RaisesExc((AssertionError, UnavailableError)), flatten_subgroups=True, allow_unwrapped=True
+    )
+    with planted({f"loglets.paxos.{target}": rule_of_mesos}), missed:
+        test()
 
 
 # -- shared -------------------------------------------------------------------------------------------------------------

@@ -42,14 +42,14 @@ async def test_metrics() -> None:
     """A log of one replica has recovered, and says so, and how many replicas it has, under the names that its user wants.
     Unlike Mesos' test this one also looks before it has recovered."""
     async with playing(replicas=1, quorum=1) as world:
-        fresh = await world.start_log(1, metrics_prefix="prefix_")
+        fresh = await world.start_log(1, "prefix_", initialize=False)
         assert _figures(fresh) == {"prefix_log_recovered": 0, "prefix_log_ensemble_size": 1}
         world.kill(1)
         world.wipe(1)
         await world.start(1)
         world.kill(1)
 
-        log = await world.start_log(1, metrics_prefix="prefix_")
+        log = await world.start_log(1, "prefix_")
         await _started(log)
 
         assert _figures(log) == {"prefix_log_recovered": 1, "prefix_log_ensemble_size": 1}
@@ -64,8 +64,6 @@ async def test_reader_catchup() -> None:
         leader = world.coordinator(2)
         assert await leader.elect() == 0
         assert [await leader.append(payload) for payload in TEN] == [*range(1, 11)]
-        await world.start(3)
-        world.kill(3)
 
         reader = Reader(await world.start_log(3))
         end = await reader.catchup()
@@ -76,8 +74,7 @@ async def test_reader_catchup() -> None:
 
 async def _log_of_two(world: World) -> Log:
     """Two replicas that may vote, the second one with a Log."""
-    await world.start(1, 2)
-    world.kill(2)
+    await world.start(1)
     return await world.start_log(2)
 
 

@@ -45,7 +45,7 @@ def test_a_defect_has_a_test(defect: str, test: str) -> None:
 
 def test_the_defects_of_the_log_are_all_there() -> None:
     """1 to 8; the later ones concern what is built on the log."""
-    assert {row[0] for row in _rows(2)} == {str(number) for number in range(1, 9)}
+    assert {row[0] for row in _rows(2)} >= {str(number) for number in range(1, 9)}
 
 
 def test_no_test_is_missing_in_the_tables() -> None:

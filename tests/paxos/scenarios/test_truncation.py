@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loglets.paxos import values
+from loglets.paxos.log import Position, Reader, ReadRangeError
+from loglets.paxos.writer import Writer
 from tests.metastore.world import simulated
 from tests.paxos.world import World, playing
 
@@ -13,8 +17,18 @@ TEN = [str(number).encode() for number in range(1, 11)]
 async def test_truncate() -> None:
     """Ten appends, then everything below 7 is dropped: the entry that says so is at 11, 6 cannot be read, 7 to 10 can."""
     async with playing(replicas=2) as world:
-        await _truncated(world)
+        await world.start(2)
+        log = await world.start_log(1)
+        writer, reader = Writer(log), Reader(log)
+        assert await writer.start() == Position(0)
+        for payload in TEN:
+            assert await writer.append(payload) is not None
 
+        assert await writer.truncate(Position(7)) == Position(11)
+
+        with pytest.raises(ReadRangeError, match=r"Bad read range \(truncated position\)"):
+            await reader.read(Position(6), Position(10))
+        assert [entry.data for entry in await reader.read(Position(7), Position(10))] == TEN[6:]
         await _from_seven_on(world, node=1)
 
 
