@@ -122,7 +122,7 @@ async def open_log(
                 metrics_prefix=metrics_prefix,
             )
             handlers.update(log.handlers)
-            start = attrs.evolve(own, boot=random.SystemRandom().getrandbits(48) + 1)
+            start = attrs.evolve(own, boot=log.environment.random.getrandbits(48) + 1)
             nursery.start_soon(_serve, log, start, handlers, listeners, credentials)
             if zookeeper is not None:
                 nursery.start_soon(_join, zookeeper, start, log)

@@ -315,6 +315,8 @@ async def test_a_replica_that_lost_its_directory_recovers_with_a_newer_incarnati
     """The wall clock says that the store is another one; the others tell what it has forgotten."""
     with patience():
         async with three(tmp_path) as logs:
+            for log in logs:  # else the founding is not over: one that votes and one that is about to are no quorum
+                await log.recovered()
             assert await (await elected(logs[0])).append(b"hello") == position(1)
             before = logs[2].replica.core.incarnation
         for path in sorted((tmp_path / "3").rglob("*")):
