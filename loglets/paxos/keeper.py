@@ -9,7 +9,8 @@ Rules:
 * What is missing at the end of the log, and nobody has learned, belongs to who leads, or to a reader that has it settled.
   A recovery waits for that a while. Then it fills it, and whoever leads stands for election again: it could not vote otherwise.
 * A whole copy of a closed log needs no vote. One replica that has everything is enough to make it, where no quorum is left.
-* While nothing is missing nothing happens here, not even a timer.
+* Who was away when the last positions were decided, or the SEAL, sees no hole: nobody may ever tell. So a replica that has learned nothing
+  for a while asks the others how far they are. Without that a log that is closed, and not written any more, would keep fewer copies.
 
 Source: Mesos, `src/log/recover.cpp` and `replica.cpp`, which close no hole before somebody asks for it.
 """
@@ -44,6 +45,11 @@ STAY_SECONDS: Final = 0.25
 """T of T to 2T: a position that has been missing for so long has been missed. Waves are on their way for milliseconds."""
 PAUSE_SECONDS_MAX: Final = 8.0
 """Between two attempts that have brought nothing: they double up to here."""
+
+LOOK_SECONDS: Final = 4.0
+"""A replica that has learned nothing for so long asks the others how far they are. While that brings nothing it doubles, up to
+`LOOK_SECONDS_MAX`."""
+LOOK_SECONDS_MAX: Final = 16.0
 
 _RECOVERING = CrashPoint("paxos: a replica without a memory is about to catch up", rare=True)
 _CAUGHT_UP = CrashPoint("paxos: a replica without a memory has caught up and does not vote yet", rare=True)
@@ -83,6 +89,7 @@ class _Keeper:
     _environment: NodeEnvironment
     _auto_initialize: bool
     _pause_seconds: float = attrs.field(default=STAY_SECONDS, init=False)
+    _look_seconds: float = attrs.field(default=LOOK_SECONDS, init=False)
     _has_warned: bool = attrs.field(default=False, init=False)
 
     @property
@@ -161,13 +168,29 @@ class _Keeper:
 
     async def _close_holes(self) -> None:
         """Wait for one that stays, and go for all that is missing by then."""
-        core = self._replica.core
-        learned = (await self._replica.wait_missing()).learned
+        core, before = self._replica.core, self._replica.core.learned
+        with self._environment.clock.timeout(self._look_seconds) as nothing_missing:
+            await self._replica.wait_missing()
+        learned = core.learned
+        if nothing_missing.cancelled_caught:
+            if learned == before:
+                await self._look()
+            return
         await self._sleep(self._pause_seconds)
         if core.learned == learned:
             await self._catch_up(learned, core.end + 1, leave=IN_FLIGHT)
         brought = core.learned > learned
         self._pause_seconds = STAY_SECONDS if brought else min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
+
+    async def _look(self) -> None:
+        """Nobody has told this replica anything for long. It may have missed the end, and then sees no hole."""
+        known = await standings(self._replica, self._ensemble, self._environment)
+        learned = self._replica.core.learned
+        furthest = max((standing.learned for standing in known.values()), default=0)
+        if furthest > learned:
+            await self._catch_up(learned, furthest, fills=False)
+        brought = self._replica.core.learned > learned
+        self._look_seconds = LOOK_SECONDS if brought else min(2 * self._look_seconds, LOOK_SECONDS_MAX)
 
     # -- both -------------------------------------------------------------------------------------------------------------
 

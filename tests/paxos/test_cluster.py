@@ -250,6 +250,26 @@ async def test_a_store_that_is_lost_recovers_by_itself(autojump_clock: MockClock
         assert await payloads_of(cluster.client()) == [b"%d" % n for n in range(21)]
 
 
+async def test_who_was_away_when_a_log_was_closed_hears_of_it(autojump_clock: MockClock) -> None:
+    """It has no hole, and nobody writes to the log any more. It asks by itself: then a second disk may be lost."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        one = writer(cluster.client())
+        await one.append(b"a")
+        await cluster.clock.sleep(1.0)
+        cluster.isolate(3)
+        await one.append(b"b")
+        await one.loglet.seal()
+        tail = await one.loglet.check_tail()
+        cluster.crash(1)
+        cluster.isolate(3, blocked=False)
+        await cluster.clock.sleep(20.0)
+        cluster.crash(2)
+
+        assert await cluster.client().check_tail() == tail
+        assert await payloads_of(cluster.client()) == [b"a", b"b"]
+
+
 async def test_a_log_that_was_dropped_stays_dropped(autojump_clock: MockClock) -> None:
     """No late request makes it again, not even after a restart."""
     async with running_cluster() as cluster:
