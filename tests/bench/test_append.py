@@ -93,3 +93,20 @@ def test_a_small_run_measures_every_system_of_ours() -> None:
     ]
     assert all(m["ops_per_s"] > 0 and min(m["cpu_us"].values()) > 0 for m in measured)
     assert "bare pipeline is left out" in done.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_a_small_run_puts_paxos_beside_native() -> None:
+    """Each on processes of its own, in turn, with figures for whoever orders; the last lines are the table."""
+    systems = [argument for system in (LOGLET, PAXOS_LOGLET) for argument in ("--system", system)]
+    arguments = ["--loglet", "paxos", "--rounds", "1", "--seconds", "0.3", "--outstanding", "8", *systems]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.append", *arguments], capture_output=True, text=True, timeout=100, check=True
+    )
+
+    native, paxos = done.stdout.splitlines()[-3:-1]
+    assert native.startswith("| 8 | native loglet | ")
+    assert paxos.startswith("| 8 | paxos loglet | ")
+    assert "1.00" in native
+    assert " - |" not in paxos
