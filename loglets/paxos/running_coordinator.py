@@ -59,7 +59,7 @@ CATCH_UP_SECONDS: Final = 10.0
 """For what the local replica has missed. If that takes longer, another one is better placed to lead."""
 PAUSE_SECONDS: Final = 0.1
 """T of the pause of T to 2T between two elections."""
-ELECTIONS_MAX: Final = 8
+ELECTIONS_MAX: Final = 4
 """On behalf of the requests that wait; their clients give up after some seconds."""
 EARLY_MAX: Final = 1024
 """Requests that wait for an election: more than many clients have under way."""
@@ -256,13 +256,22 @@ class RunningCoordinator:
             self._guard(lambda: core.close(self._replica.core.seal))
         if core.state in (State.LEADING, State.CLOSED):
             self._serve(request, done)
-        elif not self._is_campaigning and not request.insist and self._leader() not in (NOBODY, core.node):
-            done(Taken(place=NOWHERE, coordinator=self._leader()))
+        elif self._replica.core.status is not Status.VOTING or (
+            not self._is_campaigning and not request.insist and self._leader() not in (NOBODY, core.node)
+        ):
+            self._send_elsewhere(done, "the replica on this node does not vote yet")
         elif len(self._early) >= EARLY_MAX:
             done(OverloadedError("no coordinator leads yet"))
         else:
             self._early.append((request, done))
             self._start_campaign()
+
+    def _send_elsewhere(self, done: Done, reason: str) -> None:
+        leader = self._leader()
+        if leader in (NOBODY, self._core.node):
+            done(UnavailableError(reason))
+        else:
+            done(Taken(place=NOWHERE, coordinator=leader))
 
     def _start_campaign(self) -> None:
         if not self._is_campaigning:
@@ -276,10 +285,8 @@ class RunningCoordinator:
                 done(self._core.stopped)
             elif self._core.state in (State.LEADING, State.CLOSED):
                 self._serve(request, done)
-            elif (leader := self._leader()) not in (NOBODY, self._core.node):
-                done(Taken(place=NOWHERE, coordinator=leader))
             else:
-                done(UnavailableError("no coordinator could be elected"))
+                self._send_elsewhere(done, "no coordinator could be elected")
 
     def _serve(self, request: Append | Seal | Truncate | Settle, done: Done) -> None:
         core = self._core
