@@ -19,7 +19,7 @@ async def main(path: str) -> None:
             sys.exit("maybe: start the writer again, and look")
         entries = await reader.read(await reader.beginning(), position)
         sys.stdout.writelines(f"{entry.position}  {entry.data.decode()}\n" for entry in entries)
-        if len(entries) == 3:
+        if len(entries) == 2:
             await writer.truncate(position)
 
 

@@ -239,14 +239,15 @@ class Reader:
         """
         await self._log.recovered()
         first, stop, entries = start.value, end.value + 1, list[Entry]()
-        while True:
-            if (wrong := self._fault(first, stop)) is not None:
-                raise ReadRangeError(wrong)
+        if (wrong := self._fault(first, stop)) is not None:
+            raise ReadRangeError(wrong)
+        while first < stop:
             found = (await self._log.replica.read(first, stop, READ_BYTES)).records
+            if not found:  # it was there a moment ago
+                raise ReadRangeError(self._fault(first, stop) or BadRange.TRUNCATED)
             entries += (Entry(Position(each.position), payload_of(each.value)) for each in found if _is_data(each))
-            if found and found[-1].position + 1 == stop:
-                return entries
-            first = found[-1].position + 1 if found else first  # none: truncated meanwhile, as the next look shows
+            first = found[-1].position + 1
+        return entries
 
     async def catchup(self) -> Position:
         """Learn what others know; returns the last position up to which all can be read now. The very last position of the

@@ -53,6 +53,9 @@ class Writer:
     _log: Log
     _outstanding: int = attrs.field(default=1, validator=[attrs.validators.ge(1), attrs.validators.le(OUTSTANDING_MAX)])
     _coordinator: RunningCoordinator | None = attrs.field(default=None, init=False)
+    """A new one for each start. It competes with those of other writers, wherever these are."""
+    _running: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    """Of its task."""
     _idle: str | None = attrs.field(default=NOT_STARTED, init=False)
     """Why nothing can be written; None: it leads."""
     _under_way: int = attrs.field(default=0, init=False)
@@ -69,12 +72,13 @@ class Writer:
             VirtualLogError: this log has ended, as the error says.
         """
         self._check_free(0)
-        await self._log.recovered()
-        self._give_up(NOT_STARTED)
         with self._in_use():
+            await self._log.recovered()
+            self._give_up(NOT_STARTED)
             try:
-                self._end = await self._of_this_log().stand()
+                self._end = await self._candidate().stand()
             except UnavailableError:
+                self._give_up(NOT_STARTED)
                 return None
         self._idle = None
         return Position(self._end)
@@ -137,12 +141,11 @@ class Writer:
                 f"This writer is currently writing: {self._under_way} of {self._outstanding} are under way"
             )
 
-    def _of_this_log(self) -> RunningCoordinator:
-        """Of this writer alone: it competes with those of other writers, wherever these are."""
-        if self._coordinator is None:
-            self._coordinator = RunningCoordinator(self._log.replica, self._log.environment)
-            self._log.environment.nursery.start_soon(self._coordinator.run)
-        return self._coordinator
+    def _candidate(self) -> RunningCoordinator:
+        coordinator, scope = RunningCoordinator(self._log.replica, self._log.environment), trio.CancelScope()
+        self._coordinator, self._running = coordinator, scope
+        self._log.environment.nursery.start_soon(self._run, coordinator, scope)
+        return coordinator
 
     @contextmanager
     def _in_use(self) -> Iterator[None]:
@@ -165,6 +168,14 @@ class Writer:
         raise outcome
 
     def _give_up(self, reason: str) -> None:
-        if self._coordinator is not None and self._idle is None:
-            self._coordinator.resign()
+        """Lead no longer; what is under way is a maybe, and is told so."""
         self._idle = reason
+        coordinator, self._coordinator = self._coordinator, None
+        if coordinator is not None:
+            coordinator.resign()
+            self._running.cancel()
+
+    @staticmethod
+    async def _run(coordinator: RunningCoordinator, scope: trio.CancelScope) -> None:
+        with scope:
+            await coordinator.run()
