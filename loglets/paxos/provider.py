@@ -96,6 +96,7 @@ class PaxosProvider:
             self._coordinators.forget_others(horizon, live)
         if self._replicas is not None:
             await self._replicas.forget_others(horizon, live)
+            await self._replicas.make_lost(live)
 
     def _require_replicas(self) -> ReplicaService:
         assert self._replicas is not None, "no request is served before `serve` has returned"

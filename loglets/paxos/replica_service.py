@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -181,6 +182,20 @@ class ReplicaService:
             UnavailableError: see `forget`.
         """
         await self._drop([s for s in self._replicas if s.version <= horizon and s not in live])
+
+    async def make_lost(self, live: Collection[SegmentId]) -> None:
+        """Make the replicas that a former store of this node may have had and this one has not, so that they recover. Else that
+        would wait until somebody asks, which for a closed log may be long: until then there would be a copy less.
+
+        Raises:
+            UnavailableError: the store is new, and not known to be as old as the node. Call again.
+        """
+        if self._founding.founded == NOWHERE:
+            raise UnavailableError("the store of the replicas is new, and the register is not known yet")
+        for segment in sorted(live):
+            if segment.version <= self._founding.founded and segment not in self._replicas:
+                with suppress(MalformedError, SealedError, UnavailableError):  # of another kind, or none of ours
+                    await self.replica(segment)
 
     # -- requests -------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 import attrs
 import pytest
 import trio
+from trio.testing import MockClock
 
-from loglets.paxos.messages import Status
+from loglets.paxos.messages import NOWHERE, Status
 from tests.metastore.world import simulated
+from tests.paxos.cluster import SEGMENT, payloads_of, running_cluster, writer
 from tests.paxos.world import Leader, World, playing
+from virtuallog.types import NodeId
 
 
 @attrs.define(eq=False)
@@ -139,3 +142,45 @@ async def test_a_majority_of_lost_stores_is_not_made_up_for() -> None:
 
         assert [world.standing(node).status for node in (1, 2, 3)] == [Status.VOTING, Status.EMPTY, Status.EMPTY]
         assert load.done == done
+
+
+async def test_a_copy_of_a_closed_log_is_made_again_unasked(autojump_clock: MockClock) -> None:
+    """Nobody appends to it, and perhaps nobody reads it: the node itself sees that the chain names it. Then both others may go."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        one = writer(cluster.client())
+        for n in range(10):
+            await one.append(b"%d" % n)
+        await one.loglet.seal()
+        tail = await one.loglet.check_tail()
+        cluster.crash(3)
+        cluster.nodes[NodeId(3)].disk.wipe()
+        cluster.nodes[NodeId(3)].joined = SEGMENT.version  # the log may be older than the store
+        await cluster.start(3)
+        provider = cluster.nodes[NodeId(3)].provider
+        assert provider is not None
+        assert provider.replicas is not None
+        assert not provider.replicas.replicas
+
+        await provider.forget_others(SEGMENT.version, [SEGMENT])
+        (replica,) = provider.replicas.replicas
+        while replica.core.seal == NOWHERE:
+            await cluster.clock.sleep(0.1)
+        cluster.crash(1)
+        cluster.crash(2)
+
+        assert await cluster.client().check_tail() == tail
+        assert await payloads_of(cluster.client()) == [b"%d" % n for n in range(10)]
+
+
+async def test_a_new_store_makes_no_replica_of_a_newer_log_unasked(autojump_clock: MockClock) -> None:
+    """It cannot have lost it, and whether this node is one of its replicas is seen when somebody asks."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        provider = cluster.nodes[NodeId(3)].provider
+        assert provider is not None
+        assert provider.replicas is not None
+
+        await provider.forget_others(SEGMENT.version, [SEGMENT])
+
+        assert not provider.replicas.replicas
