@@ -12,13 +12,14 @@ from typing import Final
 
 import attrs
 
-from server import node  # noqa: F401  brings every crash point of the product into the registry
-from simulation.checks import metastore, native
+from loglets.paxos import provider  # noqa: F401  brings its crash points into the registry
+from server import node  # noqa: F401  and those of the rest of the product
+from simulation.checks import metastore, native, paxos
 from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.workload.shapes import PREFIX, REGISTERING, SHAPES
+from simulation.workload.shapes import PREFIX, REGISTERING, SHAPES, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
 _STORE: Final = ("store write error", "store sync error", "store read error", "store full", "store bit flipped")
@@ -75,11 +76,22 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         looks=(*native.LOOKED, *metastore.LOOKED),
         over_streams=True,
     ),
+    # Paxos loglets beside native ones. What `cluster` demands is not demanded again.
+    "mixed": Demand(
+        without_classes=tuple(name for name in NAMES if name != LOST_STORE),
+        crash_areas=("paxos",),
+        shapes=SWAPPING,
+        looks=(*paxos.LOOKED, paxos.RECOVERED),
+    ),
     # They stage their dangers, but who dies at which step is drawn.
     "returned": Demand(without_classes=NAMES, crash_areas=("joining", "replacing")),
     "drained": Demand(without_classes=NAMES, crash_areas=("joining", "draining")),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
     "native": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
+    # The same, with nothing in files.
+    "paxos": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=_FILES, looks=paxos.LOOKED),
+    "duel": Demand(without_classes=NAMES, looks=paxos.LOOKED),
+    "amnesia": Demand(without_classes=NAMES, looks=(*paxos.LOOKED, paxos.RECOVERED)),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.
     "register": Demand(
         without_classes=LOSING,

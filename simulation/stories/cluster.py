@@ -21,6 +21,7 @@ from simulation.checks.chain import CHAIN_CHECKS
 from simulation.checks.inside import look_inside
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.checks.paxos_watch import PaxosWatch
 from simulation.checks.readers import followers_reach_the_tail
 from simulation.checks.watch import AcceptorWatch
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
@@ -101,6 +102,9 @@ async def tell(
     nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source, without=without))
     plan = WorkloadPlan.draw(world.random("workload")).narrowed(world.options)
     service.start(cluster.nodes)
+    replicas = PaxosWatch(world)
+    if PAXOS in on_nodes:
+        replicas.start()
     cluster.start()
     if not await _is_ready(cluster):
         return
@@ -118,6 +122,7 @@ async def tell(
         world.check(followers_reach_the_tail)
         nursery.cancel_scope.cancel()
     world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
+    replicas.judge()
     await look_inside(cluster, watch)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import trio
 
 from simulation.workload.actor import Actor, Acts, Stage, attempt
+from simulation.workload.shapes import SWAPPING
 from virtuallog.chain import Chain, Segment
 from virtuallog.errors import SealedError, UnavailableError
 from virtuallog.register import Register
@@ -16,6 +17,8 @@ from virtuallog.testing.actions import CloseAsked, ExtendAsked, MembersAsked, Mo
 from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
 from virtuallog.types import LogletOffset, LogPosition, NodeId
 
+JUDGES: Final = "j"
+"""Actors of the judge: what it demands is not what a run has brought about by itself."""
 COPY_BYTES: Final = 1 << 20
 MEMBERS: Final = 3
 """Fewest members of the MetaStore: the nemesis may take one of them for good."""
@@ -41,6 +44,8 @@ def _tell(actor: Actor, before: Chain, after: Chain) -> None:
         actor.did("replace an empty segment")
     if old.stop is not None:
         actor.did("reopen the log")
+    if (swapped := f"swap {old.kind} for {new.kind}") in SWAPPING and not actor.name.startswith(JUDGES):
+        actor.did(swapped)
     if old.kind == new.kind:
         provider = actor.client.log.view.provider(new.kind)
         was, now = provider.describe(old.config), provider.describe(new.config)
@@ -74,12 +79,12 @@ def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]
 
 
 async def swap(actor: Actor) -> None:
-    """Another kind takes the place of the one in use, on nodes of its own choice."""
-    before = (await actor.client.log.view.refresh()).chain.last
-    kind = actor.random.choice([kind for kind in actor.stage.swaps if kind != before.kind])
-    after = (await extend(actor, kind)).chain.last
-    if after.id != before.id and (before.kind, after.kind) in {("native", "paxos"), ("paxos", "native")}:
-        actor.did(f"swap {before.kind} for {after.kind}")
+    """Another kind takes the place of the one in use, on nodes of its own choice; then, most often, the first one again."""
+    for _ in range(actor.random.choice((1, 2, 2))):
+        before = (await actor.client.log.view.refresh()).chain.last
+        kind = actor.random.choice([kind for kind in actor.stage.swaps if kind != before.kind])
+        await extend(actor, kind)
+        await trio.sleep(actor.random.expovariate(20.0))
 
 
 async def extend_often(actor: Actor) -> None:
@@ -204,9 +209,9 @@ ACTS: Final[Acts] = (
     (1.5, modify),
     (1.5, change_members),
 )
-SWAPPING: Final[Acts] = (*ACTS, (12, swap))
+SWAPPING_ACTS: Final[Acts] = (*ACTS, (10, swap))
 
 
 def acts(stage: Stage) -> Acts:
     """What operators do in a run that has these kinds of loglets."""
-    return SWAPPING if stage.swaps else ACTS
+    return SWAPPING_ACTS if stage.swaps else ACTS

@@ -10,7 +10,7 @@ from simulation.narrative import short_story
 from simulation.runner import Report, run_seed
 from simulation.stories.scenario import all_scenarios
 
-SEEDS: Final = {"cluster": 60, "register": 40, "native": 40, "cancelled": 10, "wiped": 6}
+SEEDS: Final = {"cluster": 60, "mixed": 15, "register": 40, "native": 40, "paxos": 30, "cancelled": 10, "wiped": 6}
 """About half of the time for whole clusters, at half a second each."""
 OTHERS: Final = 20
 """Directed scenarios look for one danger each: whoever plants it finds it within a few seeds."""
