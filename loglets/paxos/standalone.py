@@ -86,7 +86,8 @@ async def open_log(
         node: the number of this replica among all, for ever.
         peers: the replicas, as `id@host:port`; this one may be among them.
         zookeeper: where more of them are found, and this one is registered.
-        listen: where to be reached; None: as `peers` says of this one, or else any port of this machine alone.
+        listen: where to be reached; None: as `peers` says of this one, or else any port of this machine alone. ZooKeeper is told
+            what `peers` says, or else this.
         auto_initialize: see `Log.start`.
         name: of the log. Replicas of logs of other names refuse each other.
         metrics_prefix: see `Log.start`.
