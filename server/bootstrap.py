@@ -25,7 +25,7 @@ from virtuallog.ports import Clock, Services
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
-from virtuallog.versions import level_of
+from virtuallog.versions import level_of, roles_at
 
 RETRY_SECONDS: Final = 0.2
 """Between two tries, halved to one and a half times at random, so that proposers do not duel in step."""
@@ -94,9 +94,10 @@ async def _propose(
 def _first_register(
     config: NodeConfig, provider: LogletProvider, statuses: Mapping[NodeId, NodeStatus], source: random.Random
 ) -> Register:
+    level = level_of(status.protocol for status in statuses.values())
+    roles = {node: roles_at(level, status.roles) for node, status in statuses.items()}
     members = tuple(
-        Member(node=node, boot=status.boot, roles=frozenset(status.roles), alive=True)
-        for node, status in statuses.items()
+        Member(node=node, boot=status.boot, roles=roles[node], alive=True) for node, status in statuses.items()
     )
     segment_config = provider.plan(Cluster(members=members, planner=config.node), {}, None)
     return Register(
@@ -107,9 +108,9 @@ def _first_register(
             NodeId(peer.id): NodeEntry(
                 store_id=statuses[NodeId(peer.id)].store_id,
                 addresses=(peer.address,),
-                roles=frozenset(statuses[NodeId(peer.id)].roles),
+                roles=roles[NodeId(peer.id)],
             )
             for peer in config.all_peers
         },
-        level=level_of(status.protocol for status in statuses.values()),
+        level=level,
     )

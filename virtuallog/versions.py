@@ -63,3 +63,9 @@ SPOKEN: Final = Versions()
 def level_of(announced: Iterable[int | None]) -> int:
     """What every node of a cluster can read, from the highest version that each has announced; None: not heard yet."""
     return min((FIRST if version is None else version for version in announced), default=FIRST)
+
+
+def roles_at(level: int, roles: Iterable[str]) -> frozenset[str]:
+    """What the table of nodes may list of `roles`. One that is newer than the level is given to all at once when the level is
+    raised: before, a single node that has it would make a loglet without copies."""
+    return frozenset(role for role in roles if level >= REPLICAS or role != "replica")

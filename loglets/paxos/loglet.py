@@ -41,6 +41,8 @@ WAIT_SECONDS: Final = 2.0
 READ_SECONDS: Final = (0.4, 0.4, 2.0)
 """For one replica; then the next one is asked. Once all have been asked, what nobody has learned is settled, and all are
 asked again; in the end those that are slow get more time."""
+TRUNCATES_MAX: Final = 4
+"""Per trim. The second one does it, unless another one leads by then."""
 LEARN_SECONDS: Final = 0.02
 """What is decided reaches all replicas within some milliseconds: before it is settled on purpose, that is waited for."""
 
@@ -115,10 +117,24 @@ class PaxosLoglet:
             return await self.prefix_trim(offset)  # sealed meanwhile; or dropped, then the tail check says so
 
     async def _truncate(self, offset: int) -> LogletOffset:
+        """`offset` is not past the tail."""
+
         def request(insist: bool) -> Truncate:
             return Truncate(segment=self.segment, offset=offset, insist=insist)
 
-        return LogletOffset((await self._leader.ask(request, "a trim", CHECK_SECONDS)).place)
+        for _ in range(TRUNCATES_MAX):
+            place = (await self._leader.ask(request, "a trim", CHECK_SECONDS)).place
+            if place >= offset:
+                return LogletOffset(place)
+            # A quorum told us of a decision of which its leader has not heard yet; it drops nothing that it does not know of.
+            await self._settle(position_of(offset - 1))
+        raise UnavailableError(f"trim of loglet {self.segment}: leaders come and go")
+
+    async def _settle(self, past: int) -> None:
+        def request(insist: bool) -> Settle:
+            return Settle(segment=self.segment, past=past, insist=insist)
+
+        await self._leader.ask(request, "settling", SETTLE_SECONDS)
 
     async def _trim_sealed(self, trim_point: int) -> LogletOffset:
         """Nothing can be appended any more, not even a TRUNCATE: each replica remembers where readers begin."""
@@ -151,12 +167,8 @@ class PaxosLoglet:
             hunt.was_patient = True
             await self._environment.clock.sleep(LEARN_SECONDS)
             return
-
-        def request(insist: bool) -> Settle:
-            return Settle(segment=self.segment, past=hunt.settles, insist=insist)
-
         try:
-            await self._leader.ask(request, "settling", SETTLE_SECONDS)
+            await self._settle(hunt.settles)
         except UnavailableError:
             return  # the hunt says why nobody has it
 

@@ -25,7 +25,7 @@ from virtuallog.node_table import Amendment, Expect, Remove
 from virtuallog.ports import Done, Handler, Handlers
 from virtuallog.replicated import Pace
 from virtuallog.types import NodeId
-from virtuallog.versions import REPLICAS
+from virtuallog.versions import roles_at
 from virtuallog.virtual_log import VirtualLog
 
 REQUESTS_MAX: Final = 32
@@ -102,9 +102,7 @@ class Membership:
     # -- short ones -----------------------------------------------------------------------------------------------
 
     async def _add(self, virtual_log: VirtualLog, request: AddNode) -> ChainChanged:
-        roles = frozenset(request.roles)
-        if self._level() < REPLICAS:  # then it is given to all nodes at once: one alone would be a log without copies
-            roles -= {"replica"}
+        roles = roles_at(self._level(), request.roles)
         expect = Expect(node=request.node, addresses=request.addresses, roles=roles)
         return await self._amend(virtual_log, expect)
 

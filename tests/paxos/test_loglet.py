@@ -427,9 +427,32 @@ async def test_a_seal_finds_another_leader(stage: Stage, autojump_clock: trio.te
 
 async def test_a_trim_never_passes_the_tail(stage: Stage, autojump_clock: trio.testing.MockClock) -> None:
     """The leader is asked for no more than what a check has found; what it says is the trim point."""
-    stage.script = lambda node, request: standing(5) if isinstance(request, GetStanding) else taken(request.offset - 1)
+    trim = 3 * SLOT
+    stage.script = lambda node, request: (
+        standing(5) if isinstance(request, GetStanding) else taken(max(trim, request.offset))
+    )
 
-    assert await stage.loglet().prefix_trim(LogletOffset(99 * SLOT)) == 5 * SLOT - 1
+    assert await stage.loglet().prefix_trim(LogletOffset(99 * SLOT)) == 5 * SLOT
+    assert await stage.loglet().prefix_trim(LogletOffset(7)) == trim
+
+
+async def test_a_leader_that_lags_behind_a_tail_does_not_shorten_a_trim(
+    stage: Stage, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A quorum has told of position 5, of which its coordinator has not heard. It is made to, and trims all that was asked for."""
+    known = [4]
+
+    def script(node: NodeId, request: Any) -> Any:
+        if isinstance(request, GetStanding):
+            return standing(5)
+        if isinstance(request, Settle):
+            known.append(request.past)
+            return taken(request.past * SLOT)
+        return taken(min(request.offset, known[-1] * SLOT))
+
+    stage.script = script
+    assert await stage.loglet().prefix_trim(LogletOffset(5 * SLOT - 1)) == 5 * SLOT - 1
+    assert known == [4, 5]
 
 
 async def test_a_trim_of_a_sealed_log_has_a_majority_behind_it(
