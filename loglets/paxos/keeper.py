@@ -47,9 +47,9 @@ PAUSE_SECONDS_MAX: Final = 8.0
 """Between two attempts that have brought nothing: they double up to here."""
 
 LOOK_SECONDS: Final = 4.0
-"""A replica that has learned nothing for so long asks the others how far they are. While that brings nothing it doubles, up to
-`LOOK_SECONDS_MAX`."""
-LOOK_SECONDS_MAX: Final = 16.0
+"""A replica that has learned nothing for so long asks the others how far they are. While nothing comes of it the time doubles."""
+LOOK_SECONDS_MAX: Final = 128.0
+"""Up to here: a log that nobody uses costs next to nothing."""
 
 _RECOVERING = CrashPoint("paxos: a replica without a memory is about to catch up", rare=True)
 _CAUGHT_UP = CrashPoint("paxos: a replica without a memory has caught up and does not vote yet", rare=True)
@@ -171,10 +171,11 @@ class _Keeper:
         core, before = self._replica.core, self._replica.core.learned
         with self._environment.clock.timeout(self._look_seconds) as nothing_missing:
             await self._replica.wait_missing()
-        learned = core.learned
-        if nothing_missing.cancelled_caught:
-            if learned == before:
-                await self._look()
+        if nothing_missing.cancelled_caught and core.learned == before:
+            await self._look()
+            return
+        self._look_seconds, learned = LOOK_SECONDS, core.learned
+        if learned > core.end:
             return
         await self._sleep(self._pause_seconds)
         if core.learned == learned:

@@ -299,7 +299,24 @@ async def test_a_hole_that_stays_is_closed() -> None:
         await world.clock.sleep(3600)
         looks = world.requests[asked:]
         assert {type(request) for _, request in looks} == {GetStanding}
-        assert len(looks) <= 2 * (3600 / LOOK_SECONDS_MAX + 3)
+        assert len(looks) <= 2 * (3600 / LOOK_SECONDS_MAX + 6)
+
+
+@simulated
+async def test_an_end_that_was_missed_is_fetched() -> None:
+    """Node 3 was away when the last positions were decided, and the SEAL. It sees no hole, and nobody writes any more: it asks."""
+    async with playing() as world:
+        await world.start(1, 2, 3)
+        await know(world, 3, 5)
+        await world.clock.sleep(600)
+        for node in (1, 2):
+            await know(world, node, 9)
+            await learn(world, node, decision(10, values.seal(0)))
+
+        world.keep(3)
+        await world.until(lambda: world.standing(3).seal == 10)
+
+        assert world.count(Promise) == 0
 
 
 @simulated
