@@ -175,7 +175,9 @@ class Coordinator:
 
     def truncate(self, to: int, trim: int, digest: bytes, ticket: Ticket) -> list[Effect]:
         """See `Reign.truncate`."""
-        return [self._closed(ticket)] if self.reign is None else self.reign.truncate(to, trim, digest, ticket)
+        if self.reign is None:
+            return [self._closed(ticket)]
+        return self._after(self.reign, self.reign.truncate(to, trim, digest, ticket))
 
     def seal_log(self, ticket: Ticket) -> list[Effect]:
         """Have a SEAL decided as the last position; resolved with it."""

@@ -170,8 +170,11 @@ class Reign:
 
     def truncate(self, to: int, trim: int, digest: bytes, ticket: Ticket) -> list[Effect]:
         """Positions below `to`, which is decided, may be dropped, and readers see nothing below the offset `trim`; `digest` covers
-        what is dropped, and nothing that is not decided. Resolved with the position."""
-        assert to <= self.committed, "only what is decided can be dropped"
+        what is dropped, and nothing that is not decided. Resolved with the position. If more is decided than this reign knows of, it
+        has been outbid, and nothing is done."""
+        if to > self.committed:  # the local replica has learned it from somebody else
+            self.lost = "others have decided what comes next"
+            return [Resolve(ticket, UnavailableError("this coordinator leads no longer"))]
         return self._add(lambda time_ms: values.truncate(to, time_ms, trim, digest), ticket, len(digest))
 
     def seal_log(self, ticket: Ticket) -> list[Effect]:
