@@ -46,6 +46,7 @@ class Confirmation:
     """Those who came before it was sent: an earlier answer would say nothing to them."""
     _answers: dict[NodeId, Standing] = attrs.field(factory=dict, init=False)
     _since_ms: int | None = attrs.field(default=None, init=False)
+    _asked_ms: int = attrs.field(default=0, init=False)
 
     def count(self, node: NodeId, standing: Standing) -> bool | None:
         """True: a quorum has denied it. False: there is. None: not known yet."""
@@ -61,8 +62,16 @@ class Confirmation:
 
     def is_stale(self, now_ms: int, patience_ms: int) -> bool:
         """Whether it has been asked for so long; counted from the first call."""
-        self._since_ms = now_ms if self._since_ms is None else self._since_ms
+        if self._since_ms is None:
+            self._since_ms = self._asked_ms = now_ms
         return now_ms - self._since_ms >= patience_ms
+
+    def is_due(self, now_ms: int, retry_ms: int) -> bool:
+        """Whether to ask again, which is then done."""
+        if now_ms - self._asked_ms < retry_ms:
+            return False
+        self._asked_ms = now_ms
+        return True
 
     @property
     def end(self) -> int:

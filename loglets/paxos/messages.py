@@ -92,7 +92,7 @@ class Standing:
     trim: int = 0
     """Offset in the loglet below which readers see nothing any more."""
     coordinator: NodeId = NOBODY
-    """Whose proposal was promised or accepted last."""
+    """Who leads, as far as is known here: who was promised the highest number, or says that he was."""
     incarnations: Incarnations = ()
     """As in other answers: whoever infers from what several accepted that it is decided counts no older store."""
 

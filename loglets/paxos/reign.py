@@ -26,7 +26,6 @@ from loglets.paxos.audience import PENDING_MAX, Audience, Confirmation, Pending
 from loglets.paxos.coordinator_effects import Announce, Effect, LearnHere, Resolve, Send
 from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.messages import (
-    NOTHING_DECIDED,
     NOWHERE,
     Decided,
     GetStanding,
@@ -53,7 +52,9 @@ from virtuallog.ordering.sessions import Placement, Sessions
 from virtuallog.types import NodeId
 
 RESEND_MS: Final = 1000
-"""Who has not answered a write for so long is sent it again; who has failed to, at the next tick."""
+"""Who has not answered a write for so long is sent it again."""
+RETRY_MS: Final = 50
+"""The same for who has failed to, or does not vote now: a replica that restarts is found soon, and not flooded."""
 PATIENCE_MS: Final = 4000
 """A position that no quorum accepts for so long is given up, and with it the lead: clients wait for five seconds."""
 TICKETS_MAX: Final = 4
@@ -72,6 +73,7 @@ class _Flight:
     votes: Round
     since_ms: int
     sent_ms: int
+    retried_ms: int
     failed: set[NodeId] = attrs.field(factory=set)
 
 
@@ -216,7 +218,7 @@ class Reign:
         self._told = self.committed
         self._was_alone = len(item.placements) == 1
         votes = Round(self.ensemble.quorum, self._roll)
-        self._flight = _Flight(item, write, next(self._rounds), votes, now_ms, now_ms)
+        self._flight = _Flight(item, write, next(self._rounds), votes, now_ms, now_ms, now_ms)
         return [Send(self.ensemble.members, write, self._flight.round)]
 
     def written(self, node: NodeId, number: int, reply: Written) -> list[Effect]:
@@ -284,9 +286,8 @@ class Reign:
     # -- details --------------------------------------------------------------------------------------------------
 
     def _decided(self) -> Decided:
-        """What this reign has decided: all with its number, as nobody else's was accepted by a quorum meanwhile."""
-        if self.committed == self.first:
-            return NOTHING_DECIDED
+        """What this reign has decided: all with its number, as nobody else's was accepted by a quorum meanwhile. Nothing, at first;
+        then the number alone says whose turn it is."""
         return Decided(proposal=self.proposal, first=self.first, stop=self.committed)
 
     def _commit(self, flight: _Flight) -> list[Effect]:
@@ -325,14 +326,16 @@ class Reign:
         if now_ms - flight.since_ms >= PATIENCE_MS:
             self.lost = f"no quorum accepts position {flight.item.position}"
             return []
-        is_due = now_ms - flight.sent_ms >= RESEND_MS
+        is_due, may_retry = now_ms - flight.sent_ms >= RESEND_MS, now_ms - flight.retried_ms >= RETRY_MS
+        if not is_due and not (may_retry and flight.failed):
+            return []
         nodes = tuple(
             node
             for node in self.ensemble.members
             if not flight.votes.has_accepted(node) and (is_due or node in flight.failed)
         )
         flight.failed.clear()
-        flight.sent_ms = now_ms if is_due else flight.sent_ms
+        flight.sent_ms, flight.retried_ms = now_ms if is_due else flight.sent_ms, now_ms
         return [Send(nodes, flight.write, flight.round)] if nodes else []
 
     def _hear_straggler(self, node: NodeId, number: int, reply: Written) -> None:
@@ -374,6 +377,8 @@ class Reign:
     def _ask_again(self, confirmation: Confirmation, now_ms: int) -> list[Effect]:
         if confirmation.is_stale(now_ms, PATIENCE_MS):
             self.lost = "no quorum confirms that it leads"
+            return []
+        if not confirmation.is_due(now_ms, RETRY_MS):
             return []
         nodes = tuple(node for node in self.ensemble.members if not confirmation.has_answered(node))
         return [Send(nodes, GetStanding(segment=self.segment), self._question)]

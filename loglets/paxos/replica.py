@@ -219,8 +219,6 @@ class Replica:
         after = tuple(_promised(p, before.get(p), proposal) for p in open_positions)
         for record in after:
             slots.put(record)
-        if after:
-            self.coordinator = request.coordinator
         accepted = [record for record in before.values() if record.performed != NOWHERE]
         return [*_persist(after), *self._quote(request, accepted, ticket)]
 
@@ -294,7 +292,7 @@ class Replica:
         ]
         for record in written:
             slots.put(record)
-        if written:
+        if proposal == self.promised:  # not a fill, which anybody may do
             self.coordinator = request.coordinator
         # Durable before visible: the proposer counts this vote, and a later promise must tell of it.
         return [*effects, *_persist(tuple(written)), self._accepted(request, decided, ticket)]
@@ -342,7 +340,7 @@ class Replica:
             if (contradiction := self._contradiction(record)) is not None:
                 return [*effects, Fail(contradiction), Answer(ticket, contradiction)]
             stored += self._learn_one(record)
-        if request.coordinator != NOBODY:
+        if request.coordinator != NOBODY and request.decided.proposal >= self.promised:  # else it was outbid since
             self.coordinator = request.coordinator
         kept = tuple(record for record in stored if record.position >= self.begin)
         effects += self._after_learning(begin, seal, kept)

@@ -65,9 +65,8 @@ EARLY_MAX: Final = 1024
 """Requests that wait for an election: more than many clients have under way."""
 UNANSWERED_MAX: Final = 64
 """Requests to one replica at a time. One that stands still is not sent everything: it catches up when it is back."""
-TICK_SECONDS: Final = 0.05
-QUIET_SECONDS: Final = 0.005
-"""When nothing has been decided for so long, replicas are told what is: who reads there waits for it."""
+TICK_SECONDS: Final = 0.005
+"""While something is under way. When nothing was decided for so long, replicas are told what is: who reads there waits for it."""
 
 _PROMISED = CrashPoint("paxos: a coordinator is elected, it has not caught up")
 _LEADING = CrashPoint("paxos: a coordinator has caught up, nothing is written")
@@ -395,7 +394,7 @@ class RunningCoordinator:
     async def _run_ticks(self) -> None:
         while self._core.stopped is None:
             await self._ticking.wait()
-            await self._environment.clock.sleep(TICK_SECONDS if self._core.has_flight else QUIET_SECONDS)
+            await self._environment.clock.sleep(TICK_SECONDS)
             self._ticking = trio.Event()
             self._guard(lambda: self._core.tick(self._now_ms()))
 

@@ -50,6 +50,8 @@ class Member:
     replica: Replica
     coordinator: Coordinator
     disk: dict[int, Record] = attrs.field(factory=dict)
+    judged: set[int] = attrs.field(factory=set)
+    """Positions whose decision was compared with that of the others."""
 
     def digest(self) -> Digest:
         """Of what is learned without a hole."""
@@ -150,7 +152,10 @@ class Committee:
         assert not self.failures, self.failures
         replica = member.replica
         for position in range(replica.begin, replica.end + 1):
-            if (record := member.record(position)) is not None and not values.is_tombstone(record.value):
+            if position in member.judged or (record := member.record(position)) is None:
+                continue
+            member.judged.add(position)
+            if not values.is_tombstone(record.value):
                 first = self.decided.setdefault(position, record.value)
                 assert first == record.value, f"two values are decided for position {position}"
 

@@ -13,7 +13,6 @@ from loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHe
 from loglets.paxos.digest import Digest
 from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.messages import (
-    NOTHING_DECIDED,
     NOWHERE,
     Decided,
     GetStanding,
@@ -30,7 +29,7 @@ from loglets.paxos.messages import (
     Written,
 )
 from loglets.paxos.places import SLOT, offset_of
-from loglets.paxos.reign import AHEAD_MAX, PATIENCE_MS, RESEND_MS, TICKETS_MAX
+from loglets.paxos.reign import AHEAD_MAX, PATIENCE_MS, RESEND_MS, RETRY_MS, TICKETS_MAX
 from loglets.paxos.values import Kind
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
@@ -172,7 +171,9 @@ def test_an_election_catches_up_with_all_that_a_quorum_knows() -> None:
     assert core.promised(B, send.round, promised(end=9)) == []
     (announce,) = core.caught_up(Digest(8), 0)
     assert core.state is State.LEADING
-    assert announce == Announce(ALL, Learn(segment=SEGMENT, decided=NOTHING_DECIDED, coordinator=A))
+    assert announce == Announce(
+        ALL, Learn(segment=SEGMENT, decided=Decided(proposal=5, first=8, stop=8), coordinator=A)
+    )
 
 
 def test_a_refused_election_tells_who_was_in_the_way_and_the_next_one_goes_higher() -> None:
@@ -213,7 +214,16 @@ def test_what_waits_shares_a_position() -> None:
     bench.offer("two", two)
 
     value = values.append(bundle.join([one, two]), 1000)
-    assert bench.writes == [Write(segment=SEGMENT, proposal=1, coordinator=A, first=1, values=(value,))]
+    assert bench.writes == [
+        Write(
+            segment=SEGMENT,
+            proposal=1,
+            coordinator=A,
+            first=1,
+            values=(value,),
+            decided=Decided(proposal=1, first=1, stop=1),
+        )
+    ]
     bench.accept()
     assert bench.outcomes == {"one": 0, "two": 2}
 
@@ -292,7 +302,7 @@ def test_a_lone_batch_need_not_wait_for_company() -> None:
 
 
 def test_who_failed_is_sent_the_same_again() -> None:
-    """At the next tick; who has not answered at all only after a while. Nobody who has accepted, and not for ever."""
+    """Soon; who has not answered at all only after a while. Nobody who has accepted, and not for ever."""
     bench = Bench.leading()
     bench.offer("x", batch_of())
     number = bench.round
@@ -304,8 +314,9 @@ def test_who_failed_is_sent_the_same_again() -> None:
         assert all(isinstance(e, Send) and e.request is bench.writes[0] and e.round == number for e in effects)
         return [effect.nodes for effect in effects if isinstance(effect, Send)]
 
-    assert sent(50) == [(B, C)]
-    assert sent(100) == []
+    assert sent(RETRY_MS - 5) == []
+    assert sent(RETRY_MS) == [(B, C)]
+    assert sent(2 * RETRY_MS) == []
     bench.run(bench.core.written(B, number, written()))
     assert sent(RESEND_MS) == [(A, C)]
     bench.accept(C)
@@ -541,7 +552,8 @@ def test_replicas_that_do_not_vote_confirm_nothing() -> None:
     bench.run(bench.core.confirmed(B, number, standing(status=Status.EMPTY)))
     assert bench.outcomes == {}
 
-    (send,) = bench.core.tick(50)
+    assert bench.core.tick(5) == []
+    (send,) = bench.core.tick(5 + RETRY_MS)
     assert isinstance(send, Send)
     assert send.nodes == (B, C)
     bench.run(bench.core.confirmed(C, number, standing()))

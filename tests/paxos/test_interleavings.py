@@ -15,7 +15,7 @@ from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import OutOfOrderError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
 
-SEEDS = 150
+SEEDS = 120
 STEPS = 1200
 
 
