@@ -1,0 +1,633 @@
+"""Replicas of a node over one store: what leaves when, what a bad disk does, and what a lost store may say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from loglets.paxos import records, replica_service, values
+from loglets.paxos.config import PaxosConfig
+from loglets.paxos.messages import (
+    NOWHERE,
+    Decided,
+    GetStanding,
+    Learn,
+    Promise,
+    ReadRecords,
+    Record,
+    Recover,
+    Status,
+    TrimSealed,
+    Verdict,
+    WaitLearned,
+    Write,
+)
+from loglets.paxos.replica_service import LocalReplica, ReplicaService
+from virtuallog.chain import SegmentId
+from virtuallog.errors import (
+    CorruptionError,
+    DiskFullError,
+    MalformedError,
+    OverloadedError,
+    SealedError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+)
+from virtuallog.ports import KeyValues, NodeEnvironment, Request, Services, Storage
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.key_values import SimulatedKeyValuesDisk
+from virtuallog.testing.process import Process
+from virtuallog.types import NodeId
+
+LOG, OLD, ALONE = SegmentId(7, 1), SegmentId(2, 1), SegmentId(1, 9)
+NODE, LEADER = NodeId(1), NodeId(2)
+THREE: Final = (NodeId(1), NodeId(2), NodeId(3))
+
+
+@attrs.define(eq=False)
+class Life:
+    """One life of a node that serves replicas."""
+
+    service: ReplicaService
+    process: Process
+    environment: NodeEnvironment
+    made: list[LocalReplica]
+    failures: list[BaseException]
+
+    async def ask(self, request: Request[Any]) -> Any:
+        """What a caller from elsewhere is answered; errors are answers."""
+        return await self.soon(request)()
+
+    def soon(self, request: Request[Any]) -> Callable[[], Awaitable[Any]]:
+        """The same, sent now and waited for later."""
+        outcomes: list[Any] = []
+        answered = trio.Event()
+
+        def done(outcome: Any) -> None:
+            outcomes.append(outcome)
+            answered.set()
+
+        self.service.handlers[type(request)](request, done)
+
+        async def wait() -> Any:
+            await answered.wait()
+            return outcomes[0]
+
+        wait.outcomes = outcomes  # type: ignore[attr-defined]
+        return wait
+
+
+def answered(pending: Callable[[], Awaitable[Any]]) -> bool:
+    return bool(pending.outcomes)  # type: ignore[attr-defined]
+
+
+@attrs.define(eq=False)
+class Node:
+    """What outlives a process."""
+
+    disk: SimulatedKeyValuesDisk = attrs.field(factory=lambda: SimulatedKeyValuesDisk(random.Random(1)))
+    chain: dict[SegmentId, PaxosConfig | VirtualLogError] = attrs.field(
+        factory=lambda: {name: PaxosConfig(replicas=THREE, coordinator=LEADER) for name in (LOG, OLD)}
+    )
+    joined: int = 0
+    boot: int = 1
+    fresh: bool = True
+    version: int | VirtualLogError = 0
+    """Of the register."""
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[Life]:
+        process, made, failures = Process(NODE), list[LocalReplica](), list[BaseException]()
+        clock = SimulatedClock(process)
+        async with trio.open_nursery() as nursery:
+            environment = NodeEnvironment(
+                services=cast(Services, None),
+                clock=clock,
+                random=random.Random(1),
+                nursery=nursery,
+                node=NODE,
+                boot=self.boot,
+                storage=_no_files,
+                key_values=lambda name: self._open(process, clock),
+                segment_config=self._config,
+                fail=failures.append,
+                joined=self.joined,
+                fresh=self.fresh,
+                register_version=self._version,
+            )
+            service = await ReplicaService.start(environment, made.append)
+            yield Life(service, process, environment, made, failures)
+            nursery.cancel_scope.cancel()
+        process.crash()
+        self.boot, self.fresh = self.boot + 1, False
+
+    async def _open(self, process: Process, clock: SimulatedClock) -> KeyValues:
+        return self.disk.open(process, clock)
+
+    async def _config(self, segment: SegmentId) -> tuple[str, bytes]:
+        await trio.lowlevel.checkpoint()
+        config = self.chain.get(segment, SealedError(f"segment {segment} is not in the chain"))
+        if isinstance(config, VirtualLogError):
+            raise config
+        return "paxos", config.encode()
+
+    async def _version(self) -> int:
+        await trio.lowlevel.checkpoint()
+        if isinstance(self.version, VirtualLogError):
+            raise self.version
+        return self.version
+
+
+async def _no_files(_: str) -> Storage:
+    raise AssertionError("replicas keep no files")
+
+
+def promise(number: int, first: int = NOWHERE, stop: int = NOWHERE, segment: SegmentId = LOG) -> Promise:
+    return Promise(segment=segment, proposal=number, coordinator=LEADER, first=first, stop=stop)
+
+
+def write(first: int, *payloads: bytes, number: int = 1, decided: int = 0, segment: SegmentId = LOG) -> Write:
+    """With what is decided up to and without `decided`."""
+    made = tuple(values.append(payload, 1) for payload in payloads)
+    known = Decided(proposal=number, first=0, stop=decided)
+    return Write(segment=segment, proposal=number, coordinator=LEADER, first=first, values=made, decided=known)
+
+
+def decide(stop: int, number: int = 1, segment: SegmentId = LOG) -> Learn:
+    return Learn(segment=segment, decided=Decided(proposal=number, first=0, stop=stop))
+
+
+def learned(position: int, value: bytes) -> Record:
+    return Record(position=position, promised=1, performed=1, value=value, learned=True)
+
+
+def read(first: int, stop: int, max_bytes: int = 1 << 20) -> ReadRecords:
+    return ReadRecords(segment=LOG, first=first, stop=stop, max_bytes=max_bytes)
+
+
+# -- durable before visible -------------------------------------------------------------------------------------------
+
+
+async def test_no_answer_leaves_before_the_disk_has_what_it_rests_on(autojump_clock: MockClock) -> None:
+    """A question that changes nothing waits as well, if something before it is not durable yet."""
+    node = Node()
+    node.disk.write_seconds = 1.0
+    async with node.life() as life:
+        await life.service.replica(LOG)
+        promised, standing = life.soon(promise(3)), life.soon(GetStanding(segment=LOG))
+        await trio.sleep(0.5)  # noqa: TID251 - true time
+        assert not answered(promised)
+        assert not answered(standing)
+
+        assert (await promised()).verdict is Verdict.ACCEPT
+        assert (await standing()).promised == 3
+
+
+async def test_what_arrives_while_a_write_is_under_way_shares_the_next_one(autojump_clock: MockClock) -> None:
+    """A hundred requests for two logs: three writes, the first of which founded the store."""
+    node = Node()
+    async with node.life() as life:
+        for segment in (LOG, OLD):
+            await life.service.replica(segment)
+        node.disk.write_seconds = 1.0
+        before = node.disk.writes
+        first = life.soon(write(0, b"x"))
+        await wait_all_tasks_blocked()
+        others = [life.soon(write(p, b"x", segment=s)) for p in range(1, 51) for s in (LOG, OLD)]
+
+        assert (await first()).verdict is Verdict.ACCEPT
+        assert {(await other()).verdict for other in others} == {Verdict.ACCEPT}
+        assert node.disk.writes - before == 2
+
+
+async def test_a_crash_forgets_only_what_nobody_was_told(autojump_clock: MockClock) -> None:
+    """Over the seeds the write under way happens, or does not; what was acknowledged is there in any case."""
+    found = set()
+    for seed in range(12):
+        node = Node(SimulatedKeyValuesDisk(random.Random(seed)))
+        async with node.life() as life:
+            assert (await life.ask(write(0, b"told"))).verdict is Verdict.ACCEPT
+            node.disk.write_seconds = 1.0
+            life.soon(write(1, b"untold"))
+            await wait_all_tasks_blocked()
+            life.process.crash()
+        node.disk.crash()
+        node.disk.write_seconds = 0.0
+        async with node.life() as life:
+            replica = await life.service.replica(LOG)
+            assert replica.core.slots.open_record(0) is not None
+            found.add(replica.core.end)
+    assert found == {0, 1}
+
+
+async def test_what_is_decided_costs_no_write_of_its_own() -> None:
+    """It is stored with the next one; forgotten before that, it is found out again."""
+    node = Node()
+    async with node.life() as life:
+        await life.ask(write(0, b"a", b"b"))
+        before = node.disk.writes
+        assert (await life.ask(decide(2))).learned == 2
+        assert node.disk.writes == before
+    async with node.life() as life:
+        assert (await life.service.replica(LOG)).core.learned == 0
+        assert (await life.ask(write(2, b"c", decided=2))).verdict is Verdict.ACCEPT
+    async with node.life() as life:
+        assert (await life.service.replica(LOG)).core.learned == 2
+
+
+async def test_seals_and_truncations_are_durable_before_they_are_told() -> None:
+    """Neither is ever taken back, also by a replica that forgets the rest of what was decided."""
+    node = Node()
+    async with node.life() as life:
+        request = write(0, b"a", b"b", b"c")
+        request = attrs.evolve(request, values=(*request.values, values.truncate(2, 1, trim=1 << 16), values.seal(1)))
+        await life.ask(request)
+        standing = await life.ask(decide(4))
+        assert (standing.begin, standing.trim, standing.seal) == (2, 1 << 16, NOWHERE)
+    assert [key[-1] for key in node.disk.pairs if key[:1] == b"r"] == [2, 3, 4]
+    async with node.life() as life:
+        standing = await life.ask(GetStanding(segment=LOG))
+        assert (standing.begin, standing.learned, standing.trim, standing.seal_seen) == (2, 4, 1 << 16, 4)
+        assert (await life.ask(decide(5))).seal == 4
+    async with node.life() as life:
+        assert (await life.ask(GetStanding(segment=LOG))).seal == 4
+
+
+# -- reads ------------------------------------------------------------------------------------------------------------
+
+
+async def test_reads_from_memory_and_from_the_disk_agree() -> None:
+    """After a restart nothing is in memory: the same records, pieces and ends."""
+    node = Node()
+    payloads = [bytes([number]) * 100 for number in range(20)]
+    questions = [
+        read(0, 30),
+        read(5, 8),
+        read(5, 8, max_bytes=1),
+        read(15, 16),
+        read(18, 20),
+        read(25, 30),
+    ]
+    async with node.life() as life:
+        await life.ask(write(0, *payloads))
+        await life.ask(write(20, b"x", decided=18))
+        from_memory = [await life.ask(question) for question in questions]
+    async with node.life() as life:
+        from_disk = [await life.ask(question) for question in questions]
+
+    assert [answer.records for answer in from_memory] == [answer.records for answer in from_disk]
+    assert [[record.position for record in answer.records] for answer in from_disk] == [
+        [*range(18)],
+        [5, 6, 7],
+        [5],
+        [15],
+        [],
+        [],
+    ]
+    assert all(record.learned for answer in from_disk for record in answer.records)
+
+
+async def test_an_answer_has_about_as_many_bytes_as_its_asker_takes() -> None:
+    """At least one record; from memory and from the disk alike."""
+    node = Node()
+    async with node.life() as life:
+        await life.ask(write(0, *[bytes(1000)] * 9))
+        await life.ask(write(9, b"x", decided=9))
+        from_memory = len((await life.ask(read(0, 9, 4500))).records)
+    async with node.life() as life:
+        from_disk = len((await life.ask(read(0, 9, 4500))).records)
+    assert (from_memory, from_disk) == (4, 4)
+
+
+async def test_truncated_positions_are_not_read() -> None:
+    node = Node()
+    async with node.life() as life:
+        await life.ask(write(0, *[b"x"] * 10))
+        await life.ask(decide(10))
+        standing = await life.ask(Learn(segment=LOG, records=(learned(10, values.truncate(4, 1)),)))
+        assert standing.begin == 4
+
+        assert (await life.ask(read(3, 10))).records == ()
+        assert [record.position for record in (await life.ask(read(4, 10))).records] == [4, 5, 6, 7, 8, 9]
+
+
+async def test_a_promise_quotes_what_is_decided_from_the_disk() -> None:
+    """Whatever its number is: truncated, decided and on the disk, decided and in memory, accepted, and nothing."""
+    node = Node()
+    async with node.life() as life:
+        await life.ask(write(0, *[b"old"] * 6))
+        await life.ask(Learn(segment=LOG, records=(learned(6, values.truncate(2, 1)),), decided=decide(6).decided))
+    async with node.life() as life:
+        await life.ask(write(7, b"new"))
+        assert (await life.ask(decide(8))).learned == 8
+        await life.ask(write(8, b"open"))
+
+        answer = await life.ask(promise(2, 0, 10))
+
+    assert answer.verdict is Verdict.ACCEPT
+    assert [(record.position, record.learned, values.is_tombstone(record.value)) for record in answer.records] == [
+        *[(position, True, True) for position in (0, 1)],
+        *[(position, True, False) for position in range(2, 8)],
+        (8, False, False),
+    ]
+    assert [values.payload_of(record.value) for record in answer.records if record.position in {3, 7, 8}] == [
+        b"old",
+        b"new",
+        b"open",
+    ]
+
+
+async def test_a_write_to_decided_positions_is_told_only_of_other_decisions() -> None:
+    """Also if the disk has to be asked what was decided there."""
+    node = Node()
+    async with node.life() as life:
+        await life.ask(write(0, b"a", b"b", b"c"))
+        await life.ask(write(3, b"d", decided=3))
+    async with node.life() as life:
+        answer = await life.ask(write(0, b"a", b"OTHER", b"c", number=5))
+
+    assert answer.verdict is Verdict.ACCEPT
+    assert [(record.position, values.payload_of(record.value)) for record in answer.records] == [(1, b"b")]
+
+
+async def test_more_reads_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
+    monkeypatch.setattr(replica_service, "READS_MAX", 2)
+    node = Node()
+    async with node.life() as life:
+        await life.ask(write(0, b"a", b"b"))
+        await life.ask(write(2, b"c", decided=2))
+    async with node.life() as life:
+        pending = [life.soon(read(0, 2)) for _ in range(10)]
+        outcomes = [await each() for each in pending]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, OverloadedError)]
+    assert refused
+    assert all(len(outcome.records) == 2 for outcome in outcomes if outcome not in refused)
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+async def test_who_waits_hears_of_what_is_decided(autojump_clock: MockClock) -> None:
+    node = Node()
+    async with node.life() as life:
+        replica = await life.service.replica(LOG)
+        await life.ask(write(0, b"a"))
+        waiting, other = life.soon(WaitLearned(segment=LOG, past=0)), life.soon(WaitLearned(segment=LOG, past=5))
+        await life.ask(decide(1))
+
+        assert (await waiting()).learned == 1
+        assert not answered(other)
+        assert (await other()).learned == 1, "after some seconds in any case"
+        assert replica.core.waiting == 0
+
+
+async def test_the_keeper_wakes_up_for_a_hole_only() -> None:
+    """`wait_missing` returns while something is not known to be decided, and costs nothing otherwise."""
+    node = Node()
+    async with node.life() as life:
+        replica = await life.service.replica(LOG)
+        assert (await replica.wait_missing()).learned == 0
+        await life.ask(write(0, b"a"))
+        await life.ask(decide(1))
+        with trio.move_on_after(0.01) as scope:  # noqa: TID251 - true time
+            await replica.wait_missing()
+        assert scope.cancelled_caught
+        await life.ask(write(2, b"c"))
+        assert (await replica.wait_missing()).end == 2
+
+
+# -- bad disks --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failed_store_ends_the_role_and_answers_nobody() -> None:
+    """Whoever is told nothing knows nothing; and nobody may see again what is in memory only."""
+    node = Node()
+    async with node.life() as life:
+        await life.service.replica(LOG)
+        node.disk.fail_write()
+        pending = life.soon(promise(3))
+        await wait_all_tasks_blocked()
+        assert [type(error) for error in life.failures] == [StorageError]
+        assert not answered(pending)
+        with pytest.raises(UnavailableError):
+            await life.service.forget(5)
+
+
+async def test_rot_ends_the_role() -> None:
+    """Found by a reader: others have what is decided."""
+    node = Node()
+    async with node.life() as life:
+        await life.ask(write(0, b"a", b"b"))
+        await life.ask(write(2, b"c", decided=2))
+    async with node.life() as life:
+        await life.service.replica(LOG)
+        node.disk.damage(records.record_pair(LOG, Record(position=1, promised=1))[0])
+        assert isinstance(await life.ask(read(1, 2)), CorruptionError)
+        assert [type(error) for error in life.failures] == [CorruptionError]
+
+
+async def test_a_full_disk_takes_no_entries_and_all_that_ends_a_log() -> None:
+    """Promises, fills, seals, truncations and reads go on; entries again once there is room."""
+    node = Node()
+    async with node.life() as life:
+        await life.ask(write(0, b"a", b"b"))
+        node.disk.faults.free_bytes = 100 << 10
+        assert isinstance(await life.ask(write(2, b"c")), DiskFullError)
+        assert isinstance(
+            await life.ask(Learn(segment=LOG, records=(learned(2, values.append(b"c", 1)),))), DiskFullError
+        )
+
+        assert (await life.ask(promise(2, 0, 3))).verdict is Verdict.ACCEPT
+        assert (await life.ask(write(0, b"a", b"b", number=2))).verdict is Verdict.ACCEPT
+        end = attrs.evolve(write(2, number=2), values=(values.nop(), values.seal(1)))
+        assert (await life.ask(end)).verdict is Verdict.ACCEPT
+        assert len((await life.ask(attrs.evolve(read(0, 4)))).records) == 0
+        assert (await life.ask(decide(3, number=2))).learned == 3
+        assert len((await life.ask(read(0, 4))).records) == 3
+
+        node.disk.faults.free_bytes = None
+        assert (await life.ask(write(4, b"d", number=2))).verdict is Verdict.ACCEPT
+        assert not life.failures
+
+
+# -- founding ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_directory_votes_for_what_came_after_it() -> None:
+    """It joined in version 5: of loglets up to that one a former directory of this node may have promised something."""
+    node = Node(joined=5, boot=77)
+    async with node.life() as life:
+        assert (await life.service.replica(LOG)).core.status is Status.VOTING
+        assert (await life.service.replica(OLD)).core.status is Status.EMPTY
+        assert [replica.segment for replica in life.made] == [LOG, OLD]
+        assert (await life.ask(GetStanding(segment=LOG))).incarnation == (5 << 40) + 77
+        assert (await life.ask(promise(2, segment=OLD))).verdict is Verdict.IGNORED
+        await life.ask(promise(2))
+    async with node.life() as life:
+        assert [replica.segment for replica in life.made] == [LOG]
+        standing = await life.ask(GetStanding(segment=LOG))
+        assert (standing.promised, standing.incarnation) == (2, (5 << 40) + 77), "the store is the same"
+        assert (await life.service.replica(OLD)).core.status is Status.EMPTY
+
+
+async def test_a_store_that_was_deleted_knows_nothing_until_it_knows_the_register(autojump_clock: MockClock) -> None:
+    """It does not keep the node from serving; then it votes on later loglets, and recovers the others. Its number has grown."""
+    node = Node()
+    async with node.life() as life:
+        first = (await life.ask(GetStanding(segment=LOG))).incarnation
+    node.disk.wipe()
+    node.version = UnavailableError("no majority")
+    async with node.life() as life:
+        assert isinstance(await life.ask(promise(9)), UnavailableError)
+        with pytest.raises(UnavailableError):
+            await life.service.replica(LOG)
+        node.version = 6
+        await trio.sleep(1.0)  # noqa: TID251 - true time
+        assert (await life.service.replica(LOG)).core.status is Status.VOTING
+        assert (await life.service.replica(OLD)).core.status is Status.EMPTY
+        assert (await life.ask(GetStanding(segment=LOG))).incarnation > first
+    node.version = 100
+    async with node.life() as life:
+        assert (await life.service.replica(LOG)).core.status is Status.VOTING, "the founding is remembered"
+
+
+async def test_a_crash_before_the_register_is_read_changes_nothing(autojump_clock: MockClock) -> None:
+    node = Node(fresh=False, version=UnavailableError("no majority"))
+    async with node.life() as life:
+        assert isinstance(await life.ask(promise(9)), UnavailableError)
+    node.version = 7
+    async with node.life() as life:
+        await wait_all_tasks_blocked()
+        assert (await life.service.replica(LOG)).core.status is Status.EMPTY
+
+
+async def test_recovery_is_durable() -> None:
+    """Promise, beginning and stores of others come with the vote."""
+    node = Node(joined=9)
+    async with node.life() as life:
+        replica = await life.service.replica(LOG)
+        assert (await life.ask(Recover(segment=LOG, node=NodeId(3), incarnation=4))).status is Status.EMPTY
+        told = replica.core.incarnations
+        await replica.adopt(Status.VOTING, 12, begin=30, trim=5 << 16, incarnations=told)
+    async with node.life() as life:
+        standing = await life.ask(GetStanding(segment=LOG))
+        assert (standing.status, standing.promised, standing.begin, standing.learned) == (Status.VOTING, 12, 30, 30)
+        assert (standing.trim, standing.incarnations) == (5 << 16, told)
+        assert (await life.ask(promise(12))).verdict is Verdict.REJECT
+
+
+# -- logs that come and go --------------------------------------------------------------------------------------------
+
+
+async def test_the_chain_says_which_replicas_there_are() -> None:
+    """Not named: none. Dropped: sealed. Another kind, or a register that cannot be read: an error, and nothing is made."""
+    node = Node()
+    node.chain[SegmentId(8, 1)] = PaxosConfig(replicas=(NodeId(2), NodeId(3)), coordinator=LEADER)
+    node.chain[SegmentId(8, 2)] = UnavailableError("no majority")
+    async with node.life() as life:
+        for attempt, error in ((1, UnavailableError), (2, UnavailableError), (3, SealedError)):
+            assert isinstance(await life.ask(promise(1, segment=SegmentId(8, attempt))), error)
+        assert not life.service.replicas
+        assert [key for key in node.disk.pairs if key != records.FOUNDING] == []
+
+
+async def test_a_closed_log_is_copied_to_a_node_that_the_chain_does_not_name() -> None:
+    """By whoever rebuilds it, and never by chance. It never votes; it speaks for the log once it has all of it, and a restart
+    changes nothing of that."""
+    node = Node()
+    node.chain[LOG] = PaxosConfig(replicas=(NodeId(2), NodeId(3)), coordinator=LEADER)
+    content = tuple(learned(place, values.append(b"x", 1)) for place in range(3)), (learned(3, values.seal(1)),)
+    async with node.life() as life:
+        assert isinstance(await life.ask(Learn(segment=LOG, records=content[0])), UnavailableError)
+        standing = await life.ask(Learn(segment=LOG, records=content[1], rebuilds=True))
+        assert (standing.status, standing.learned, standing.seal) == (Status.EMPTY, 0, NOWHERE)
+        assert (await life.ask(Learn(segment=LOG, records=content[0], rebuilds=True))).seal == 3
+        assert (await life.ask(promise(5))).verdict is Verdict.IGNORED
+    async with node.life() as life:
+        standing = await life.ask(GetStanding(segment=LOG))
+        assert (standing.status, standing.seal) == (Status.EMPTY, 3)
+        assert [record.position for record in (await life.ask(read(0, 10))).records] == [0, 1, 2, 3]
+        assert (await life.ask(TrimSealed(segment=LOG, offset=1 << 40))).begin == 3
+        assert not life.made
+    assert sum(key[:1] == b"r" for key in node.disk.pairs) == 1
+
+
+async def test_a_log_that_was_moved_here_does_not_vote() -> None:
+    """Its store is older than the log, yet it has nothing of it: an empty vote would be a lie."""
+    node = Node()
+    node.chain[LOG] = PaxosConfig(replicas=THREE, coordinator=LEADER, loglet=LOG)
+    async with node.life() as life:
+        assert (await life.service.replica(LOG)).core.status is Status.EMPTY
+
+
+async def test_dropped_logs_are_gone_for_good() -> None:
+    """Who waits is told; nothing is left on the disk, and nothing comes back, whoever asks."""
+    node = Node()
+    async with node.life() as life:
+        for segment in (LOG, OLD):
+            await life.ask(write(0, b"a", segment=segment))
+        waiting = life.soon(WaitLearned(segment=OLD, past=0))
+        await life.service.forget(3)
+        assert isinstance(await waiting(), SealedError)
+        assert isinstance(await life.ask(write(1, b"b", segment=OLD)), SealedError)
+        assert {key[8] for key in node.disk.pairs if key != records.FOUNDING} == {7}
+    async with node.life() as life:
+        assert isinstance(await life.ask(write(1, b"b", segment=OLD)), SealedError)
+        await life.service.forget_others(6, [])
+        assert (await life.ask(GetStanding(segment=LOG))).end == 0
+        await life.service.forget_others(7, [LOG])
+        assert (await life.ask(GetStanding(segment=LOG))).end == 0
+        await life.service.forget_others(7, [])
+        assert [key for key in node.disk.pairs if key != records.FOUNDING] == []
+
+
+async def test_a_log_that_is_used_by_itself_is_in_no_chain() -> None:
+    """Whoever adds it says who takes part and how it begins; what the store knows is stronger than that."""
+    node = Node()
+    async with node.life() as life:
+        replica = life.service.add(ALONE, lambda: cast(Any, "everybody"), Status.EMPTY)
+        assert replica.core.status is Status.EMPTY
+        await replica.adopt(Status.VOTING)
+        await replica.perform(write(0, b"a", segment=ALONE))
+    async with node.life() as life:
+        replica = life.service.add(ALONE, lambda: cast(Any, "others"), Status.EMPTY)
+        assert (replica.core.status, replica.core.end) == (Status.VOTING, 0)
+        assert cast(Any, replica.ensemble()) == "others"
+        assert not life.made
+
+
+async def test_what_cannot_be_meant_is_refused() -> None:
+    """Nothing of it has been done, and the role goes on."""
+    node = Node()
+    damaged = bytearray(values.append(b"x", 1))
+    damaged[-1] ^= 1
+    bad = [
+        promise(0),
+        promise(1, 5, 5),
+        promise(1, 0, 5000),
+        write(0),
+        write(-1, b"x"),
+        write(1 << 60, b"x"),
+        attrs.evolve(write(0, b"x"), values=(b"no value",)),
+        attrs.evolve(write(0, b"x"), values=(bytes(damaged),)),
+        decide(5, number=-1),
+        Learn(segment=LOG, records=(attrs.evolve(learned(0, values.nop()), learned=False),)),
+        Recover(segment=LOG, node=NodeId(2), incarnation=-5),
+        WaitLearned(segment=LOG, past=1 << 63),
+        TrimSealed(segment=LOG, offset=1 << 63),
+        ReadRecords(segment=LOG, first=1 << 63, stop=5, max_bytes=1),
+    ]
+    async with node.life() as life:
+        assert [type(await life.ask(request)) for request in bad] == [MalformedError] * len(bad)
+        assert isinstance(await life.ask(write((1 << 28) + 1, b"x")), OverloadedError)
+        standing = await life.ask(GetStanding(segment=LOG))
+        assert (standing.end, standing.promised, standing.learned) == (0, 0, 0)
+        assert not life.failures
