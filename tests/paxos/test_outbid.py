@@ -8,7 +8,8 @@ import trio
 from loglets.paxos.messages import Taken, Truncate
 from loglets.paxos.places import offset_of
 from tests.metastore.world import simulated
-from tests.paxos.world import SEGMENT, Leader, World, playing
+from tests.paxos.leading import Leader
+from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.errors import UnavailableError, VirtualLogError
 
 
@@ -19,12 +20,12 @@ async def test_an_outbid_coordinator_asked_to_trim_leads_no_longer() -> None:
     async with playing() as world:
         former, leader = await _outbid(world)
 
-        outcome = await _trim(former, offset_of(4))
+        outcome = await _trim(world, former, offset_of(4))
 
         assert isinstance(outcome, UnavailableError)
         assert not former.running.is_leading
         assert world.standing(1).begin == 0
-        assert await _trim(leader, offset_of(4)) == Taken(place=offset_of(4), coordinator=leader.node)
+        assert await _trim(world, leader, offset_of(4)) == Taken(place=offset_of(4), coordinator=leader.node)
 
 
 @simulated
@@ -52,7 +53,7 @@ async def _outbid(world: World) -> tuple[Leader, Leader]:
     return former, leader
 
 
-async def _trim(leader: Leader, offset: int) -> Taken | VirtualLogError:
+async def _trim(world: World, leader: Leader, offset: int) -> Taken | VirtualLogError:
     outcomes: list[Taken | VirtualLogError] = []
     answered = trio.Event()
 
@@ -61,6 +62,6 @@ async def _trim(leader: Leader, offset: int) -> Taken | VirtualLogError:
         answered.set()
 
     leader.running.request(Truncate(segment=SEGMENT, offset=offset), done)
-    with leader.world.within():
+    with world.within():
         await answered.wait()
     return outcomes[0]

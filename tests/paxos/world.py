@@ -27,21 +27,13 @@ from loglets.paxos import values
 from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.keeper import keep
 from loglets.paxos.log import Log
-from loglets.paxos.messages import (
-    NOTHING_DECIDED,
-    Learn,
-    Promise,
-    Record,
-    Recover,
-    Standing,
-    Status,
-    Write,
-)
+from loglets.paxos.messages import Record, Standing, Status
 from loglets.paxos.network import Member, Network
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
 from loglets.paxos.running_coordinator import RunningCoordinator
+from tests.paxos.interception import Caught, undecided
+from tests.paxos.leading import Leader
 from virtuallog.chain import SegmentId
-from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Done, Handler, Handlers, KeyValues, NodeEnvironment, ReplyT, Request
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValuesDisk
@@ -72,96 +64,6 @@ class Machine:
     environment: NodeEnvironment
     scope: trio.CancelScope
     replica: LocalReplica
-
-
-@attrs.define(eq=False)
-class Caught:
-    """Requests on their way to a replica, or its answers. What is not released is lost."""
-
-    request: type[Request[Any]]
-    to: NodeId | None
-    sender: NodeId | None
-    answers: bool
-    times: int | None
-    """None: all of them, until it is released or lifted."""
-    kept: list[Callable[[], None]] = attrs.field(factory=list)
-
-    def wants(self, node: NodeId, request: Request[Any]) -> bool:
-        return (
-            isinstance(request, self.request)
-            and self.to in {None, node}
-            and self.sender in {None, _sender(request)}
-            and (self.times is None or len(self.kept) < self.times)
-        )
-
-    def lift(self) -> None:
-        """Catch nothing any more. What was caught stays lost."""
-        self.times = 0
-
-    def release(self) -> None:
-        """The same, and all that was caught arrives now."""
-        self.lift()
-        kept, self.kept = self.kept, []
-        for arrive in kept:
-            arrive()
-
-
-@attrs.define(eq=False)
-class Leader:
-    """The coordinator on one machine, led by hand. Mesos' `Coordinator`: None says not elected, or maybe."""
-
-    world: World
-    node: NodeId
-    running: RunningCoordinator
-
-    async def elect(self) -> int | None:
-        """One attempt; the last position of the log."""
-        try:
-            return await self.running.stand()
-        except UnavailableError:
-            return None
-
-    async def append(self, payload: bytes) -> int | None:
-        """The position, decided."""
-        outcome = await self.append_soon(payload).wait()
-        return None if isinstance(outcome, VirtualLogError) else outcome
-
-    def append_soon(self, payload: bytes) -> Pending:
-        """The same, without waiting."""
-        pending = Pending()
-
-        def done(outcome: int | VirtualLogError) -> None:
-            if isinstance(outcome, int):
-                self.world.acknowledged.append((outcome, payload))
-            pending.settle(outcome)
-
-        self.running.append(payload, done)
-        return pending
-
-    async def truncate(self, to: int) -> int | None:
-        """Position of the TRUNCATE, decided."""
-        try:
-            return await self.running.truncate(to)
-        except UnavailableError:
-            return None
-
-
-@attrs.define(eq=False)
-class Pending:
-    """An append that is under way."""
-
-    outcome: int | VirtualLogError | None = None
-    _settled: trio.Event = attrs.field(factory=trio.Event)
-
-    def settle(self, outcome: int | VirtualLogError) -> None:
-        assert self.outcome is None, "an append ends once"
-        self.outcome = outcome
-        self._settled.set()
-
-    async def wait(self) -> int | VirtualLogError:
-        await self._settled.wait()
-        assert self.outcome is not None
-        return self.outcome
 
 
 @attrs.define(eq=False)
@@ -247,7 +149,7 @@ class World:
         machine = self.machines[NodeId(node)]
         running = RunningCoordinator(machine.replica, machine.environment)
         machine.environment.nursery.start_soon(running.run)
-        return Leader(self, NodeId(node), running)
+        return Leader(NodeId(node), running, self.clock, self.acknowledged)
 
     def keep(self, *nodes: int, auto_initialize: bool = False) -> list[trio.CancelScope]:
         """From now on these replicas recover and close holes by themselves, as they do on a real machine, until what this returns
@@ -408,7 +310,7 @@ class World:
         def arrive(request: Any, done: Done) -> None:
             caught = next((each for each in self._caught if each.wants(node, request)), None)
             if node in self.unlearned:
-                request = _undecided(request)
+                request = undecided(request)
             if caught is None:
                 handle(request, done)
             elif caught.answers:
@@ -439,18 +341,6 @@ async def _serve_log(
 
 def _node(number: int | None) -> NodeId | None:
     return None if number is None else NodeId(number)
-
-
-def _sender(request: Request[Any]) -> NodeId | None:
-    if isinstance(request, Promise | Write | Learn):
-        return request.coordinator
-    return request.node if isinstance(request, Recover) else None
-
-
-def _undecided(request: Request[Any]) -> Request[Any]:
-    if isinstance(request, Learn):
-        return attrs.evolve(request, decided=NOTHING_DECIDED, records=())
-    return attrs.evolve(request, decided=NOTHING_DECIDED) if isinstance(request, Write) else request
 
 
 def _payload(record: Record) -> bytes:

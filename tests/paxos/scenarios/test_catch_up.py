@@ -10,7 +10,8 @@ from loglets.paxos.catch_up import catch_up, catch_up_voting
 from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.messages import GetStanding, Promise, ReadRecords, Recover, Status
 from tests.metastore.world import simulated
-from tests.paxos.world import Leader, World, playing
+from tests.paxos.leading import Leader
+from tests.paxos.world import World, playing
 from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
 

@@ -13,7 +13,8 @@ from loglets.paxos.log import Position, Reader, ReadRangeError
 from loglets.paxos.messages import Promise, Status
 from loglets.paxos.writer import Writer, WriterError
 from tests.metastore.world import simulated
-from tests.paxos.world import Leader, World, playing
+from tests.paxos.leading import Leader
+from tests.paxos.world import World, playing
 
 TEN = [str(number).encode() for number in range(1, 11)]
 

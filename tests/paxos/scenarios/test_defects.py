@@ -25,7 +25,8 @@ from loglets.paxos.replica import Replica
 from loglets.paxos.rounds import Ignored, Rejected, Roll
 from simulation.patches import planted
 from tests.metastore.world import simulated
-from tests.paxos.world import SEGMENT, STRANGER, Leader, World, playing
+from tests.paxos.leading import Leader
+from tests.paxos.world import SEGMENT, STRANGER, World, playing
 from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
 
@@ -63,7 +64,7 @@ async def outbid(world: World) -> None:
 
     world.kill(2)
     world.unlearned = frozenset()
-    await _insist(m)
+    await m.insist()
 
 
 write = Replica._write
@@ -104,14 +105,14 @@ async def forgotten(world: World) -> None:
     world.separate(1, 3, blocked=False)
     await world.recover(3)
     d = world.coordinator(1)
-    await _insist(d)
+    await d.insist()
     world.unlearned = frozenset({3})
 
     await c.append(X)
     await d.append(Y)
 
     world.kill(2)
-    await _insist(world.coordinator(1))
+    await world.coordinator(1).insist()
 
 
 follow = Recovery._follow
@@ -163,7 +164,7 @@ async def in_flight(world: World) -> None:
 
     world.kill(1)
     world.separate(4, 2, blocked=False)
-    await _insist(world.coordinator(4))
+    await world.coordinator(4).insist()
 
 
 def counts_any_store(self: Roll, node: NodeId, incarnation: int) -> bool:
@@ -191,7 +192,7 @@ async def test_a_refused_coordinator_is_not_elected_any_more() -> None:
 
         assert world.count(Write) == written
         assert await second.append(Y) == 1
-        assert await _insist(first) == 1
+        assert await first.insist() == 1
         assert await first.append(X) == 2
 
 
@@ -337,7 +338,7 @@ def test_an_unknown_append_may_yet_be_decided(reaches: int | None, decided: bool
             world.kill(1)
 
             second = world.coordinator(2)
-            await _insist(second)
+            await second.insist()
             await second.append(Y)
 
             found = await world.decided()
@@ -429,14 +430,6 @@ def _played(schedule: Callable[[World], Awaitable[None]], replicas: int = 3) -> 
 
     simulated(play)()
     return found
-
-
-async def _insist(leader: Leader) -> int:
-    """Elect it, in as many attempts as that takes."""
-    with leader.world.within():
-        while (ending := await leader.elect()) is None:
-            await leader.world.clock.sleep(0.15)
-    return ending
 
 
 async def _one_number_used(world: World) -> None:

@@ -10,7 +10,7 @@ from loglets.paxos import values
 from loglets.paxos.filling import fill
 from loglets.paxos.messages import Promise, Verdict, Write
 from tests.metastore.world import simulated
-from tests.paxos.world import SEGMENT, Leader, World, playing
+from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.types import NodeId
 
 TEN = [str(number).encode() for number in range(1, 11)]
@@ -71,7 +71,7 @@ async def test_fill_no_quorum() -> None:
         assert not third.running.is_leading
         assert await world.read(3, 1, 1) == []
         explicit.lift()
-        assert await _insist(third) == 1
+        assert await third.insist() == 1
         assert await world.payloads(3, 1, 1) == [b"hello world"]
 
 
@@ -143,12 +143,6 @@ async def _take_over(world: World, last: int) -> None:
     third = world.coordinator(3)
     assert await third.elect() is None
     assert await third.elect() == last
-
-
-async def _insist(leader: Leader) -> int:
-    while (ending := await leader.elect()) is None:
-        await leader.world.clock.sleep(0.15)
-    return ending
 
 
 async def _accept(world: World, node: int, proposal: int, position: int, payload: bytes) -> Verdict:
