@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 import trio
 
+from loglets.paxos.config import decode_untrusted
 from loglets.paxos.messages import Settle
 from loglets.paxos.provider import PaxosProvider
 from simulation.checks.loglet import LOGLET_CHECKS
@@ -81,7 +82,15 @@ class EnsembleStory:
         pin(self, node, replica)
         with trio.move_on_after(seconds), suppress(VirtualLogError):
             async with self.world.client(node) as environment:
-                await act(self._recorded(environment, f"{name} {node}"))
+                config = attrs.evolve(decode_untrusted(self.served.config(SEGMENT)), coordinator=replica)
+                loglet = PaxosProvider().open(SEGMENT, config.encode(), environment)
+                await act(RecordedLoglet(loglet, self.world.history, SEGMENT, f"{name} {node}"))
+
+    async def stand(self, node: NodeId) -> None:
+        """Let this replica stand for election; it has sent its requests on return."""
+        async with self.world.client(_AGITATOR) as environment:
+            environment.services.post(node, Settle(segment=SEGMENT, insist=True), lambda _: None, 1.0)
+            await trio.sleep(0.002)
 
     async def agitate(self, source: random.Random, seconds: float, most: int) -> None:
         """For ever: let up to `most` replicas stand for election at the same moment, with so many seconds in between."""

@@ -47,6 +47,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.contended import CONTENDED
     from simulation.stories.crossed import CROSSED
     from simulation.stories.drained import DRAINED
+    from simulation.stories.forgetful import FORGETFUL
     from simulation.stories.large import DROPPED, TORN
     from simulation.stories.minority import MINORITY
     from simulation.stories.mixed import MIXED
@@ -76,6 +77,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         DRAINED,
         DROPPED,
         DUEL,
+        FORGETFUL,
         LOADED,
         MINORITY,
         MIXED,

@@ -58,6 +58,10 @@ class ServedLoglets:
         """A client, in a process of its own."""
         return self.make().open(segment, self._configs[segment], environment)
 
+    def config(self, segment: SegmentId) -> bytes:
+        """As it stands in the table."""
+        return self._configs[segment]
+
     @property
     def cluster(self) -> Cluster:
         """The machines as a planner sees them."""
