@@ -218,6 +218,7 @@ class RunningCoordinator:
         """Stand until it leads, or somebody else does, or it has been tried often enough. Then answer those who wait."""
         try:
             for _ in range(ELECTIONS_MAX):
+                former = self._replica.core.coordinator
                 try:
                     await self.stand()
                     break
@@ -226,7 +227,7 @@ class RunningCoordinator:
                 except RetryableError:  # not elected; or no room for what it has missed
                     tried = self._core.proposal
                 await self._environment.clock.sleep(PAUSE_SECONDS * self._environment.random.uniform(1, 2))
-                if self._is_outbid(tried):
+                if self._is_outbid(former, tried):
                     break
         except VirtualLogError as error:  # of the local store: who owns it has been told
             self.stop(error)
@@ -234,9 +235,11 @@ class RunningCoordinator:
             self._is_campaigning = False
             self._flush_early()
 
-    def _is_outbid(self, tried: int) -> bool:
+    def _is_outbid(self, former: NodeId, tried: int) -> bool:
+        """Whether the local replica has heard of somebody else since we stood; not of whoever did not answer our client."""
         replica = self._replica.core
-        return replica.coordinator not in (NOBODY, self._core.node) and replica.promised >= tried
+        is_other = replica.coordinator not in (NOBODY, self._core.node)
+        return is_other and (replica.coordinator != former or replica.promised >= tried)
 
     def _leader(self) -> NodeId:
         """Who may lead, as far as is known here; nobody, or this node: it may stand."""
