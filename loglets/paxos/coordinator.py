@@ -57,6 +57,8 @@ class Coordinator:
     """The highest number that was tried here, or was in the way."""
     rival: NodeId = attrs.field(default=NOBODY, init=False)
     """Who was in the way last; nobody once this one leads."""
+    refusals: int = attrs.field(default=0, init=False)
+    """How often a higher number was in the way."""
     seal: int = attrs.field(default=NOWHERE, init=False)
     """Position of the SEAL, if CLOSED."""
     reign: Reign | None = attrs.field(default=None, init=False)
@@ -236,6 +238,7 @@ class Coordinator:
         return effects
 
     def _step_down(self, rejection: Rejected) -> list[Effect]:
+        self.refusals += 1
         self.proposal = max(self.proposal, rejection.proposal)
         self.rival = rejection.coordinator if rejection.coordinator != self.node else NOBODY
         return self.resign(f"proposal {rejection.proposal} is in the way")

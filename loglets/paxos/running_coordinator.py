@@ -177,7 +177,7 @@ class RunningCoordinator:
             raise UnavailableError("an election is under way")
 
     async def _stand(self) -> int:
-        core, meter = self._core, self._replica.meter
+        core, meter, refusals = self._core, self._replica.meter, self._core.refusals
         core.ensemble = self._replica.ensemble()
         self._to_catch_up, self._stirred = None, trio.Event()
         self._guard(lambda: core.elect(self._replica.core.promised))
@@ -185,10 +185,14 @@ class RunningCoordinator:
             await self._stirred.wait()
         gap = self._gap()
         if gap is None:
-            meter.stood(Election.REJECTED if core.rival != NOBODY else Election.UNDECIDED)
+            meter.stood(Election.REJECTED if core.refusals > refusals else Election.UNDECIDED)
             raise UnavailableError("not elected")
         _PROMISED.reached()
-        end = await self._catch_up(gap)
+        try:
+            end = await self._catch_up(gap)
+        except UnavailableError:
+            meter.stood(Election.UNDECIDED)
+            raise
         meter.stood(Election.ELECTED)
         _LEADING.reached()
         log.info("elected", segment=str(core.segment), proposal=core.proposal, end=end)
@@ -333,10 +337,16 @@ class RunningCoordinator:
             done(error)
             return
         # What is dropped must be in the digest, and decided: not what waits, nor what the local replica has not learned.
-        trim = max(min(request.offset, offset_of(digest.stop)), self._replica.core.trim)
+        former = self._replica.core.trim
+        trim = max(min(request.offset, offset_of(digest.stop)), former)
         to = min(position_of(trim), digest.stop)
         if self._core.state not in (State.LEADING, State.CLOSED):
             done(UnavailableError("this coordinator leads no longer"))
+            return
+        if (
+            trim == former and self._core.state is State.LEADING
+        ):  # decided by an earlier TRUNCATE: who trims again costs nothing
+            done(Taken(place=former, coordinator=self._core.node))
             return
         ticket = self._taken(done, lambda _: trim)
         self._guard(lambda: self._core.truncate(to, trim, digest.encode(to), ticket))
@@ -454,13 +464,15 @@ class RunningCoordinator:
 
     def _answered(self, take: _Take, node: NodeId, number: int, outcome: Any) -> None:
         self._unanswered[node] -= 1
-        before = self._core.state
+        before, refusals = self._core.state, self._core.refusals
         if isinstance(outcome, VirtualLogError):
             self._guard(lambda: self._core.unanswered(node, number))
         else:
             self._guard(lambda: take(node, number, outcome))
-        if before is not self._core.state is State.INITIAL and self._core.rival != NOBODY:
+        if self._core.refusals > refusals:
             self._replica.meter.rejected(Phase.WRITE if before is State.LEADING else Phase.PROMISE)
+        if before is State.LEADING and self._core.state is State.INITIAL:
+            log.info("leads no longer", segment=str(self._core.segment), rival=self._core.rival)
 
 
 def _ignore(outcome: object) -> None:
