@@ -114,7 +114,10 @@ class PaxosLoglet:
         try:
             return await self._truncate(min(offset, tail.tail))
         except SealedError:
-            return await self.prefix_trim(offset)  # sealed meanwhile; or dropped, then the tail check says so
+            tail = await self.check_tail()
+            if isinstance(tail, Sealed):  # meanwhile; else it is being dropped
+                return await self._trim_sealed(min(offset, tail.tail))
+            raise
 
     async def _truncate(self, offset: int) -> LogletOffset:
         """`offset` is not past the tail."""

@@ -270,6 +270,23 @@ async def test_who_was_away_when_a_log_was_closed_hears_of_it(autojump_clock: Mo
         assert await payloads_of(cluster.client()) == [b"a", b"b"]
 
 
+async def test_a_trim_that_drops_nothing_new_writes_nothing(autojump_clock: MockClock) -> None:
+    """Who trims to the same place again and again must not make the log longer."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        one = writer(cluster.client())
+        for n in range(3):
+            await one.append(b"%d" % n)
+        assert await one.loglet.prefix_trim(ZERO) == 0
+        assert await one.loglet.check_tail() == Open(3 * SLOT)
+        assert await one.loglet.prefix_trim(LogletOffset(SLOT)) == SLOT
+        tail = await one.loglet.check_tail()
+
+        for offset in (SLOT, 0, 1):
+            assert await cluster.client().prefix_trim(LogletOffset(offset)) == SLOT
+        assert await one.loglet.check_tail() == tail
+
+
 async def test_a_log_that_was_dropped_stays_dropped(autojump_clock: MockClock) -> None:
     """No late request makes it again, not even after a restart."""
     async with running_cluster() as cluster:
