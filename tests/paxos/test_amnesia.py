@@ -123,10 +123,10 @@ class Story:
 
 
 def promise_is_forgotten(fixes: Fixes) -> Story:
-    """Defect 2 as it is in Mesos. C is elected with 1 by nodes 2 and 3. Node 3 loses its disk, and recovers. Node 1, which heard
-    of nothing, stands with 1, too."""
+    """Defect 2 as it is in Mesos. One is elected with 2 by nodes 2 and 3. Node 3 loses its disk, and recovers. Node 1, which heard
+    of nothing, stands with 1."""
     story = Story(fixes)
-    first, second = Proposer(story, 1), Proposer(story, 1)
+    first, second = Proposer(story, 2), Proposer(story, 1)
     assert first.elect(2, 3)
     story.lose(3)
     story.recover(3, 1, 2)
