@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from loglets.paxos.messages import Append, Seal, Settle, Truncate
+from loglets.paxos.reception import Reception
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
 from loglets.paxos.running_coordinator import RunningCoordinator
 from virtuallog.chain import SegmentId
@@ -32,7 +33,7 @@ class CoordinatorService:
     """Of the same node. A callable, as each of the two is told of the other."""
     _known: dict[SegmentId, LocalReplica] = attrs.field(factory=dict, init=False)
     """Replicas that are here."""
-    _running: dict[SegmentId, RunningCoordinator] = attrs.field(factory=dict, init=False)
+    _receptions: dict[SegmentId, Reception] = attrs.field(factory=dict, init=False)
     _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
     """Requests that came before their replica was made."""
     _lowest_live_version: int = attrs.field(default=0, init=False)
@@ -45,12 +46,12 @@ class CoordinatorService:
     @property
     def positions_in_flight(self) -> list[int]:
         """Of each coordinator here that leads: for the meter."""
-        return [int(running.core.has_flight) for running in self._running.values() if running.is_leading]
+        return [int(running.core.has_flight) for running in self.running if running.is_leading]
 
     @property
-    def running(self) -> Collection[RunningCoordinator]:
+    def running(self) -> list[RunningCoordinator]:
         """For who looks inside."""
-        return self._running.values()
+        return [reception.running for reception in self._receptions.values()]
 
     def made(self, replica: LocalReplica) -> None:
         """A replica is there. Its coordinator is made at the first request: most logs are closed, and ask for none."""
@@ -68,17 +69,17 @@ class CoordinatorService:
     def _drop(self, is_dropped: Callable[[SegmentId], bool]) -> None:
         for segment in [segment for segment in self._known if is_dropped(segment)]:
             del self._known[segment]
-        for segment in [segment for segment in self._running if is_dropped(segment)]:
-            self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
+        for segment in [segment for segment in self._receptions if is_dropped(segment)]:
+            self._receptions.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
 
     def _is_dropped(self, segment: SegmentId) -> bool:
         return segment.version < self._lowest_live_version
 
     def _request(self, request: _Request, done: Done) -> None:
         segment = request.segment
-        running = self._running.get(segment)
-        if running is not None:
-            running.request(request, done)
+        reception = self._receptions.get(segment)
+        if reception is not None:
+            reception.request(request, done)
         elif self._is_dropped(segment):
             done(SealedError(f"loglet {segment} has been dropped", refused=True))
         elif (replica := self._known.get(segment)) is not None:
@@ -91,11 +92,11 @@ class CoordinatorService:
         else:
             done(OverloadedError("the coordinator is not ready yet"))
 
-    def _make(self, replica: LocalReplica) -> RunningCoordinator:
-        assert replica.segment not in self._running, "a replica has one coordinator"
-        running = self._running[replica.segment] = RunningCoordinator(replica, self._environment)
-        self._environment.nursery.start_soon(running.run)
-        return running
+    def _make(self, replica: LocalReplica) -> Reception:
+        assert replica.segment not in self._receptions, "a replica has one coordinator"
+        reception = self._receptions[replica.segment] = Reception(replica, self._environment)
+        self._environment.nursery.start_soon(reception.running.run)
+        return reception
 
     async def _find(self, segment: SegmentId) -> None:
         """Have the replica made if the decided chain says so. In a service task, as callers may give up meanwhile."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from loglets.paxos import coordinator_service, running_coordinator
+from loglets.paxos import coordinator_service, reception
 from loglets.paxos.coordinator import State
 from loglets.paxos.messages import NOWHERE, Append, GetStanding, Promise, Seal, Settle, Standing, Taken, Truncate, Write
 from loglets.paxos.places import SLOT
@@ -125,7 +125,7 @@ async def test_requests_wait_for_an_election_and_not_too_many(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that came meanwhile are served in their order; what is too much is refused, and nothing was done."""
-    monkeypatch.setattr(running_coordinator, "EARLY_MAX", 3)
+    monkeypatch.setattr(reception, "EARLY_MAX", 3)
     async with running_cluster() as cluster:
         cluster.create()
         await ask(cluster, 1, GetStanding(segment=SEGMENT))
