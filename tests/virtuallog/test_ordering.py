@@ -124,3 +124,40 @@ def test_a_session_in_use_does_not_make_room(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(OverloadedError):
         place(sessions, 0, b"b" * 16, now_ms=module.SESSION_KEEP_MS - 1)
+
+
+def test_what_another_orderer_has_placed_is_taken_over() -> None:
+    """A batch offered again has its place, an older one may be forgotten, which is said; the session goes on where it was. Of one
+    that has been idle nothing but that is known."""
+    sessions = Sessions()
+    sessions.recall(batch_of(session=b"a" * 16).session, 7, [(4, 40), (5, 50)], 0)
+    sessions.recall(batch_of(session=b"i" * 16).session, 3, [], 0)
+
+    found = sessions.find(batch_of(2, 5, b"a" * 16), opens=False)
+    assert found is not None
+    assert (found.first, found.committed) == (50, True)
+    assert sessions.find(batch_of(1, 7, b"a" * 16), opens=False) is None
+    assert sessions.find(batch_of(1, 3, b"i" * 16), opens=False) is None
+    for name, sequence in ((b"a" * 16, 2), (b"i" * 16, 1)):
+        with pytest.raises(ReconfigurationNeededError):
+            sessions.find(batch_of(1, sequence, name), opens=False)
+    with pytest.raises(OutOfOrderError):
+        sessions.find(batch_of(1, 9, b"a" * 16), opens=False)
+    assert sessions.place(batch_of(1, 7, b"a" * 16), 70, None, 0).first == 70
+
+
+def test_too_many_to_take_over_are_forgotten_from_the_earliest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First their batches, then where they go on: from then on an unknown session may be an old one."""
+    monkeypatch.setattr(module, "SESSIONS_MAX", 1)
+    monkeypatch.setattr(module, "IDLE_MAX", 1)
+    sessions = Sessions()
+    names = [bytes([number]) * 16 for number in range(3)]
+    for name in names:
+        sessions.recall(batch_of(session=name).session, 2, [(1, 10)], 0)
+
+    first, second, third = names
+    assert sessions.find(batch_of(1, 1, third), opens=False) is not None
+    assert sessions.find(batch_of(1, 2, second), opens=False) is None
+    for name in (first, second):
+        with pytest.raises(ReconfigurationNeededError):
+            sessions.find(batch_of(1, 1, name), opens=False)
