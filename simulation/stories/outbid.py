@@ -43,7 +43,7 @@ async def _staged(story: EnsembleStory, source: random.Random, a: NodeId, b: Nod
     link = story.world.network.link
     link(b, a).blocked = True
     await story.stand(b)
-    await trio.sleep(0.005 + source.random() * 0.01)
+    await trio.sleep(source.uniform(0.3, 0.5))  # it waits for the answer of a, too
     link(b, a).blocked, link(b, c).blocked = False, True
     async with trio.open_nursery() as nursery:
         nursery.start_soon(story.act, "rival", b, partial(append_some, source, 2, source.randint(1, 2)))

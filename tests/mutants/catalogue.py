@@ -13,6 +13,7 @@ from tests.mutants import (
     identity,
     metastore,
     native,
+    paxos,
     readers,
     sequencer,
     stopping,
@@ -34,6 +35,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *identity.MUTANTS,
     *stopping.MUTANTS,
     *healing.MUTANTS,
+    *paxos.MUTANTS,
 )
 
 

@@ -8,19 +8,23 @@ from typing import Final
 import attrs
 
 from loglets.paxos import coordinator as coordinator_module
-from loglets.paxos.coordinator import Coordinator, _recall
-from loglets.paxos.coordinator_effects import CatchUp, Send
+from loglets.paxos.coordinator import Coordinator, State, _recall
+from loglets.paxos.coordinator_effects import CatchUp, Resolve, Send
 from loglets.paxos.coordinator_effects import Effect as CoordinatorEffect
 from loglets.paxos.digest import Digest
 from loglets.paxos.effects import Effect, Persist, Ticket
 from loglets.paxos.messages import NOWHERE, Promise, Promised, Record, Recovered, Standing, Status, Verdict, Write
+from loglets.paxos.records import _restore_open, read_records
 from loglets.paxos.recovery import Follow, Recovery
 from loglets.paxos.replica import Replica
 from loglets.paxos.rounds import Accepted, Outcome, Rejected, Roll, Round
 from loglets.paxos.slots import Slots
+from loglets.paxos.store import Founding, open_founding
 from loglets.paxos.tail_check import decided_to
 from tests.mutants.mutant import Mutant, mutant
+from virtuallog.chain import SegmentId
 from virtuallog.ordering.sessions import Sessions
+from virtuallog.ports import KeyValues, NodeEnvironment
 from virtuallog.types import NodeId
 
 written = Replica._write
@@ -28,6 +32,8 @@ promised_once = Replica._promise_all
 followed = Recovery._follow
 stepped_down = Coordinator._step_down
 elected = Coordinator.promised
+sealed = Coordinator.seal_log
+founded = open_founding
 
 TWO_VALUES: Final = ["one decision per position", "decided is kept", "one value per number", "no unexpected error"]
 """What comes of two values for one position: on the disks, or as a replica that refuses to go on."""
@@ -37,7 +43,6 @@ DOUBLE: Final = [
     "loglet keeps sessions in order",
     "acknowledged is readable",
 ]
-MESOS: Final = "Mesos, src/log"
 
 
 @mutant(
@@ -79,7 +84,7 @@ def mark_counts_for_lower_numbers(self: Slots, proposal: int, first: int, stop: 
 
 @mutant(
     Recovery._follow,
-    scenario="amnesia",
+    scenario="forgetful",
     published="Mesos, src/log/recover.cpp; specs: Mesos, section 0, item 2",
     found_by=TWO_VALUES,
 )
@@ -88,7 +93,7 @@ def recovery_forgets_the_promise(self: Recovery, voting: list[Recovered]) -> Fol
     return attrs.evolve(followed(self, voting), promised=0)
 
 
-@mutant(Roll.is_current, scenario="amnesia", published="specs: Mesos, section 0, item 2", found_by=TWO_VALUES)
+@mutant(Roll.is_current, scenario="forgetful", published="specs: Mesos, section 0, item 2", found_by=TWO_VALUES)
 def votes_of_lost_stores_count(self: Roll, node: NodeId, incarnation: int) -> bool:
     """A proposer counts what a replica said before it lost its store."""
     return True
@@ -143,6 +148,41 @@ def coordinator_writes_before_it_has_filled(
 def sessions_forgotten_at_a_failover(digest: Digest, now_ms: int) -> Sessions:
     """Who leads next knows nothing of the batches that are in the log."""
     return Sessions()
+
+
+@mutant(open_founding, scenario="forgetful", found_by=TWO_VALUES)
+async def lost_store_taken_for_a_new_one(store: KeyValues, environment: NodeEnvironment) -> Founding:
+    """A replica that finds its store empty votes at once, as if its node were new."""
+    return await founded(store, attrs.evolve(environment, fresh=True))
+
+
+@mutant(_restore_open, scenario="outbid", found_by=TWO_VALUES)
+async def accepted_counts_as_decided_after_a_restart(store: KeyValues, segment: SegmentId, slots: Slots) -> None:
+    """A replica that starts again takes all that it had accepted for learned."""
+    found = await read_records(store, segment, slots.learned, 1 << 62, 1 << 30)
+    for record in found:
+        if record.performed != NOWHERE and not slots.is_learned(record.position):
+            slots.learn(attrs.evolve(record, learned=True))
+
+
+@mutant(
+    Coordinator.seal_log,
+    scenario="duel",
+    within=100,
+    found_by=["sealed takes nothing", "loglet tails move forward", "acknowledged below the stop"],
+)
+def seal_told_before_it_is_decided(self: Coordinator, ticket: Ticket) -> list[CoordinatorEffect]:
+    """Whoever seals is told so when the SEAL is about to be written."""
+    if self.state is not State.LEADING:
+        return sealed(self, ticket)
+    return [*sealed(self, lambda _: None), Resolve(ticket, self._end + 1)]
+
+
+@mutant(Round.outcome, scenario="duel", published="Paxos Made Simple, section 2.1", found_by=TWO_VALUES)
+def one_less_than_a_quorum_decides(self: Round) -> Outcome | None:
+    """Two rounds need not share a replica."""
+    accepts = tuple(answer for answer in self._current() if answer.verdict is Verdict.ACCEPT)
+    return Accepted(accepts) if len(accepts) >= self._quorum - 1 else None
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
