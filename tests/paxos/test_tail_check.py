@@ -246,7 +246,7 @@ class World:
 def test_no_tail_is_told_that_is_not_so(replicas: int) -> None:
     """Random lives of a log: Open covers what was acknowledged before, nothing undecided and no SEAL; Sealed is the SEAL."""
     told: list[Tail] = []
-    for seed in range(1500):
+    for seed in range(800):
         source = random.Random(seed)
         world = World(source, [Acceptor() for _ in range(replicas)])
         proposers: list[Iterator[None]] = []
@@ -260,8 +260,8 @@ def test_no_tail_is_told_that_is_not_so(replicas: int) -> None:
             if source.random() < 0.1:
                 told += _one_check(world, proposers)
     assert {type(tail) for tail in told} == {Open, Sealed}
-    assert len(told) > 2000
-    assert sum(tail.tail > 0 for tail in told) > 500
+    assert len(told) > 1000
+    assert sum(tail.tail > 0 for tail in told) > 250
 
 
 def _one_check(world: World, proposers: list[Iterator[None]]) -> list[Tail]:
