@@ -33,8 +33,6 @@ ResultT = TypeVar("ResultT")
 
 _FILES_MAX: Final = 64
 """Kept open; by default RocksDB keeps all. Small stores are a few files of a few KB each, those of bulk some hundred."""
-_RESERVE_BYTES: Final = 4 << 20
-"""To open the store anew, and for some dozen changes of a register of 64 KiB."""
 _NO_ROOM: Final = "No space left on device"
 _LOG_FILES: Final = 4
 """RocksDB starts a new info log at each open and would keep a thousand."""
@@ -51,12 +49,14 @@ class KeyValuesSettings:
     keys that are written over and over: what counts then is how much of the past is kept, and read again at the next start."""
     headroom_bytes: int = 0
     """There is room for bulk as long as so much is free on the disk."""
+    reserve_bytes: int = 4 << 20
+    """To open the store anew on a full disk, and for some dozen changes of a register of 64 KiB."""
 
 
 SMALL: Final = KeyValuesSettings()
-BULK: Final = KeyValuesSettings(buffer_bytes=32 << 20, headroom_bytes=256 << 20)
-"""For values of up to MiBs that are written once: fewer and larger files, and room for two full buffers and a compaction. At a
-start at most two buffers are read again."""
+BULK: Final = KeyValuesSettings(buffer_bytes=16 << 20, headroom_bytes=256 << 20, reserve_bytes=40 << 20)
+"""For values of up to MiBs that are written once: fewer and larger files, and room for compactions. Two full buffers are read
+again at a start, and may have to be written then: that is what the reserve is for, all of which is taken once such a store is in use."""
 
 
 @attrs.define(eq=False)
@@ -72,15 +72,18 @@ class RocksKeyValues:
     _settings: KeyValuesSettings
     _writer: Worker
     _reader: Worker
+    _helper: Worker
+    _compacting: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    """Held meanwhile; a database is not closed under it."""
     _gate: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     """Held while the database is read, and while it is opened anew."""
     _failed: VirtualLogError | None = attrs.field(default=None, init=False)
-    _until_look: int = attrs.field(default=0, init=False)
+    _until_look: int = attrs.field(default=_ROOM_WRITES, init=False)
     _closed: bool = attrs.field(default=False, init=False)
     has_room: bool = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._look_for_room()
+        self.has_room = self._is_there_room()
 
     @classmethod
     async def open(cls, directory: Path, settings: KeyValuesSettings = SMALL) -> RocksKeyValues:
@@ -96,7 +99,8 @@ class RocksKeyValues:
         except Exception as error:
             writer.stop()
             raise _translated(error) from error
-        return cls(directory, database, settings, writer, Worker(f"reader of {directory.name}"))
+        reader, helper = Worker(f"reader of {directory.name}"), Worker(f"helper of {directory.name}")
+        return cls(directory, database, settings, writer, reader, helper)
 
     async def get(self, key: bytes) -> bytes | None:
         return await self._read(lambda: self._database.get(key))
@@ -110,6 +114,16 @@ class RocksKeyValues:
     async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
         self._require_open()
         await self._writer.do(lambda: self._guarded(lambda: self._write(changes, dropped)))
+
+    async def reclaim(self, span: Span) -> None:
+        """RocksDB does so by itself, but only while more is written, and on a full disk nothing is."""
+        self._require_open()
+        await self._helper.do(lambda: self._compact(span))
+
+    def _compact(self, span: Span) -> None:
+        with self._compacting, suppress(Exception):  # what it does to the store a write would meet, and report
+            if self._failed is None and self._database is not None:
+                self._database.compact_range(*span)
 
     async def close(self) -> None:
         """Release the directory. Every write is durable already. Safe to call twice; nothing else may be called after.
@@ -125,11 +139,11 @@ class RocksKeyValues:
                 await self._reader.do(lambda: None)  # what is being read
                 await self._writer.do(self._close)
             finally:
-                self._reader.stop()
-                self._writer.stop()
+                for worker in (self._reader, self._writer, self._helper):
+                    worker.stop()
 
     def _close(self) -> None:
-        with self._gate:
+        with self._compacting, self._gate:
             database, self._database = self._database, None
         try:
             database.close()
@@ -160,11 +174,15 @@ class RocksKeyValues:
         if self._until_look > 0 and self.has_room:
             return
         self._until_look = _ROOM_WRITES
-        _take_reserve(self._directory)
-        self.has_room = shutil.disk_usage(self._directory).free >= self._settings.headroom_bytes
+        self.has_room = self._is_there_room()
+        # On a disk that is nearly full the rest of a large reserve would be taken from others, who may need it more.
+        _take_reserve(self._directory, (self._settings if self.has_room else SMALL).reserve_bytes)
+
+    def _is_there_room(self) -> bool:
+        return shutil.disk_usage(self._directory).free >= self._settings.headroom_bytes
 
     def _reopen(self) -> None:
-        with self._gate:
+        with self._compacting, self._gate:
             database, self._database = self._database, None
             with suppress(Exception):  # it reports once more what has brought us here
                 database.close()
@@ -212,7 +230,7 @@ def _open_first(directory: Path, settings: KeyValuesSettings) -> Any:
         if _NO_ROOM not in str(error) or not _give_reserve(directory):
             raise
         database = _open(directory, settings)
-    _take_reserve(directory)
+    _take_reserve(directory, min(settings.reserve_bytes, SMALL.reserve_bytes))
     return database
 
 
@@ -232,16 +250,18 @@ def _reserve_of(directory: Path) -> Path:
     return directory.with_name(f"{directory.name}.reserve")
 
 
-def _take_reserve(directory: Path) -> None:
-    """Allocate the reserve, unless it is there; where there is no room for it now, the next write tries again."""
+def _take_reserve(directory: Path, size: int) -> None:
+    """Allocate the reserve, unless it is there; where there is no room for it now, a later write tries again."""
     reserve = _reserve_of(directory)
-    if reserve.exists():
+    held = reserve.stat().st_size if reserve.exists() else 0
+    if held >= size:
         return
-    with suppress(OSError), reserve.open("xb") as file:
+    with suppress(OSError), reserve.open("ab") as file:
         try:
-            os.posix_fallocate(file.fileno(), 0, _RESERVE_BYTES)
+            os.posix_fallocate(file.fileno(), 0, size)
         except OSError:
-            reserve.unlink()
+            if not held:
+                reserve.unlink()
             raise
 
 

@@ -184,6 +184,11 @@ class KeyValues(Protocol):
         """
         ...
 
+    async def reclaim(self, span: Span) -> None:
+        """Give back the room that dropped keys in `span` take. May take seconds, and holds up neither reads nor writes. Whether
+        it succeeds changes nothing but the room."""
+        ...
+
 
 @attrs.frozen(kw_only=True)
 class Environment:

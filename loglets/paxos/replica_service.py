@@ -46,13 +46,15 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.metrics import Family
-from virtuallog.ports import Done, Handlers, KeyValues, NodeEnvironment
+from virtuallog.ports import Done, Handlers, KeyValues, NodeEnvironment, Span
 
 __all__ = ["LocalReplica", "ReplicaService"]
 
 KIND: Final = "paxos"
 """In the chain."""
 TICK_SECONDS: Final = 0.5
+RECLAIM_SECONDS: Final = 5.0
+"""Between two times that dropped positions are cleared away: a second's work for each GiB."""
 READERS: Final = 4
 """Reads at the disk at a time."""
 READS_MAX: Final = 256
@@ -100,6 +102,9 @@ class ReplicaService:
     _commit: GroupCommit = attrs.field(init=False)
     _reads: trio.MemorySendChannel[_Read] = attrs.field(init=False)
     _waiting: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _dropped: dict[bytes, Span] = attrs.field(factory=dict, init=False)
+    """Of which the disk still has something, by their starts."""
+    _was_dropped: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @classmethod
     async def start(
@@ -121,6 +126,7 @@ class ReplicaService:
         nursery = environment.nursery
         nursery.start_soon(service._run_commit)
         nursery.start_soon(service._run_ticks)
+        nursery.start_soon(service._run_reclaim)
         if service._founding.founded == NOWHERE:
             nursery.start_soon(service._run_founding)
         for _ in range(READERS):
@@ -258,6 +264,7 @@ class ReplicaService:
                     self._commit.persist(replica.stored, effect, point)
                     if effect.drop_below:
                         self.meter.truncated()
+                        self._dropped_soon(records.record_span(replica.segment, 0, effect.drop_below))
                 case Quote(done, _):
                     self._commit.then(partial(self._read_soon, partial(replica.quote, effect), done))
                 case Fail(error):
@@ -270,6 +277,22 @@ class ReplicaService:
         except VirtualLogError as error:
             # The cores may now be ahead of the disk; nobody may see them again.
             self._environment.fail(error)
+
+    def _dropped_soon(self, span: Span) -> None:
+        """Spans that begin alike are one: a log is truncated again and again."""
+        self._dropped[span[0]] = span
+        self._was_dropped.set()
+
+    async def _run_reclaim(self) -> None:
+        while True:
+            await self._was_dropped.wait()
+            await self._environment.clock.sleep(RECLAIM_SECONDS)
+            self._was_dropped = trio.Event()
+            dropped, self._dropped = self._dropped, {}
+            with suppress(VirtualLogError):  # a store that has failed, or a role that is being closed
+                await self._commit.settled()
+                for span in dropped.values():
+                    await self._store.reclaim(span)
 
     async def _run_ticks(self) -> None:
         while True:
@@ -392,6 +415,8 @@ class ReplicaService:
             replica = self._replicas.pop(segment)
             dropped = SealedError(f"loglet {segment} has been dropped")
             self._commit.drop(segment)
+            for span in records.spans_of(segment):
+                self._dropped_soon(span)
             self._perform(replica, replica.core.dismiss(dropped), None)
         await self._commit.settled()
         if segments:

@@ -27,11 +27,11 @@ BLOCKED_SECONDS = 5.0
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 200 MiB: two segments of a write-ahead log, and little more."""
+    """A file system of 208 MiB: two segments of a write-ahead log, and little more."""
     path = tmp_path / "disk"
     path.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(path)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=208m", "tmpfs", str(path)], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")

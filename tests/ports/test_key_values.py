@@ -106,6 +106,22 @@ async def test_a_huge_span_takes_no_time_per_key(tmp_path: Path) -> None:
         assert await store.scan(b"") == [((600_020_000).to_bytes(8), b"kept")]
 
 
+async def test_room_comes_back_without_more_writes(tmp_path: Path) -> None:
+    """What was dropped is cleared away when that is asked for, and only that."""
+    async with open_key_values(tmp_path / "store") as store:
+        for number in range(20):
+            await store.write({bytes([number]): random.Random(number).randbytes(1 << 20)})
+        await store.write({}, [(b"\x00", b"\x12")])
+        await store.reclaim((b"\x00", b"\x12"))
+
+        assert [key for key, _ in await store.scan(b"")] == [b"\x12", b"\x13"]
+        assert room_taken(tmp_path / "store") < 10 << 20
+
+
+def room_taken(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.iterdir())
+
+
 async def test_a_store_of_bulk_tells_when_the_disk_gets_full(tmp_path: Path) -> None:
     """It asks for more room than there is, so it says so from the start; small stores ask for none."""
     taken = shutil.disk_usage(tmp_path)

@@ -218,6 +218,10 @@ class SimulatedKeyValues:
                 self._poisoned = True
                 raise StorageError(failure)
 
+    async def reclaim(self, span: Span) -> None:
+        """Dropped keys take no room here."""
+        await self._ready()
+
     async def _ready(self) -> None:
         await trio.lowlevel.checkpoint()
         await self._process.wait_running()
