@@ -123,3 +123,6 @@ class _Pairs:
 
     async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
         raise AssertionError("nobody writes here")
+
+    async def reclaim(self, span: Span) -> None:
+        raise AssertionError("nobody drops anything here")

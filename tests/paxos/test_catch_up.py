@@ -67,6 +67,7 @@ async def test_what_others_have_learned_is_copied_in_pieces() -> None:
 
 @simulated
 async def test_with_nothing_missing_nobody_is_asked() -> None:
+    """Nor does it take time: a coordinator that has everything leads at once."""
     async with playing() as world:
         await world.start(1, 2, 3)
         await know(world, 3, 1, 5)

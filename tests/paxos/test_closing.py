@@ -50,12 +50,14 @@ def test_what_somebody_has_learned_is_copied() -> None:
 
 
 def test_whoever_leads_is_spared() -> None:
+    """Of two that reach equally far, the one that leads has enough to do."""
     known = closing(two=standing(20, leads=2), three=standing(20, leads=2))
 
     assert known.next(range(2, 20), end=0) == Copy(THREE, 2, 20)
 
 
 def test_what_nobody_has_learned_is_filled_in_portions() -> None:
+    """Each position of a fill may come back from every replica with a value of some MiB."""
     known = closing(two=standing(4), three=standing(4))
 
     assert known.next(range(4, 6), end=9) == Fill(4, 6)
@@ -63,6 +65,7 @@ def test_what_nobody_has_learned_is_filled_in_portions() -> None:
 
 
 def test_with_nobody_heard_of_a_fill_finds_out() -> None:
+    """It asks a quorum, which knows whatever was decided."""
     assert closing().next(range(1), end=0) == Fill(0, 1)
 
 
@@ -87,6 +90,7 @@ def test_what_may_be_in_flight_is_copied_from_who_has_learned_it_with_a_hole_bel
 
 
 def test_time_gives_another_chance() -> None:
+    """Who could not give a position may have learned it since."""
     known = closing(leave=8, two=standing(20, end=29))
     known.lacks(TWO, 25)
 
@@ -106,6 +110,7 @@ def test_a_source_that_does_not_answer_is_passed_over() -> None:
 
 
 def test_a_source_whose_copy_is_damaged_is_passed_over_at_that_position_only() -> None:
+    """It may be the only one that has the others."""
     known = closing(two=standing(10), three=standing(8))
 
     known.lacks(TWO, 4)
@@ -115,6 +120,7 @@ def test_a_source_whose_copy_is_damaged_is_passed_over_at_that_position_only() -
 
 
 def test_a_closed_log_is_only_copied() -> None:
+    """It may have no quorum any more, so nothing of it is filled."""
     known = closing(fills=False, two=standing(5, end=9))
 
     assert known.next(range(3, 10), end=0) == Copy(TWO, 3, 10)
@@ -124,6 +130,7 @@ def test_a_closed_log_is_only_copied() -> None:
 
 
 def test_one_source_that_has_everything_is_enough_to_begin() -> None:
+    """Whoever has learned all that is missing can give it, without the others."""
     known = closing(two=standing(10, begin=3))
 
     assert known.covers(10)
@@ -144,6 +151,7 @@ def test_only_whole_learned_records_in_a_row_are_used() -> None:
 
 
 def test_a_tombstone_is_a_learned_one_just_below_the_begin() -> None:
+    """So whoever learns it drops exactly what was truncated."""
     marker = tombstone(5)
 
     assert (marker.position, marker.learned, values.is_tombstone(marker.value)) == (4, True, True)

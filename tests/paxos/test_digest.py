@@ -42,6 +42,7 @@ def test_sessions_in_the_order_of_their_last_batches() -> None:
 
 
 def test_only_the_last_batches_are_kept() -> None:
+    """Of each session, as it resends no older ones; the next sequence number stays."""
     digest = folded([append(ANN, number) for number in range(BATCHES_MAX + 10)])
     (ann,) = digest.sessions()
 
@@ -69,6 +70,7 @@ def test_long_idle_sessions_keep_where_they_go_on_and_then_nothing(monkeypatch: 
 
 
 def test_a_session_that_comes_back_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when its batches were forgotten meanwhile: where it goes on was not."""
     monkeypatch.setattr(digests, "SESSIONS_MAX", 1)
     digest = folded([append(ANN, 0, 5), append(BOB, 0), append(ANN, 5)])
 
@@ -98,6 +100,7 @@ def test_who_comes_after_a_truncation_knows_the_same(log: list[tuple[int, int]],
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=40))
 def test_what_is_stored_comes_back(log: list[tuple[int, int]]) -> None:
+    """A digest that was written and read again is the same one, byte for byte."""
     digest = folded([append(SessionId(bytes([who]) * 16), 10 * place, count) for place, (who, count) in enumerate(log)])
 
     again = Digest.decode_untrusted(digest.encode(), digest.stop)

@@ -80,6 +80,7 @@ async def test_a_request_of_the_same_node_is_answered_like_any_other() -> None:
 
 
 async def test_nobody_makes_up_more_logs_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests for ever new logs would else fill the memory: those over the bound are refused."""
     monkeypatch.setattr(replica_service, "REPLICAS_MAX", 2)
     node = Node()
     names = [SegmentId(9, attempt) for attempt in range(3)]
@@ -90,6 +91,7 @@ async def test_nobody_makes_up_more_logs_than_there_can_be(monkeypatch: pytest.M
 
 
 async def test_nobody_makes_up_more_stores_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was told of stores is kept in every header: those over the bound are refused, and the replica votes on."""
     monkeypatch.setattr(replica, "INCARNATIONS_MAX", 2)
     node = Node()
     async with node.life() as life:

@@ -7,6 +7,7 @@ import trio
 
 from loglets.paxos.messages import Taken, Truncate
 from loglets.paxos.places import offset_of
+from loglets.paxos.reception import Reception
 from tests.metastore.world import simulated
 from tests.paxos.leading import Leader
 from tests.paxos.world import SEGMENT, World, playing
@@ -61,7 +62,10 @@ async def _trim(world: World, leader: Leader, offset: int) -> Taken | VirtualLog
         outcomes.append(outcome)
         answered.set()
 
-    leader.running.request(Truncate(segment=SEGMENT, offset=offset), done)
+    machine = world.machines[leader.node]
+    reception = Reception(machine.replica, machine.environment)
+    reception.running = leader.running
+    reception.request(Truncate(segment=SEGMENT, offset=offset), done)
     with world.within():
         await answered.wait()
     return outcomes[0]

@@ -35,6 +35,7 @@ def test_holds_what_was_added(added: list[tuple[int, int]]) -> None:
 
 @given(ADDED, PLACE)
 def test_drops_what_is_below(added: list[tuple[int, int]], floor: int) -> None:
+    """As a plain set of positions would."""
     positions, slow = both(added)
     positions.drop_below(floor)
 
@@ -66,6 +67,7 @@ def test_gaps(added: list[tuple[int, int]], start: int, stop: int) -> None:
 
 
 def test_hundreds_of_millions_cost_nothing() -> None:
+    """A log of years is two intervals, not one number for each position."""
     positions = Positions()
     positions.add(0, 600_000_000)
     positions.add(600_020_000, 600_020_001)

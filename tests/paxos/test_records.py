@@ -140,6 +140,7 @@ async def test_every_flipped_bit_is_noticed(name: str) -> None:
 
 @pytest.mark.parametrize("name", GOLDEN)
 async def test_a_later_format_is_refused_by_name(name: str) -> None:
+    """An operator who went back to an older version reads what is wrong, and nothing is taken for damaged."""
     key, whole = map(bytes.fromhex, GOLDEN[name])
     later = b"\x02" + whole[7:]
     with pytest.raises(MalformedError, match="format 2"):

@@ -146,6 +146,7 @@ def test_an_answer_of_a_store_that_is_gone_does_not_count() -> None:
 
 
 def test_a_late_answer_of_a_former_store_does_not_take_the_place_of_a_newer_one() -> None:
+    """The former store voted, but what it knew is lost: its vote would make a quorum that does not exist."""
     recovery = Recovery(NodeId(1), recovered(EMPTY), quorum=2)
 
     recovery.answered(NodeId(2), recovered(EMPTY, incarnation=5))

@@ -121,6 +121,7 @@ def test_a_number_is_promised_once() -> None:
 
 
 def test_a_promise_is_durable_before_it_is_told() -> None:
+    """The implicit one is in the header, an explicit one in the record of each position."""
     request = Promise(segment=LOG, proposal=2, coordinator=K)
     assert persists(voting(), request) == [Persist()]
     explicit = attrs.evolve(request, first=4, stop=6)
@@ -153,6 +154,7 @@ def test_an_explicit_promise_tells_what_was_there() -> None:
 
 
 def test_one_position_that_refuses_keeps_all_as_they_were() -> None:
+    """A promise for a range holds for all of it or for nothing, and the answer says what number would do."""
     replica = voting()
     promise(replica, 4, 1, 2)
     promise(replica, 7, 2, 3)
@@ -191,6 +193,7 @@ def test_what_is_decided_is_told_whatever_the_number_is() -> None:
 
 
 def test_a_write_with_the_promised_number_is_accepted() -> None:
+    """The records are durable before the vote is told, and promise what they hold."""
     replica = voting()
     promise(replica, 3)
     request = Write(segment=LOG, proposal=3, coordinator=K, first=0, values=(values.nop(), values.append(b"a", 1)))
@@ -231,6 +234,7 @@ def test_accepting_raises_the_promise_of_the_position() -> None:
 
 
 def test_a_write_that_comes_twice_is_accepted_twice() -> None:
+    """The answer to the first may be lost; a later number then replaces the value."""
     replica = voting()
     assert write(replica, 1, 0, b"a") == write(replica, 1, 0, b"a")
     assert write(replica, 2, 0, b"b").verdict is Verdict.ACCEPT
@@ -295,11 +299,13 @@ def test_decided_rides_on_a_write_that_is_refused() -> None:
 
 
 def test_decided_of_everything_that_can_be_takes_no_time() -> None:
+    """Whatever a request names, no more is walked through than what is here."""
     replica = written_to(3)
     assert decide(replica, 1, 0, 1 << 46).learned == 3
 
 
 def test_two_decisions_for_one_position_end_the_replica() -> None:
+    """Somebody has forgotten a promise, so nothing that is here can be trusted."""
     replica = written_to(1)
     decide(replica, 1, 0, 1)
     other = Record(position=0, promised=2, performed=2, value=values.append(b"b", 1), learned=True)
@@ -351,6 +357,7 @@ def test_a_tombstone_truncates_all_up_to_itself() -> None:
 
 
 def test_uniform_is_how_far_back_one_number_goes() -> None:
+    """Whatever is written or promised: all from there through the end was accepted with that number."""
     replica = voting()
     assert (replica.standing().uniform_from, replica.standing().uniform) == (1, NOWHERE)
     write(replica, 1, 0, b"a", b"a", b"a")
@@ -428,6 +435,7 @@ def test_whoever_answers_a_recovery_remembers_the_new_store() -> None:
 
 
 def test_what_recovery_brings_only_goes_up() -> None:
+    """Old answers take nothing back, and what was lost may have promised as much."""
     replica = Replica(LOG, NODE, 5, Status.RECOVERING)
     effects = replica.adopt(Status.VOTING, 9, begin=4, trim=77, incarnations=(Incarnation(node=N, incarnation=8),))
     assert effects == [Persist(drop_below=4)]
@@ -493,6 +501,7 @@ def test_positions_out_of_this_world_are_refused() -> None:
 
 
 def test_who_waits_is_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One too many is answered at once, the others after some ticks, and all when the log is dropped."""
     monkeypatch.setattr(replicas, "WAITERS_MAX", 2)
     replica = voting()
     waits = [replica.wait(WaitLearned(segment=LOG, past=5), number) for number in range(3)]
@@ -508,5 +517,6 @@ def test_who_waits_is_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_standing_changes_nothing() -> None:
+    """Anybody may ask at any time; nothing is written for it."""
     replica = written_to(3)
     assert replica.step(GetStanding(segment=LOG), "asker") == [Answer("asker", replica.standing())]

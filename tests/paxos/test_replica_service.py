@@ -186,6 +186,7 @@ async def test_an_answer_has_about_as_many_bytes_as_its_asker_takes() -> None:
 
 
 async def test_truncated_positions_are_not_read() -> None:
+    """A read below the begin gets nothing, and a reader learns that they are gone from the standing."""
     node = Node()
     async with node.life() as life:
         await life.ask(write(0, *[b"x"] * 10))
@@ -237,6 +238,7 @@ async def test_a_write_to_decided_positions_is_told_only_of_other_decisions() ->
 
 
 async def test_more_reads_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
+    """Those that fit are answered in full."""
     monkeypatch.setattr(replica_service, "READS_MAX", 2)
     node = Node()
     async with node.life() as life:
@@ -254,6 +256,7 @@ async def test_more_reads_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPa
 
 
 async def test_who_waits_hears_of_what_is_decided(autojump_clock: MockClock) -> None:
+    """At once when it is past what was asked for, and after some seconds in any case."""
     node = Node()
     async with node.life() as life:
         replica = await life.service.replica(LOG)
@@ -378,6 +381,8 @@ async def test_a_store_that_was_deleted_knows_nothing_until_it_knows_the_registe
 
 
 async def test_a_crash_before_the_register_is_read_changes_nothing(autojump_clock: MockClock) -> None:
+    """The next life reads it, and a log that is not newer than what it finds there does not vote before it has
+    recovered."""
     node = Node(fresh=False, version=UnavailableError("no majority"))
     async with node.life() as life:
         assert isinstance(await life.ask(promise(9)), UnavailableError)
