@@ -1,6 +1,6 @@
-"""Runs one coordinator: stands for election when told to, sends what it writes, hands out the answers. No task per request.
+"""Runs one coordinator: sends what it writes, hands out the answers, stands for election when told to. No task per request.
 
-Of a log used by itself this is all; what clients of a loglet want is in `reception.py`.
+How it stands is in `candidacy.py`. Of a log used by itself this is all; what clients of a loglet want is in `reception.py`.
 """
 
 from __future__ import annotations
@@ -13,42 +13,25 @@ import attrs
 import structlog
 import trio
 
-from loglets.paxos.catch_up import catch_up
+from loglets.paxos.candidacy import Candidacy
 from loglets.paxos.coordinator import Coordinator, State
 from loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHere, Resolve, Send
-from loglets.paxos.messages import (
-    NOWHERE,
-    GetStanding,
-    Learn,
-    Promise,
-    Status,
-    Write,
-)
-from loglets.paxos.metrics import Election, Phase
+from loglets.paxos.messages import GetStanding, Learn, Promise, Write
+from loglets.paxos.metrics import Phase
 from loglets.paxos.places import offset_of
 from loglets.paxos.replica_service import LocalReplica
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import (
-    SealedError,
-    UnavailableError,
-    VirtualLogError,
-)
+from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import NodeEnvironment
 from virtuallog.types import NodeId
 
 WRITE_SECONDS: Final = 3.0
 """After this a write counts as failed. A disk that stalls for longer only gets the same write twice."""
-ELECT_SECONDS: Final = 1.0
-"""For the promises of a quorum: a round trip and a sync. Replicas that take longer do not vote this time."""
-CATCH_UP_SECONDS: Final = 10.0
-"""For what the local replica has missed. If that takes longer, another one is better placed to lead."""
 UNANSWERED_MAX: Final = 64
 """Requests to one replica at a time. One that stands still is not sent everything: it catches up when it is back."""
 TICK_SECONDS: Final = 0.005
 """While something is under way. When nothing was decided for so long, replicas are told what is: who reads there waits for it."""
 
-_PROMISED = CrashPoint("paxos: a coordinator is elected, it has not caught up")
-_LEADING = CrashPoint("paxos: a coordinator has caught up, nothing is written")
 _WRITING = CrashPoint("paxos: a write has left for one replica more")
 _DECIDED = CrashPoint("paxos: a position is decided, nobody has been told")
 _TOLD = CrashPoint("paxos: the local replica knows of a decision, the client does not")
@@ -68,10 +51,8 @@ class RunningCoordinator:
     _core: Coordinator = attrs.field(init=False)
     _takers: dict[type[Any], _Take] = attrs.field(init=False)
     """What the core does with the answer, by the request."""
+    _candidacy: Candidacy = attrs.field(init=False)
     _unanswered: dict[NodeId, int] = attrs.field(factory=dict, init=False)
-    _to_catch_up: CatchUp | None = attrs.field(default=None, init=False)
-    _stirred: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """The core has left the state in which it waits for promises."""
     _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
     _ticking: trio.Event = attrs.field(factory=trio.Event, init=False)
     _sent_at: float = attrs.field(default=0.0, init=False)
@@ -82,6 +63,7 @@ class RunningCoordinator:
         replica = self._replica
         core = self._core = Coordinator(replica.segment, self._environment.node, replica.ensemble())
         self._takers = {Promise: core.promised, Write: core.written, GetStanding: core.confirmed}
+        self._candidacy = Candidacy(core, replica, self._environment, self.step, self.now_ms)
 
     @property
     def core(self) -> Coordinator:
@@ -109,86 +91,9 @@ class RunningCoordinator:
         """Take nothing more, for good. What is pending is unknown."""
         self.step(lambda: self._core.stop(error))
 
-    # -- election -------------------------------------------------------------------------------------------------
-
     async def stand(self) -> int:
-        """One election. On return appends are taken, everything before is decided and learned by the local replica.
-
-        Cancelled, or failed, this one does not lead.
-
-        Returns:
-            The highest position of the log.
-
-        Raises:
-            UnavailableError: not elected: somebody was in the way, or not enough replicas answered. Try again after a pause.
-            SealedError: the log is closed.
-        """
-        self._check()
-        try:
-            return await self._stand()
-        finally:
-            if self._core.state in (State.ELECTING, State.CATCHING_UP):
-                self.step(lambda: self._core.resign("the election was given up"))
-
-    def _check(self) -> None:
-        """
-        Raises:
-            SealedError, UnavailableError: it cannot stand.
-        """
-        core, replica = self._core, self._replica.core
-        if core.stopped is not None:
-            raise core.stopped
-        if replica.seal != NOWHERE:
-            self.step(lambda: core.close(replica.seal))
-            raise SealedError("the log is closed")
-        if replica.status is not Status.VOTING:
-            raise UnavailableError("the replica on this node does not vote yet")
-        if core.state is State.LEADING:
-            self.resign()
-        if core.state is not State.INITIAL:
-            raise UnavailableError("an election is under way")
-
-    async def _stand(self) -> int:
-        core, meter, refusals = self._core, self._replica.meter, self._core.refusals
-        core.ensemble = self._replica.ensemble()
-        self._to_catch_up, self._stirred = None, trio.Event()
-        self.step(lambda: core.elect(self._replica.core.promised))
-        with self._environment.clock.timeout(ELECT_SECONDS):
-            await self._stirred.wait()
-        gap = self._gap()
-        if gap is None:
-            meter.stood(Election.REJECTED if core.refusals > refusals else Election.UNDECIDED)
-            raise UnavailableError("not elected")
-        _PROMISED.reached()
-        try:
-            end = await self._catch_up(gap)
-        except UnavailableError:
-            meter.stood(Election.UNDECIDED)
-            raise
-        meter.stood(Election.ELECTED)
-        _LEADING.reached()
-        log.info("elected", segment=str(core.segment), proposal=core.proposal, end=end)
-        return end
-
-    def _gap(self) -> CatchUp | None:
-        return self._to_catch_up
-
-    async def _catch_up(self, gap: CatchUp) -> int:
-        core, replica = self._core, self._replica
-        with self._environment.clock.timeout(CATCH_UP_SECONDS) as scope:
-            await catch_up(
-                replica, replica.ensemble, self._environment, replica.core.begin, gap.stop, proposal=gap.proposal
-            )
-        if scope.cancelled_caught:
-            raise UnavailableError("elected, but too far behind")
-        if replica.core.seal != NOWHERE:
-            self.step(lambda: core.close(replica.core.seal))
-            raise SealedError("the log is closed")
-        digest = await replica.digest()
-        if core.state is not State.CATCHING_UP or replica.core.learned != gap.stop:
-            raise UnavailableError("somebody else leads")
-        self.step(lambda: core.caught_up(digest, self.now_ms()))
-        return gap.stop - 1
+        """See `Candidacy.stand`."""
+        return await self._candidacy.stand()
 
     # -- a log used by itself -------------------------------------------------------------------------------------
 
@@ -284,10 +189,10 @@ class RunningCoordinator:
                     for node in nodes:
                         self._environment.services.post(node, learn, _ignore, WRITE_SECONDS)
                 case CatchUp():
-                    self._to_catch_up = effect
+                    self._candidacy.won(effect)
         core = self._core
         if core.state is not State.ELECTING:
-            self._stirred.set()
+            self._candidacy.stir()
         if core.has_work or core.stopped is not None:
             self._offered.set()
         if core.needs_ticks or core.stopped is not None:
