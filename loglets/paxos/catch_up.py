@@ -122,6 +122,7 @@ class _CatchUp:
     async def run(self) -> int:
         await self._look()
         while gaps := self._replica.core.missing(self._first, self._stop):
+            self._replica.check_live()  # nobody may be left who could say so
             self._first = gaps[0].start
             step = self._closing.next(gaps[0], self._replica.core.end)
             if step is None:

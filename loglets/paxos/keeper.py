@@ -100,6 +100,7 @@ class _Keeper:
     async def turn(self) -> None:
         """One step towards a whole replica."""
         try:
+            self._replica.check_live()
             if self._replica.core.status is Status.VOTING:
                 await self._close_holes()
             else:

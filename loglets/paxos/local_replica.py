@@ -28,7 +28,7 @@ from loglets.paxos.messages import (
 from loglets.paxos.metrics import PaxosMeter
 from loglets.paxos.replica import Replica
 from virtuallog.chain import SegmentId
-from virtuallog.errors import CorruptionError, TooLargeError, VirtualLogError
+from virtuallog.errors import CorruptionError, SealedError, TooLargeError, VirtualLogError
 from virtuallog.ports import Done, KeyValues, Request
 
 ReplyT = TypeVar("ReplyT")
@@ -55,6 +55,7 @@ class LocalReplica:
     _request: Callable[[Any, Done], None]
     _carry_out: Callable[[LocalReplica, list[Effect]], None]
     _missing: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _dropped: SealedError | None = attrs.field(default=None, init=False)
 
     @property
     def segment(self) -> SegmentId:
@@ -95,10 +96,15 @@ class LocalReplica:
 
     async def wait_missing(self) -> Standing:
         """Return once a position up to `end` is not known to be decided here: at once, if that is so now. For the keeper; costs
-        nothing while it waits."""
+        nothing while it waits.
+
+        Raises:
+            SealedError: the log has been dropped.
+        """
         while self.core.learned > self.core.end:
             self._missing = trio.Event()
             await self._missing.wait()
+            self.check_live()
         await trio.lowlevel.checkpoint()
         return self.core.standing()
 
@@ -108,8 +114,10 @@ class LocalReplica:
         """Recovery: take on a status, durable on return. Everything else only goes up.
 
         Raises:
+            SealedError: the log has been dropped: a header written now would promise records that are gone.
             UnavailableError: the role was closed meanwhile.
         """
+        self.check_live()
         self._carry_out(self, self.core.adopt(status, promised, begin, trim, incarnations))
         await self._commit.settled()
 
@@ -117,6 +125,7 @@ class LocalReplica:
         """Of all that is learned without a hole, `core.learned`; a copy that is the caller's. Nothing, of a closed log.
 
         Raises:
+            SealedError: the log has been dropped.
             StorageError, CorruptionError: the store cannot be read.
         """
         slots = self.core.slots
@@ -125,7 +134,21 @@ class LocalReplica:
             slots.digest_more(await self._read_disk(slots.digest.stop, slots.learned, READ_BYTES_MAX))
         return slots.digest.copy()
 
+    def check_live(self) -> None:
+        """For whoever holds on to this replica, across a wait.
+
+        Raises:
+            SealedError: the log has been dropped here.
+        """
+        if self._dropped is not None:
+            raise self._dropped
+
     # -- for the driver -------------------------------------------------------------------------------------------
+
+    def drop(self, reason: SealedError) -> None:
+        """From now on nothing here is read or written. Its keys may be those of another replica, or of none."""
+        self._dropped = reason
+        self._missing.set()
 
     def stepped(self) -> None:
         """The core has changed."""
@@ -160,6 +183,7 @@ class LocalReplica:
 
         Raises:
             TooLargeError: it would be too long: ask for fewer positions.
+            SealedError: the log has been dropped.
         """
         quoted: list[Record] = []
         for first, stop in _runs(effect.positions):
@@ -192,9 +216,11 @@ class LocalReplica:
         """Decided records from `first` on, without a hole; none if they were truncated meanwhile.
 
         Raises:
+            SealedError: the log has been dropped meanwhile, and they with it.
             CorruptionError: they are decided, not truncated, and not there.
         """
         found = await records.read_records(self._store, self.segment, first, stop, max_bytes)
+        self.check_live()
         kept = [record for place, record in enumerate(found, first) if record.position == place]
         if first < stop and not kept and first >= self.core.begin:
             raise CorruptionError(f"log {self.segment} has lost position {first}")

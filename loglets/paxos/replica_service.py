@@ -414,6 +414,7 @@ class ReplicaService:
         for segment in segments:
             replica = self._replicas.pop(segment)
             dropped = SealedError(f"loglet {segment} has been dropped")
+            replica.drop(dropped)
             self._commit.drop(segment)
             for span in records.spans_of(segment):
                 self._dropped_soon(span)
