@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import attrs
@@ -40,8 +39,6 @@ class Quote:
     outcome: Promised | Written
     positions: tuple[int, ...]
     """What to read."""
-    written: Mapping[int, bytes]
-    """By position: the value of which the asker need not be told."""
 
 
 @attrs.frozen

@@ -188,8 +188,8 @@ class LocalReplica:
         quoted: list[Record] = []
         for first, stop in _runs(effect.positions):
             quoted += await self._quote_run(first, stop, QUOTE_BYTES_MAX - sum(len(record.value) for record in quoted))
-        told = (*effect.outcome.records, *(r for r in quoted if effect.written.get(r.position) != r.value))
-        return attrs.evolve(effect.outcome, records=tuple(sorted(told, key=lambda record: record.position)))
+        told = sorted((*effect.outcome.records, *quoted), key=lambda record: record.position)
+        return attrs.evolve(effect.outcome, records=tuple(told))
 
     async def _quote_run(self, first: int, stop: int, max_bytes: int) -> list[Record]:
         quoted: list[Record] = []

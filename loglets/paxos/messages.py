@@ -147,7 +147,8 @@ class Written:
     proposal: int
     end: int
     records: tuple[Record, ...]
-    """ACCEPT: positions of the request that hold a learned value different from the one written: the decision. Else nothing."""
+    """ACCEPT: the decision, for each position of the request that is learned. These were not accepted with the number of the
+    request, whatever their value is. Else nothing."""
     incarnation: int
     incarnations: Incarnations
     coordinator: NodeId = NOBODY

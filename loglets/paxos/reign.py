@@ -3,7 +3,7 @@
 Rules (docs/protocols/paxos.md, "Coordinator", says why):
 * One position is in flight, and positions are consecutive. What waits shares the next one.
 * A value is made once for a position: it is sent again as it is, to who has not accepted it.
-* Any refusal, and any position that holds another decision, ends the reign (`lost`): what is in flight and what waits is *maybe*.
+* Any refusal, and any position that somebody else has decided, ends the reign (`lost`): what is in flight and what waits is *maybe*.
 * Who does not vote now is no reason to stop: the same write is sent again (defect 4 of docs/sources.md).
 * Behind a SEAL nothing is written.
 * Clients are told in the order of positions, and the local replica before them.
@@ -229,7 +229,8 @@ class Reign:
             return []
         outcome = flight.votes.count(node, reply)
         if any(record.learned and record.position == flight.item.position for record in reply.records):
-            self.lost = f"position {flight.item.position} holds another decision"
+            # Also if it is our value: then it was decided with another number, and `_decided` could not say so of ours.
+            self.lost = f"position {flight.item.position} was decided by somebody else"
         elif isinstance(outcome, Rejected):
             self.lost = outcome
         elif isinstance(outcome, Accepted):

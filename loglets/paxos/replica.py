@@ -244,7 +244,7 @@ class Replica:
                 unread.append(position) if record is None else records.append(record)
         records.sort(key=lambda record: record.position)
         answer = self._promise_answer(Verdict.ACCEPT, request.proposal, records)
-        return [Quote(ticket, answer, tuple(unread), {}) if unread else Answer(ticket, answer)]
+        return [Quote(ticket, answer, tuple(unread)) if unread else Answer(ticket, answer)]
 
     def _tombstones(self, start: int, stop: int) -> list[Record]:
         return [self._tombstone(position) for position in range(start, min(stop, self.begin))]
@@ -308,15 +308,13 @@ class Replica:
         return None
 
     def _accepted(self, request: Write, decided: list[int], ticket: Ticket) -> Answer | Quote:
-        """An ACCEPT; with the decision wherever it is not what was written."""
-        if not decided:
-            return Answer(ticket, self._write_answer(Verdict.ACCEPT, request.proposal))
-        written = {position: request.values[position - request.first] for position in decided}
+        """An ACCEPT; with the decision wherever there is one. Also of the value that was written: it was not accepted with this
+        number, and a coordinator that counted it for a vote would announce that the number has decided it."""
         known = {p: self._tombstone(p) if p < self.begin else self.slots.recent(p) for p in decided}
-        others = [record for p, record in known.items() if record is not None and record.value != written[p]]
+        told = [record for record in known.values() if record is not None]
         unread = tuple(position for position, record in known.items() if record is None)
-        answer = self._write_answer(Verdict.ACCEPT, request.proposal, others)
-        return Quote(ticket, answer, unread, written) if unread else Answer(ticket, answer)
+        answer = self._write_answer(Verdict.ACCEPT, request.proposal, told)
+        return Quote(ticket, answer, unread) if unread else Answer(ticket, answer)
 
     def _write_answer(self, verdict: Verdict, proposal: int, records: Sequence[Record] = ()) -> Written:
         return Written(

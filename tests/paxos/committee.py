@@ -23,6 +23,7 @@ from loglets.paxos.effects import Answer, Fail, Persist, Quote
 from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.messages import (
     NOWHERE,
+    Decided,
     GetStanding,
     Learn,
     Promise,
@@ -86,6 +87,8 @@ class Committee:
     """What some replica has learned, by position: never two values."""
     accepted: dict[tuple[int, int], bytes] = attrs.field(factory=dict)
     """What some replica has accepted, by position and number: never two values."""
+    votes: dict[tuple[int, int], set[NodeId]] = attrs.field(factory=dict)
+    """Who has accepted it."""
     failures: list[VirtualLogError] = attrs.field(factory=list)
 
     @classmethod
@@ -125,16 +128,17 @@ class Committee:
     def handle(self, node: NodeId, request: Any, done: Callable[[Any], None] = lambda outcome: None) -> None:
         """A replica takes a request in; `done` is called at once, if there is an answer."""
         member = self.members[node]
+        if isinstance(request, Write | Learn):
+            self._judge_announced(request.decided)
         for effect in member.replica.step(request, done):
             match effect:
                 case Persist(records, drop_below):
                     self._persist(member, records, drop_below)
                 case Answer(ticket, outcome):
                     ticket(outcome)
-                case Quote(ticket, outcome, positions, written):
-                    found = [record for p in positions if (record := member.record(p)) is not None]
-                    others = tuple(r for r in found if r.position not in written or written[r.position] != r.value)
-                    ticket(attrs.evolve(outcome, records=tuple(outcome.records) + others))
+                case Quote(ticket, outcome, positions):
+                    found = tuple(record for p in positions if (record := member.record(p)) is not None)
+                    ticket(attrs.evolve(outcome, records=tuple(outcome.records) + found))
                 case Fail(error):
                     self.failures.append(error)
         self._judge(member)
@@ -145,8 +149,16 @@ class Committee:
             if record.performed != NOWHERE and not values.is_tombstone(record.value):
                 first = self.accepted.setdefault((record.position, record.performed), record.value)
                 assert first == record.value, "never two values for one position and number"
+                if not record.learned:
+                    self.votes.setdefault((record.position, record.performed), set()).add(member.replica.node)
         if drop_below:
             member.disk = {position: record for position, record in member.disk.items() if position >= drop_below}
+
+    def _judge_announced(self, decided: Decided) -> None:
+        """`Decided` may be told of what a quorum has accepted with that very number, and of nothing else."""
+        for position in range(decided.first, decided.stop):
+            voters = self.votes.get((position, decided.proposal), set())
+            assert len(voters) >= self.ensemble.quorum, f"no quorum accepted {position} with {decided.proposal}"
 
     def _judge(self, member: Member) -> None:
         assert not self.failures, self.failures

@@ -250,8 +250,7 @@ def test_a_number_has_one_value_per_position() -> None:
 
 
 def test_what_is_decided_is_never_written_over() -> None:
-    """Whatever the number. The decision is in the answer where it differs, truncated positions as tombstones; the rest of the
-    request is stored."""
+    """Whatever the number. The decision is in the answer, truncated positions as tombstones; the rest of the request is stored."""
     replica = written_to(4)
     decide(replica, 1, 0, 4)
     learn(replica, 4, values.truncate(1, 1))
@@ -259,7 +258,7 @@ def test_what_is_decided_is_never_written_over() -> None:
     answer = write(replica, 9, 0, b"x", b"a", b"x", b"a", b"x", b"new")
 
     assert answer.verdict is Verdict.ACCEPT
-    assert [record.position for record in answer.records] == [0, 2, 4]
+    assert [record.position for record in answer.records] == [0, 1, 2, 3, 4]
     assert values.is_tombstone(answer.records[0].value)
     assert (payload(replica, 5), replica.learned) == (b"new", 5)
 

@@ -1,0 +1,109 @@
+"""Schedules of messages, over pure replicas and coordinators, each of which has once ended badly."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from loglets.paxos import values
+from loglets.paxos.coordinator import State
+from loglets.paxos.messages import Decided, Learn, Promise, Record, Write
+from tests.paxos.committee import SEGMENT, Committee, Deliver
+from virtuallog.errors import UnavailableError
+from virtuallog.types import NodeId
+
+A, B, C = NodeId(1), NodeId(2), NodeId(3)
+
+
+def led_by(node: NodeId) -> Committee:
+    """Position 0 is decided, and all know it."""
+    committee = Committee.of(random.Random(1))
+    committee.elect(node)
+    committee.deliver_all()
+    return committee
+
+
+def arrive(committee: Committee, *nodes: NodeId) -> dict[NodeId, Deliver]:
+    """What is on its way to these nodes arrives; the rest is kept back, by receiver."""
+    under_way, committee.bag = committee.bag, []
+    for _, target, deliver in under_way:
+        if target in nodes:
+            deliver()
+    return {target: deliver for _, target, deliver in under_way if target not in nodes}
+
+
+def be_idle(committee: Committee, node: NodeId) -> None:
+    """Long enough for a coordinator to announce what is decided."""
+    for _ in range(2):
+        committee.now_ms += 10
+        committee.tick(node)
+
+
+def promise(number: int) -> Promise:
+    return Promise(segment=SEGMENT, proposal=number, coordinator=B, first=1, stop=2)
+
+
+def write(number: int, value: bytes) -> Write:
+    return Write(segment=SEGMENT, proposal=number, coordinator=B, first=1, values=(value,))
+
+
+# -- Decided(n) is true of what was decided with n --------------------------------------------------------------------
+
+
+def test_a_decision_is_no_vote_for_the_number_of_a_late_write() -> None:
+    """A wrote v; only its own replica has it. One fill lays a NOP on C, with a higher number; another one decides v, with a
+    higher number still, and B learns that. Then A's write reaches B, which has the same value, and not with A's number. If A
+    took that for a vote, it would announce v as decided with its number, and C would take its NOP, accepted with a higher
+    one, for the decision."""
+    committee = led_by(A)
+    leader, outcomes = committee.members[A].coordinator, list[Any]()
+    committee.perform(A, leader.append(b"v", outcomes.append))
+    late = arrive(committee, A)
+    number = leader.proposal
+    _fill_in_part(committee, number + 1)
+    _decide_what_a_wrote(committee, number + 2)
+
+    late[B]()
+    committee.deliver_all()
+    be_idle(committee, A)
+    committee.deliver_all()
+
+    assert isinstance(outcomes[0], UnavailableError), "a maybe"
+    assert leader.state is State.INITIAL
+    assert not committee.members[C].replica.slots.is_learned(1)
+
+
+def _fill_in_part(committee: Committee, number: int) -> None:
+    """B and C promise, and have nothing; only C accepts."""
+    for node in (B, C):
+        committee.handle(node, promise(number))
+    committee.handle(C, write(number, values.nop()))
+
+
+def _decide_what_a_wrote(committee: Committee, number: int) -> None:
+    """A and B promise, and accept what A has; then B hears that it is decided."""
+    record = committee.members[A].replica.slots.open_record(1)
+    assert record is not None
+    for node in (A, B):
+        committee.handle(node, promise(number))
+    for node in (A, B):
+        committee.handle(node, write(number, record.value))
+    committee.handle(B, Learn(segment=SEGMENT, decided=Decided(proposal=number, first=1, stop=2)))
+
+
+@pytest.mark.parametrize("is_recent", [True, False])
+def test_a_write_of_what_is_learned_is_answered_with_the_decision(is_recent: bool) -> None:
+    """Also if it is the same value: it was not accepted with the number of this write. From memory, or from the disk."""
+    committee = led_by(A)
+    replica = committee.members[B].replica
+    record = Record(position=1, promised=9, performed=9, value=values.append(b"v", 1), learned=True)
+    committee.handle(B, Learn(segment=SEGMENT, records=(record,)))
+    if not is_recent:
+        replica.slots._recent.clear()
+    answers: list[Any] = []
+
+    committee.handle(B, write(9, record.value), answers.append)
+
+    assert answers[0].records == (record,)
