@@ -12,7 +12,7 @@ stays out, unless the register of the cluster expects it (`server.joining`).
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import attrs
@@ -81,9 +81,13 @@ class Formatter:
     waiting: str = ""
     """Why the directory is not formatted yet; for the node's status."""
 
-    async def run(self, metastore: MetaStore) -> None:
+    async def run(self, metastore: MetaStore, found: Callable[[], Awaitable[None]]) -> None:
         """Return once the directory is formatted; never if a disk was lost and nobody has replaced the node. Cancelled, it
         starts over next time.
+
+        Args:
+            metastore: of the cluster, for a directory that joins one.
+            found: makes the stores of a directory that is there from the beginning, before anybody counts on it.
 
         Raises:
             StorageError: the disk cannot be written.
@@ -91,7 +95,7 @@ class Formatter:
         """
         pause = ASK_PAUSE_SECONDS
         while self.identity.phase is not Phase.FORMATTED:
-            reason = await self._advance(metastore)
+            reason = await self._advance(metastore, found)
             if reason:
                 if reason != self.waiting:
                     log.warning("not formatted", node=self.identity.node, reason=reason)
@@ -100,7 +104,7 @@ class Formatter:
                 pause = min(1.3 * pause, ASK_PAUSE_SECONDS_MAX)
         self.waiting = ""
 
-    async def _advance(self, metastore: MetaStore) -> str:
+    async def _advance(self, metastore: MetaStore, found: Callable[[], Awaitable[None]]) -> str:
         """One phase further; returns why not, if it must wait."""
         match advance(self.identity.phase, await self._ask_peers()):
             case Wait(reason):
@@ -110,6 +114,9 @@ class Formatter:
             case Phase.JOINING:
                 return await join(self.identity, metastore, self._random)
             case _:
+                # In this order: whoever dies in between is still new at its next start. A formatted directory without a
+                # store has lost it, as far as anybody can tell, and the first register may name it by then.
+                await found()
                 await self.identity.finish_formatting()
         return ""
 

@@ -135,7 +135,7 @@ class Identity:
         self._marker = marker
         self.node: Final = node
         self.fresh: Final = marker is None or marker.phase is not Phase.FORMATTED
-        """Before this start no role has ever stored anything in the directory."""
+        """Before this start nobody can have asked this directory for anything: what is missing in it was never there."""
 
     @classmethod
     async def open(cls, storage: Storage, node: NodeId) -> Identity:

@@ -8,7 +8,8 @@ half done. The simulator runs this very class on simulated ports.
     run       -> format the data directory (server.formatting) -> open the roles -> bootstrap (server.bootstrap)
               -> follow the register for ever (server.following)
 
-Order matters once: no role opens before the data directory is formatted, since a role that is open votes.
+Order matters twice: no acceptor opens before the data directory is formatted, since it votes. The roles of loglets open just
+before a new directory counts as formatted: a store that is missing in one that does counts as lost.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ class Node:
                 learned=lambda value: self._on_register(decode_untrusted(value)),
             )
             metastore = self._metastore.open(self.config.members, client)
-            await self._formatter.run(metastore)
+            await self._formatter.run(metastore, partial(self._found, client, metastore))
             self._log = virtual_log = await self._open(client, metastore)
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
             nursery.start_soon(Announcements(self.config.versions, virtual_log.view).run)
@@ -219,15 +220,15 @@ class Node:
                 nursery.start_soon(self._healer.run)
             await self._following.run(virtual_log.view, self._ports.clock)
 
-    async def _open(self, client: Environment, metastore: MetaStore) -> VirtualLog:
-        """Start the roles and make sure that there is a register."""
-        ports, config, nursery = self._ports, self.config, client.nursery
-        environment = NodeEnvironment(
+    def _node_environment(self, client: Environment, metastore: MetaStore) -> NodeEnvironment:
+        """What each role is given; only once the data directory has its store id."""
+        ports = self._ports
+        return NodeEnvironment(
             services=ports.services,
             clock=ports.clock,
             random=ports.random,
-            nursery=nursery,
-            node=config.node,
+            nursery=client.nursery,
+            node=self.config.node,
             boot=self.identity.boot,
             storage=ports.storage,
             key_values=ports.key_values,
@@ -238,8 +239,27 @@ class Node:
             fresh=self.identity.fresh,
             register_version=partial(_newest_version, metastore),
         )
+
+    async def _found(self, client: Environment, metastore: MetaStore) -> None:
+        """Open the roles of loglets, or have them fail, for the first time in this directory.
+
+        Until that is over the directory does not count as formatted, and nobody proposes a first register. So nobody can have
+        asked for a loglet in a store that is not founded by then: whoever dies before begins anew. Neither can anybody
+        ask while they are open already: the register is not known here.
+        """
+        environment = self._node_environment(client, metastore)
+        for role in self._loglet_roles.values():
+            client.nursery.start_soon(role.run, environment)
+        for role in self._loglet_roles.values():
+            await role.settled.wait()
+
+    async def _open(self, client: Environment, metastore: MetaStore) -> VirtualLog:
+        """Start the roles and make sure that there is a register."""
+        ports, config = self._ports, self.config
+        environment = self._node_environment(client, metastore)
         for role in self._roles:
-            nursery.start_soon(role.run, environment)
+            if not role.settled.is_set():
+                client.nursery.start_soon(role.run, environment)
         if self.identity.joined == 0:  # else the cluster had a register before it had this directory
             first = self._providers[config.loglet]
             await bootstrap(config, metastore, first, ports.services, ports.clock, ports.random)

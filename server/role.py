@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 import structlog
@@ -41,6 +41,8 @@ class Role:
             method.request: self._handler(method.request) for interface in interfaces for method in interface.methods
         }
         self._serve = serve
+        self.settled: Final = trio.Event()
+        """It is open, or was, or has failed."""
         self._open: Handlers | None = None
         self._scope: trio.CancelScope | None = None
         self._bug: BaseException | None = None
@@ -62,6 +64,7 @@ class Role:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope
                 self._open = await self._serve(attrs.evolve(environment, nursery=nursery, fail=self.fail))
+                self.settled.set()
                 await trio.sleep_forever()
         except* VirtualLogError as group:
             self.fail(_first(group))
@@ -82,6 +85,7 @@ class Role:
             self.failure = error if tells else StorageError(str(error))
             log.error("role refused", role=self.name, reason=str(error))
         self._open = None
+        self.settled.set()
         if self._scope is not None:
             self._scope.cancel()
 

@@ -14,6 +14,7 @@ import trio
 from trio.testing import MockClock
 
 from loglets.memory import MemoryProvider
+from loglets.paxos.provider import PaxosProvider
 from server.config import NodeConfig
 from server.identity import Identity
 from server.node import Node, NodePorts
@@ -29,11 +30,12 @@ from virtuallog.errors import (
     UnknownKindError,
     WrongRecipientError,
 )
-from virtuallog.ports import Environment, Handlers, NodeEnvironment, Request
+from virtuallog.ports import Environment, Handlers, KeyValues, NodeEnvironment, Request
 from virtuallog.register import ClusterId, Register, decode_untrusted
 from virtuallog.rpc.interface import Interface, Method
 from virtuallog.survey import survey
 from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.testing.network import SimulatedNetwork, SimulatedServices
 from virtuallog.testing.process import Process
@@ -102,6 +104,9 @@ class World:
     metastore: SharedMetaStore = attrs.field(factory=SharedMetaStore)
     memory: MemoryProvider = attrs.field(factory=MemoryProvider)
     disks: dict[int, Disk] = attrs.field(factory=dict)
+    stores: dict[int, SimulatedKeyValuesDisk] = attrs.field(factory=dict)
+    opening_seconds: float = 0.0
+    """How long it takes to open a store."""
     processes: dict[int, tuple[Process, trio.CancelScope]] = attrs.field(factory=dict)
     boots: int = 0
 
@@ -112,8 +117,10 @@ class World:
         clock = SimulatedClock(process)
         storage = self.disks.setdefault(node, Disk(self.random)).mount()
 
-        async def no_values(role: str) -> Any:
-            raise AssertionError(role)
+        async def key_values(role: str) -> KeyValues:
+            assert role == "paxos"
+            await clock.sleep(self.opening_seconds)
+            return self.stores.setdefault(node, SimulatedKeyValuesDisk(self.random)).open(process, clock)
 
         async def no_storage(role: str) -> Any:
             raise AssertionError(role)
@@ -123,7 +130,7 @@ class World:
             clock=clock,
             random=random.Random(self.random.random()),
             storage=no_storage,
-            key_values=no_values,
+            key_values=key_values,
         )
         made = Node(
             ports,
@@ -213,6 +220,24 @@ async def test_nobody_votes_before_everybody_has_answered(world: World, autojump
 
     last = await world.start(3)
     await until(lambda: last.identity.cluster is not None)
+
+
+async def test_whoever_dies_before_it_has_stores_is_still_new(world: World, autojump_clock: MockClock) -> None:
+    """Two of three are killed at their first start, while the stores of their replicas are being made. Nobody counts on these
+    before they are there, so none of them is lost: the first loglet can be sealed, as all three replicas vote."""
+    world.opening_seconds = 5.0
+    nodes = [await world.start(node, PaxosProvider(), config={"loglet": "paxos"}) for node in (1, 2, 3)]
+    await trio.sleep(4)  # noqa: TID251 -- simulated time
+    world.stop(2)
+    world.stop(3)
+    await trio.sleep(4)  # noqa: TID251 -- simulated time
+    assert list(world.stores) == [1]
+
+    nodes[1:] = [await world.start(node, PaxosProvider(), config={"loglet": "paxos"}) for node in (2, 3)]
+    await until(lambda: all(node.virtual_log is not None for node in nodes))
+    with trio.fail_after(60):  # noqa: TID251 -- simulated time
+        changed = await world.client().call(NodeId(2), SealLog(), 60)
+    assert [segment.stop for segment in decode_untrusted(changed.register).chain.segments] == [0]
 
 
 async def test_a_wiped_disk_stays_out(world: World, autojump_clock: MockClock) -> None:
