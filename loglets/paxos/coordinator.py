@@ -26,7 +26,9 @@ from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.messages import NOBODY, NOWHERE, Promise, Promised, Standing, Written
 from loglets.paxos.places import offset_of
 from loglets.paxos.reign import Reign
+from loglets.paxos.repeats import Repeats
 from loglets.paxos.rounds import Accepted, Ignored, Rejected, Roll, Round
+from loglets.paxos.writing import Writing
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.errors import SealedError, UnavailableError, VirtualLogError
@@ -130,19 +132,12 @@ class Coordinator:
         assert self.state is State.CATCHING_UP
         assert digest.stop > self._end
         self.state, self.rival = State.LEADING, NOBODY
-        self.reign = Reign(
-            self.segment,
-            self.node,
-            self.ensemble,
-            self.proposal,
-            self._end + 1,
-            _recall(digest, now_ms),
-            self._refusals,
-            self._roll,
-            self._rounds,
+        writing = Writing(
+            self.segment, self.node, self.ensemble, self.proposal, self._end + 1, self._roll, self._rounds
         )
+        self.reign = Reign(writing, Repeats(_recall(digest, now_ms), self._refusals))
         # Nothing is decided yet, but replicas are told who leads: those who could not be elected send their clients here.
-        return [self.reign.announce()]
+        return [writing.announce()]
 
     def close(self, position: int) -> list[Effect]:
         """The local replica has learned a SEAL, and everything below."""
@@ -201,7 +196,7 @@ class Coordinator:
         """All that arrived in one scheduler turn has been offered: write it. `time_ms` is the time of day."""
         if self.reign is None:
             return []
-        self.reign.ensemble = self.ensemble
+        self.reign.writing.ensemble = self.ensemble
         return self.reign.turn(now_ms, time_ms)
 
     def written(self, node: NodeId, number: int, reply: Written) -> list[Effect]:
@@ -215,7 +210,7 @@ class Coordinator:
     def unanswered(self, node: NodeId, number: int) -> list[Effect]:
         """No answer, or an error instead."""
         if self.reign is not None:
-            self.reign.unanswered(node, number)
+            self.reign.writing.unanswered(node, number)
         elif self.state is State.ELECTING and number == self._number:
             self._silent.add(node)
             if len(self.ensemble.members) - len(self._silent) < self.ensemble.quorum:
@@ -230,8 +225,8 @@ class Coordinator:
 
     def _after(self, reign: Reign, effects: list[Effect]) -> list[Effect]:
         """What the reign has wanted, and its end if it has met that."""
-        if reign.lost is not None and self.state is State.LEADING:
-            lost = reign.lost
+        lost = reign.writing.lost
+        if lost is not None and self.state is State.LEADING:
             return effects + (self._step_down(lost) if isinstance(lost, Rejected) else self.resign(lost))
         if reign.seal != NOWHERE:
             self.state, self.seal = State.CLOSED, reign.seal

@@ -123,10 +123,10 @@ def tail_of_what_may_be_undecided(standings: Sequence[Standing], quorum: int) ->
 def coordinator_goes_on_with_the_number_of_another(self: Coordinator, rejection: Rejected) -> list[CoordinatorEffect]:
     """What was refused is written again, with the number that was in the way."""
     reign = self.reign
-    flight = None if reign is None else reign._flight
+    flight = None if reign is None else reign.writing.flight
     if reign is None or flight is None:
         return stepped_down(self, rejection)
-    reign.lost, reign.proposal, self.proposal = None, rejection.proposal, rejection.proposal
+    reign.writing.lost, reign.writing.proposal, self.proposal = None, rejection.proposal, rejection.proposal
     flight.write = attrs.evolve(flight.write, proposal=self.proposal)
     flight.votes, flight.round = Round(self.ensemble.quorum, self._roll), next(self._rounds)
     return [Send(self.ensemble.members, flight.write, flight.round)]

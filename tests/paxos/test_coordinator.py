@@ -29,8 +29,10 @@ from loglets.paxos.messages import (
     Written,
 )
 from loglets.paxos.places import SLOT, offset_of
-from loglets.paxos.reign import AHEAD_MAX, PATIENCE_MS, RESEND_MS, RETRY_MS, TICKETS_MAX
+from loglets.paxos.reign import AHEAD_MAX
+from loglets.paxos.repeats import TICKETS_MAX
 from loglets.paxos.values import Kind
+from loglets.paxos.writing import PATIENCE_MS, RESEND_MS, RETRY_MS
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
@@ -431,7 +433,7 @@ def test_a_broken_order_of_positions_is_a_broken_invariant() -> None:
     """What would be written at another position than the next is not written at all."""
     bench = Bench.leading()
     assert bench.core.reign is not None
-    bench.core.reign.committed += 1
+    bench.core.reign.writing.committed += 1
 
     with pytest.raises(AssertionError, match="consecutive"):
         bench.offer("x", batch_of())

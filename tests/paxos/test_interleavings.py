@@ -9,7 +9,7 @@ import pytest
 
 from loglets.paxos.coordinator import State
 from loglets.paxos.messages import NOWHERE
-from loglets.paxos.reign import PATIENCE_MS
+from loglets.paxos.writing import PATIENCE_MS
 from tests.paxos.committee import Committee
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import OutOfOrderError, SealedError, UnavailableError, VirtualLogError

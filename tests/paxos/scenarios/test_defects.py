@@ -354,10 +354,11 @@ after = Coordinator._after
 
 def goes_on_when_refused(self: Coordinator, reign: Reign, effects: list[CoordinatorEffect]) -> list[CoordinatorEffect]:
     """3: takes the number of who refused it for its own, and leads."""
-    if not isinstance(reign.lost, Rejected):
+    writing = reign.writing
+    if not isinstance(writing.lost, Rejected):
         return after(self, reign, effects)
-    self.proposal = reign.proposal = reign.lost.proposal
-    reign.lost = None
+    self.proposal = writing.proposal = writing.lost.proposal
+    writing.lost = None
     return [*effects, *reign.give_up(UnavailableError("refused"))]
 
 
