@@ -92,10 +92,8 @@ async def recovery_round(
     return recovery.verdict
 
 
-async def standings(
-    replica: LocalReplica, ensemble: Callable[[], Ensemble], environment: NodeEnvironment
-) -> Mapping[NodeId, Standing]:
-    """Of all other replicas that answer."""
+async def standings(replica: LocalReplica, environment: NodeEnvironment) -> Mapping[NodeId, Standing]:
+    """Of all others that answer and may know what is decided."""
     known: dict[NodeId, Standing] = {}
 
     def take(node: NodeId, outcome: Standing | VirtualLogError) -> None:
@@ -103,7 +101,7 @@ async def standings(
             known[node] = outcome
 
     question = Question(environment, GetStanding(segment=replica.segment), take)
-    question.post(ensemble().members, STANDING_SECONDS)
+    question.post(replica.holders, STANDING_SECONDS)
     await question.wait()
     return known
 

@@ -61,7 +61,7 @@ async def catch_up(
 
     Args:
         replica: in any status.
-        ensemble: as of the moment of the call.
+        ensemble: as of the moment of the call: who fills. What is copied comes from all `holders`.
         environment: of the node.
         first: see above.
         stop: see above.
@@ -161,7 +161,7 @@ class _CatchUp:
                     question.enough()
 
         question = Question(self._environment, GetStanding(segment=self._replica.segment), take)
-        question.post(self._ensemble().members, READ_SECONDS)
+        question.post(self._replica.holders, READ_SECONDS)
         return question
 
     # -- copying ----------------------------------------------------------------------------------------------------------

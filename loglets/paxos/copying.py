@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import attrs
+import structlog
 
 from loglets.paxos.closing import tombstone, usable_untrusted
 from loglets.paxos.messages import NOWHERE, GetStanding, Learn, ReadRecords, Record, Records, Standing, TrimSealed
 from loglets.paxos.places import position_of
 from virtuallog.chain import SegmentId
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import CorruptionError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.errors import CorruptionError, RetryableError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.ports import Environment, Request
 from virtuallog.replicated import Pace
 from virtuallog.types import NodeId
@@ -35,6 +36,8 @@ PIECE_BYTES: Final = 4 << 20
 
 ReplyT = TypeVar("ReplyT")
 
+log = structlog.get_logger(__name__)
+
 _BEGUN = CrashPoint("paxos rebuild: a newcomer is told of its copy, nothing is in it", rare=True)
 _PIECE = CrashPoint("paxos rebuild: one piece more is on a newcomer, the chain does not name it", rare=True)
 _COPIED = CrashPoint("paxos rebuild: a newcomer has everything, it has not been read back", rare=True)
@@ -42,7 +45,7 @@ _COPIED = CrashPoint("paxos rebuild: a newcomer has everything, it has not been 
 
 @attrs.define(eq=False)
 class Copying:
-    """One closed log, one newcomer."""
+    """One closed log, one server that is to have all of it."""
 
     loglet: SegmentId
     sources: Sequence[NodeId]
@@ -67,6 +70,21 @@ class Copying:
         await self._verify(standing.begin)
         if trim > 0:
             await self._ask(self.newcomer, TrimSealed(segment=self.loglet, offset=min(trim, self.stop)))
+
+    async def complete(self) -> None:
+        """The same for one that has been a replica all along. It may have missed the end, and the chain will count it as a copy
+        when those that could tell it are shut down. One that does not answer keeps no newcomer waiting: once it is back it
+        looks for the rest by itself, see `ReplicaService.follow_moved`.
+
+        Raises:
+            SealedError, CorruptionError: as above.
+        """
+        try:
+            standing = await self._ask(self.newcomer, GetStanding(segment=self.loglet))
+            if standing.seal == NOWHERE:
+                await self.run()
+        except RetryableError as error:
+            log.info("not whole yet", segment=str(self.loglet), node=self.newcomer, reason=str(error))
 
     async def _limits(self) -> tuple[int, int]:
         """Below, replicas may have nothing any more: the highest begin and trim point that any of them knows of."""

@@ -150,7 +150,7 @@ class _Keeper:
 
     async def _copy_closed(self) -> None:
         """There is no quorum to follow. If the log is closed, one replica that has all of it will do; else wait for others."""
-        known = await standings(self._replica, self._ensemble, self._environment)
+        known = await standings(self._replica, self._environment)
         seal = max((standing.seal for standing in known.values()), default=NOWHERE)
         if seal != NOWHERE:
             # First, as the copy answers for the log from its last position on.
@@ -186,7 +186,7 @@ class _Keeper:
 
     async def _look(self) -> None:
         """Nobody has told this replica anything for long. It may have missed the end, and then sees no hole."""
-        known = await standings(self._replica, self._ensemble, self._environment)
+        known = await standings(self._replica, self._environment)
         learned = self._replica.core.learned
         furthest = max((standing.learned for standing in known.values()), default=0)
         if furthest > learned:

@@ -30,6 +30,7 @@ from loglets.paxos.replica import Replica
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, SealedError, TooLargeError, VirtualLogError
 from virtuallog.ports import Done, KeyValues, Request
+from virtuallog.types import NodeId
 
 ReplyT = TypeVar("ReplyT")
 
@@ -54,12 +55,19 @@ class LocalReplica:
     _commit: GroupCommit
     _request: Callable[[Any, Done], None]
     _carry_out: Callable[[LocalReplica, list[Effect]], None]
+    elsewhere: tuple[NodeId, ...] = attrs.field(default=(), init=False)
+    """The servers that the log is on by now, once closed logs may have moved. They have what is decided, and no vote."""
     _missing: trio.Event = attrs.field(factory=trio.Event, init=False)
     _dropped: SealedError | None = attrs.field(default=None, init=False)
 
     @property
     def segment(self) -> SegmentId:
         return self.core.segment
+
+    @property
+    def holders(self) -> tuple[NodeId, ...]:
+        """Who may know what is decided: more than may decide it."""
+        return tuple(dict.fromkeys((*self.ensemble().members, *self.elsewhere)))
 
     def post(self, request: Request[ReplyT], done: Callable[[ReplyT | VirtualLogError], None]) -> None:
         """What a remote caller would be answered, without waiting: `done` is called with the reply or the error, now or later."""

@@ -97,6 +97,7 @@ class PaxosProvider:
         if self._replicas is not None:
             await self._replicas.forget_others(horizon, live)
             await self._replicas.make_lost(live)
+            await self._replicas.follow_moved(live)
 
     def _require_replicas(self) -> ReplicaService:
         assert self._replicas is not None, "no request is served before `serve` has returned"
@@ -126,5 +127,7 @@ class PaxosProvider:
     ) -> None:
         former = [replica for replica in decode_untrusted(config).replicas if replica not in lost]
         loglet = self.origin(segment, config)
-        for newcomer in (node for node in decode_untrusted(target).replicas if node not in former):
-            await Copying(loglet, former, newcomer, stop, environment, pace, self.piece_bytes).run()
+        newcomers_first = sorted(decode_untrusted(target).replicas, key=former.__contains__)
+        for server in newcomers_first:
+            copying = Copying(loglet, former, server, stop, environment, pace, self.piece_bytes)
+            await (copying.complete() if server in former else copying.run())

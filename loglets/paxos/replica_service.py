@@ -203,6 +203,19 @@ class ReplicaService:
                 with suppress(MalformedError, SealedError, UnavailableError):  # of another kind, or none of ours
                     await self.replica(segment)
 
+    async def follow_moved(self, live: Collection[SegmentId]) -> None:
+        """A closed log may have moved since its replica here was told who takes part, and those may be gone for good. Whatever is
+        missing here is looked for on the servers of now as well.
+
+        Raises:
+            UnavailableError: the chain cannot be read. Call again.
+        """
+        for replica in list(self._replicas.values()):
+            if replica.segment in live and replica.core.seal == NOWHERE:
+                with suppress(MalformedError, SealedError):  # put there by hand, or gone meanwhile
+                    _, encoded = await self._environment.segment_config(replica.segment)
+                    replica.elsewhere = config.decode_untrusted(encoded).replicas
+
     # -- requests -------------------------------------------------------------------------------------------------
 
     def _request(self, request: _Request, done: Done) -> None:

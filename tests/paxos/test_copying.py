@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -10,7 +11,7 @@ from trio.testing import MockClock
 
 from loglets.paxos.config import PaxosConfig
 from loglets.paxos.loglet import PaxosLoglet
-from loglets.paxos.messages import Learn
+from loglets.paxos.messages import NOWHERE, Learn, Write
 from loglets.paxos.places import SLOT
 from loglets.paxos.provider import PaxosProvider
 from tests.paxos.cluster import SEGMENT, Cluster, payloads_of, read_all, running_cluster, writer
@@ -210,6 +211,93 @@ async def test_a_directory_that_took_the_place_of_a_former_one_gets_its_copy(aut
 
         cluster.crash(1)
         cluster.crash(2)
+        assert await payloads_of(moved) == ENTRIES
+
+
+# -- servers that stay ------------------------------------------------------------------------------------------------
+
+
+def learned_through(cluster: Cluster, node: int) -> tuple[int, int]:
+    """How far the replica of this node is, and the SEAL that it knows."""
+    provider = cluster.nodes[NodeId(node)].provider
+    assert provider is not None and provider.replicas is not None
+    (replica,) = provider.replicas.replicas
+    return replica.core.learned, replica.core.seal
+
+
+async def closed_without(cluster: Cluster, node: int, hears_of: Callable[[int], bool]) -> PaxosLoglet:
+    """A sealed log on nodes 1 to 3; this one was away when it was written, but for the positions that it has heard of."""
+    loglet = cluster.client()
+    session = writer(loglet)
+    await session.append(ENTRIES[0])
+    cluster.gate = lambda at, request: (
+        at != node or not isinstance(request, Write | Learn) or (isinstance(request, Write) and hears_of(request.first))
+    )
+    for entry in ENTRIES[1:]:
+        await session.append(entry)
+    await loglet.seal()
+    assert await loglet.check_tail() == Sealed(STOP)
+    cluster.crash(node)
+    cluster.release()
+    return loglet
+
+
+async def test_a_server_that_stays_is_made_whole_as_well(autojump_clock: MockClock) -> None:
+    """The chain counts it among the copies. It was away when the log was closed, and those that could tell it more may be
+    shut down as soon as the log has moved."""
+    async with running_cluster(nodes=5) as cluster:
+        cluster.create(coordinator=2)
+        await closed_without(cluster, 1, lambda position: False)
+        await cluster.start(1)
+
+        pace = Spaced()
+        moved = await move(cluster, 1, 4, 5, pace=pace)
+
+        for node in (2, 3, 4, 5):
+            cluster.crash(node)
+        assert await moved.check_tail() == Sealed(STOP)
+        assert await payloads_of(moved) == ENTRIES
+
+
+async def test_a_server_that_stays_and_has_everything_costs_nothing(autojump_clock: MockClock) -> None:
+    """It is asked how far it is, and nothing is copied to it or read back."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        await closed(cluster)
+        await cluster.clock.sleep(10)
+        before, after = Spaced(), Spaced()
+        await move(cluster, 1, 2, 3, pace=before)
+        await move(cluster, 1, 2, 4, pace=after)
+
+        assert before.moved == []
+        assert len(after.moved) > 0
+
+
+@pytest.mark.parametrize("hears_of", [lambda position: False, lambda position: position > 12])
+async def test_a_server_that_stays_and_comes_back_late_asks_those_of_now(
+    autojump_clock: MockClock, hears_of: Callable[[int], bool]
+) -> None:
+    """It was down while the log moved, and knows it on servers that are gone for good. The chain says where it is by now.
+    Whether it sees a hole, which it would fill with a quorum that does not exist any more, or none at all."""
+    async with running_cluster(nodes=5) as cluster:
+        cluster.create(coordinator=2)
+        await closed_without(cluster, 1, hears_of)
+        moved = await move(cluster, 1, 4, 5)
+        cluster.chain = {SegmentId(9, 9): moved.config}
+        for node in (2, 3):
+            cluster.crash(node)
+
+        await cluster.start(1)
+        await cluster.clock.sleep(30)
+        assert learned_through(cluster, 1)[1] == NOWHERE
+        provider = cluster.nodes[NodeId(1)].provider
+        assert provider is not None
+        await provider.forget_others(9, [SEGMENT])  # as a node does when it starts, and for each new register
+        await cluster.clock.sleep(60)
+
+        assert learned_through(cluster, 1) == (len(ENTRIES) + 2, len(ENTRIES) + 1)
+        for node in (4, 5):
+            cluster.crash(node)
         assert await payloads_of(moved) == ENTRIES
 
 
