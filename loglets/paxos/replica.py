@@ -41,6 +41,7 @@ from loglets.paxos.messages import (
     Write,
     Written,
 )
+from loglets.paxos.parked import Parked
 from loglets.paxos.places import offset_of, position_of
 from loglets.paxos.slots import RECORD_BYTES, Slots
 from virtuallog.chain import SegmentId
@@ -54,20 +55,8 @@ LEAP_MAX: Final = 1 << 28
 """How far past the last known position somebody may promise or write: what a busy log is given in half a day."""
 INCARNATIONS_MAX: Final = 1024
 """Nodes whose stores are known: a log has a handful of replicas."""
-WAITERS_MAX: Final = 4096
-"""Parked `WaitLearned`s: a few hundred bytes each."""
-WAIT_TICKS: Final = 4
-"""A parked `WaitLearned` is answered after so many ticks in any case: its client may have gone, or may look elsewhere."""
 
 Asked: TypeAlias = Promise | Write | Learn | Recover | GetStanding | TrimSealed
-
-
-@attrs.frozen
-class _Waiter:
-    past: int
-    ticket: Ticket
-    expires: int
-    """In ticks."""
 
 
 @attrs.define(eq=False)
@@ -85,8 +74,7 @@ class Replica:
     slots: Slots = attrs.field(factory=Slots)
     incarnations: Incarnations = ()
     """The newest stores of others that this one was told of, by node."""
-    _waiters: list[_Waiter] = attrs.field(factory=list, init=False)
-    _now: int = attrs.field(default=0, init=False)
+    _parked: Parked = attrs.field(factory=Parked, init=False)
 
     # -- for who looks inside -------------------------------------------------------------------------------------
 
@@ -118,7 +106,7 @@ class Replica:
     @property
     def waiting(self) -> int:
         """Parked `WaitLearned`s."""
-        return len(self._waiters)
+        return len(self._parked)
 
     def missing(self, first: int, stop: int) -> list[range]:
         """The positions of [first, stop) that are not learned here, ascending."""
@@ -179,20 +167,19 @@ class Replica:
 
     def wait(self, request: WaitLearned, ticket: Ticket) -> list[Effect]:
         """Parked until there is something to tell, or the time is up. When there is no room: as if the time were up."""
-        if self._reached(request.past) or len(self._waiters) >= WAITERS_MAX:
+        is_told = self.learned > request.past or self.seal != NOWHERE
+        if is_told or not self._parked.add(request.past, ticket):
             return [Answer(ticket, self.standing())]
-        self._waiters.append(_Waiter(request.past, ticket, self._now + WAIT_TICKS))
         return []
 
     def tick(self) -> list[Effect]:
         """Some time has passed: answer those who have waited for long."""
-        self._now += 1
+        self._parked.tick()
         return self._wake()
 
     def dismiss(self, error: VirtualLogError) -> list[Effect]:
         """The log is dropped: nobody waits for it any more."""
-        waiters, self._waiters = self._waiters, []
-        return [Answer(waiter.ticket, error) for waiter in waiters]
+        return [Answer(ticket, error) for ticket in self._parked.dismiss()]
 
     # -- promises -------------------------------------------------------------------------------------------------
 
@@ -381,19 +368,13 @@ class Replica:
             return None
         return CorruptionError(f"log {self.segment}: two values are decided for position {record.position}")
 
-    def _reached(self, past: int) -> bool:
-        return self.slots.learned > past or self.slots.seal != NOWHERE
-
     def _wake(self) -> list[Effect]:
         """Answer those who wait no longer."""
-        if not self._waiters:
-            return []
-        ready = [waiter for waiter in self._waiters if self._reached(waiter.past) or waiter.expires <= self._now]
+        ready = self._parked.released(self.learned, is_closed=self.seal != NOWHERE)
         if not ready:
             return []
-        self._waiters = [w for w in self._waiters if not (self._reached(w.past) or w.expires <= self._now)]
         standing = self.standing()
-        return [Answer(waiter.ticket, standing) for waiter in ready]
+        return [Answer(ticket, standing) for ticket in ready]
 
     # -- recovery and trims ---------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 import attrs
 import pytest
 
+from loglets.paxos import parked, slots, values
 from loglets.paxos import replica as replicas
-from loglets.paxos import slots, values
 from loglets.paxos.effects import Answer, Fail, Persist, Quote
 from loglets.paxos.messages import (
     NOBODY,
@@ -501,12 +501,12 @@ def test_positions_out_of_this_world_are_refused() -> None:
 
 def test_who_waits_is_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is answered at once, the others after some ticks, and all when the log is dropped."""
-    monkeypatch.setattr(replicas, "WAITERS_MAX", 2)
+    monkeypatch.setattr(parked, "WAITERS_MAX", 2)
     replica = voting()
     waits = [replica.wait(WaitLearned(segment=LOG, past=5), number) for number in range(3)]
     assert [len(effects) for effects in waits] == [0, 0, 1]
-    ticks = [replica.tick() for _ in range(replicas.WAIT_TICKS)]
-    assert [len(effects) for effects in ticks] == [0] * (replicas.WAIT_TICKS - 1) + [2]
+    ticks = [replica.tick() for _ in range(parked.WAIT_TICKS)]
+    assert [len(effects) for effects in ticks] == [0] * (parked.WAIT_TICKS - 1) + [2]
     assert replica.waiting == 0
 
     replica.wait(WaitLearned(segment=LOG, past=5), "last")

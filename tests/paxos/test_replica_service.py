@@ -224,8 +224,8 @@ async def test_a_promise_quotes_what_is_decided_from_the_disk() -> None:
     ]
 
 
-async def test_a_write_to_decided_positions_is_told_only_of_other_decisions() -> None:
-    """Also if the disk has to be asked what was decided there."""
+async def test_a_write_to_decided_positions_is_told_of_each() -> None:
+    """Also where it is what was written, and if the disk has to be asked what was decided there."""
     node = Node()
     async with node.life() as life:
         await life.ask(write(0, b"a", b"b", b"c"))
@@ -234,7 +234,11 @@ async def test_a_write_to_decided_positions_is_told_only_of_other_decisions() ->
         answer = await life.ask(write(0, b"a", b"OTHER", b"c", number=5))
 
     assert answer.verdict is Verdict.ACCEPT
-    assert [(record.position, values.payload_of(record.value)) for record in answer.records] == [(1, b"b")]
+    assert [(record.position, values.payload_of(record.value)) for record in answer.records] == [
+        (0, b"a"),
+        (1, b"b"),
+        (2, b"c"),
+    ]
 
 
 async def test_more_reads_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
