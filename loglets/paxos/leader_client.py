@@ -27,6 +27,7 @@ from virtuallog.errors import (
     WrongRecipientError,
 )
 from virtuallog.ports import Environment
+from virtuallog.types import NodeId
 
 ASK_SECONDS: Final = 1.0
 """For one who is said to lead. It answers within a few syncs, or it is about to be replaced."""
@@ -55,19 +56,25 @@ class LeaderClient:
     leadership: Leadership
 
     async def ask(
-        self, request: Callable[[bool], Append | Seal | Truncate | Settle], what: str, timeout_seconds: float
+        self,
+        request: Callable[[bool], Append | Seal | Truncate | Settle],
+        what: str,
+        timeout_seconds: float,
+        asked: set[NodeId] | None = None,
     ) -> Taken:
         """The answer of whoever leads. Cancelled, it may still be done.
 
         Args:
             request: makes the request; told whether to insist.
             what: for people.
+            asked: who has been sent the same request in earlier calls; whoever is now is added.
 
         Raises:
             UnavailableError: not done in time. Unknown outcome.
             VirtualLogError: what the leader raised.
         """
-        errand = _Errand(self, request, what, self.environment.clock.monotonic() + timeout_seconds)
+        deadline = self.environment.clock.monotonic() + timeout_seconds
+        errand = _Errand(self, request, what, deadline, set() if asked is None else asked)
         return await errand.run()
 
 
@@ -79,6 +86,7 @@ class _Errand:
     _request: Callable[[bool], Append | Seal | Truncate | Settle]
     _what: str
     _deadline: float
+    _asked: set[NodeId]
     _search: Search = attrs.field(init=False)
     _doubt: VirtualLogError | None = attrs.field(default=None, init=False)
     """Why it is not known what became of an earlier attempt."""
@@ -102,6 +110,7 @@ class _Errand:
         left = self._deadline - clock.monotonic()
         if left <= 0:
             raise self._unavailable()
+        self._asked.add(target.node)
         try:
             taken = await self._client.environment.services.call(
                 target.node, self._request(target.insist), min(seconds, left)
@@ -110,21 +119,20 @@ class _Errand:
             self._doubt = error
             return self._search.failed(target.node, clock.monotonic())
         except VirtualLogError as error:
-            raise self._in_doubt(error) from error
+            raise self._in_doubt(target.node, error) from error
         if taken.place == NOWHERE:
             return self._search.elsewhere(target.node, taken.coordinator, clock.monotonic())
         self._search.taken(target.node)
         return taken
 
-    def _in_doubt(self, error: VirtualLogError) -> VirtualLogError:
-        """What the last attempt may say when an earlier one has an unknown outcome: not that nothing was done."""
-        if self._doubt is None:
-            return error
-        if isinstance(error, SealedError):
-            return SealedError(error.reason)
-        if isinstance(error, TailMismatchError) and error.found < error.expected:
-            # A copy of the earlier attempt may still be on its way to another leader, and the tail may come to fit.
+    def _in_doubt(self, node: NodeId, error: VirtualLogError) -> VirtualLogError:
+        """What `node` may say when an earlier attempt has an unknown outcome: not that nothing was done."""
+        if isinstance(error, TailMismatchError) and error.found < error.expected and self._asked != {node}:
+            # It remembers what it has refused, for itself. A copy that another one has may wait for an election there, or still
+            # be on its way, and the tail may come to fit. One that has passed stays past, whoever leads.
             return UnavailableError(f"{self._what} of loglet {self._client.segment}: unknown, then {error}")
+        if isinstance(error, SealedError) and self._doubt is not None:
+            return SealedError(error.reason)
         return error
 
     def _unavailable(self) -> UnavailableError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 import attrs
@@ -26,16 +27,18 @@ from loglets.paxos.tail_check import TailCheck
 from loglets.paxos.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, SETTLE_SECONDS, TailCheckDriver
 from loglets.paxos.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
 from virtuallog.api import Placed
-from virtuallog.batch import Batch
+from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.courier import Courier
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import SealedError, UnavailableError
+from virtuallog.errors import SealedError, TailMismatchError, UnavailableError
 from virtuallog.ports import Environment, NodeEnvironment
 from virtuallog.types import LogletOffset, NodeId, Open, Sealed, Tail
 
 APPEND_SECONDS: Final = 5.0
 """How long an append may take before its outcome is called unknown and it is offered again."""
+OFFERS_MAX: Final = 1024
+"""Conditional batches without an answer that are remembered: many more than one client has under way."""
 WAIT_SECONDS: Final = 2.0
 """How long `wait_tail` waits before it returns the tail as it is."""
 READ_SECONDS: Final = (0.4, 0.4, 2.0)
@@ -58,6 +61,8 @@ class PaxosLoglet:
     _environment: Environment
     _leader: LeaderClient = attrs.field(init=False)
     _readable: list[NodeId] = attrs.field(init=False)
+    _asked: dict[tuple[SessionId, int], set[NodeId]] = attrs.field(factory=dict, init=False)
+    """Who has been sent each conditional batch that has no answer, the oldest first."""
     """Replicas in the order in which they are asked for data: this node's own first, one that failed last."""
 
     def __attrs_post_init__(self) -> None:
@@ -73,8 +78,23 @@ class PaxosLoglet:
         def request(insist: bool) -> Append:
             return Append(segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected, insist=insist)
 
-        taken = await self._leader.ask(request, "an append", APPEND_SECONDS)
+        with nullcontext() if expected_tail is None else self._asking(batch) as asked:
+            taken = await self._leader.ask(request, "an append", APPEND_SECONDS, asked)
         return range(taken.place, taken.place + batch.count)
+
+    @contextmanager
+    def _asking(self, batch: Batch) -> Iterator[set[NodeId]]:
+        """Who is sent a conditional batch, from its first call to the one that has an answer: that must hold for all of them."""
+        name = batch.session, batch.first_sequence
+        if name not in self._asked and len(self._asked) >= OFFERS_MAX:
+            del self._asked[next(iter(self._asked))]
+        asked = self._asked.setdefault(name, set())
+        try:
+            yield asked
+        except TailMismatchError:
+            self._asked.pop(name, None)
+            raise
+        self._asked.pop(name, None)
 
     async def check_tail(self) -> Tail:
         core = TailCheck(len(self.config.replicas), self.config.quorum)

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from loglets.paxos.coordinator import Coordinator, State
+from loglets.paxos.leader_client import INSIST_SECONDS
 from loglets.paxos.messages import NOBODY, NOWHERE, Append, Seal, Settle, Status, Taken, Truncate
 from loglets.paxos.places import offset_of, position_of
 from loglets.paxos.replica_service import LocalReplica
@@ -38,6 +39,8 @@ ELECTIONS_MAX: Final = 4
 """On behalf of the requests that wait; their clients give up after some seconds."""
 EARLY_MAX: Final = 1024
 """Requests that wait for an election: more than many clients have under way."""
+EARLY_SECONDS: Final = INSIST_SECONDS
+"""Whoever asked waits no longer, and has asked somebody else since. What is done for them later, they hear of in vain at best."""
 
 _Request: TypeAlias = Append | Seal | Truncate | Settle
 
@@ -49,8 +52,8 @@ class Reception:
     _replica: LocalReplica
     _environment: NodeEnvironment
     running: RunningCoordinator = attrs.field(init=False)
-    _early: deque[tuple[_Request, Done]] = attrs.field(factory=deque, init=False)
-    """Requests that wait for an election."""
+    _early: deque[tuple[_Request, Done, float]] = attrs.field(factory=deque, init=False)
+    """Requests that wait for an election, with their ends."""
     _is_campaigning: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -82,7 +85,7 @@ class Reception:
         elif len(self._early) >= EARLY_MAX:
             done(OverloadedError("no coordinator leads yet"))
         else:
-            self._early.append((request, done))
+            self._early.append((request, done, self._environment.clock.monotonic() + EARLY_SECONDS))
             self._start_campaign()
 
     def _send_elsewhere(self, done: Done, reason: str) -> None:
@@ -99,9 +102,12 @@ class Reception:
 
     def _flush_early(self) -> None:
         early, self._early = self._early, deque()
-        for request, done in early:
+        now = self._environment.clock.monotonic()
+        for request, done, end in early:
             if self._core.stopped is not None:
                 done(self._core.stopped)
+            elif now > end:
+                done(UnavailableError("the election took too long"))
             elif self._core.state in (State.LEADING, State.CLOSED):
                 self._serve(request, done)
             else:

@@ -145,6 +145,27 @@ async def test_requests_wait_for_an_election_and_not_too_many(
         assert [outcome for _, outcome in answers if isinstance(outcome, Taken)] == [taken(0), taken(1), taken(2)]
 
 
+async def test_who_has_waited_too_long_for_an_election_is_not_served(autojump_clock: MockClock) -> None:
+    """It has given up, and may have asked somebody else since: what came in time goes on, and is the first in the log."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        await ask(cluster, 1, GetStanding(segment=SEGMENT))
+        cluster.gate = lambda _node, request: not isinstance(request, Promise)
+        answers = dict[str, Any]()
+
+        async def offer(name: str) -> None:
+            answers[name] = await ask(cluster, 1, append(batch_of(session=name.encode() * 4)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(offer, "late")
+            await cluster.clock.sleep(2.5)
+            nursery.start_soon(offer, "soon")
+            await cluster.clock.sleep(0.8)
+            cluster.release()
+        assert answers["soon"] == taken(0)
+        assert isinstance(answers["late"], UnavailableError)
+
+
 async def test_what_no_chain_names_has_no_coordinator(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

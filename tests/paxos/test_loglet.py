@@ -253,6 +253,38 @@ async def test_a_conditional_append_is_not_refused_for_good_while_a_copy_is_unde
         await stage.loglet().append(batch(), opens=True, expected_tail=LogletOffset(9 * SLOT))
 
 
+async def test_a_conditional_append_is_refused_for_good_by_the_only_one_who_has_it(
+    stage: Stage, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Who asks again after a call without an answer gets there by another coordinator. That one knows nothing of the first copy,
+    which may wait for an election elsewhere: whoever is told "nothing was done" could find the entry in the log."""
+    loglet, expected = stage.loglet(), LogletOffset(9 * SLOT)
+    stage.script = lambda node, request: SILENT
+    with pytest.raises(UnavailableError):
+        await loglet.append(batch(), opens=True, expected_tail=expected)
+    stage.script = lambda node, request: TailMismatchError(9 * SLOT, 4 * SLOT)
+    with pytest.raises(UnavailableError, match="unknown, then the tail is"):
+        await loglet.append(batch(), opens=True, expected_tail=expected)
+
+    other = Batch.build(SESSION, 1, (b"b",))
+    with pytest.raises(TailMismatchError):
+        await loglet.append(other, opens=True, expected_tail=expected)
+    stage.script = lambda node, request: taken(9 * SLOT)
+    assert await loglet.append(batch(), opens=True, expected_tail=expected) == range(9 * SLOT, 9 * SLOT + 1)
+
+
+async def test_a_conditional_append_that_was_sent_on_is_not_refused_for_good(
+    stage: Stage, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Networks double calls: whoever has sent the first copy on may take the second one, once it leads."""
+    answers = {ONE: elsewhere(TWO), TWO: TailMismatchError(9 * SLOT, 4 * SLOT)}
+    stage.script = lambda node, request: answers[node]
+
+    with pytest.raises(UnavailableError, match="unknown, then the tail is"):
+        await stage.loglet().append(batch(), opens=True, expected_tail=LogletOffset(9 * SLOT))
+    assert [node for node, _ in stage.asked] == [ONE, TWO]
+
+
 # -- tails ------------------------------------------------------------------------------------------------------------
 
 
