@@ -82,8 +82,8 @@ class Standing:
     end: int
     """Highest position promised or written here; 0 in an empty log."""
     uniform_from: int
-    """From here through `end` every position was accepted with the proposal `uniform` or is known to be decided, and none is
-    missing; end + 1 if not even `end` was accepted."""
+    """From here through `end` every position was accepted with the proposal `uniform`, and none is missing or known to be decided;
+    end + 1 if there is no such position."""
     uniform: int
     seal: int = NOWHERE
     """Position of the SEAL if it is learned, with everything below: the log is closed, there, for good."""

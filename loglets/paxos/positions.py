@@ -49,12 +49,6 @@ class Positions:
         index = bisect_right(self._starts, position) - 1
         return max(position, self._stops[index]) if index >= 0 else position
 
-    def run_start(self, position: int) -> int:
-        """The lowest position such that it and everything between it and `position` is in the set; `position` + 1 if that
-        itself is not."""
-        index = bisect_right(self._starts, position) - 1
-        return self._starts[index] if index >= 0 and self._stops[index] > position else position + 1
-
     def gaps(self, start: int, stop: int) -> list[range]:
         """What of [start, stop) is not in the set, ascending."""
         found: list[range] = []

@@ -83,15 +83,11 @@ class Slots:
         return min(self._seals, default=NOWHERE)
 
     def uniform(self) -> tuple[int, int]:
-        """(first position from which on all was accepted with one proposal or is decided, that proposal)."""
+        """(first position from which on all was accepted with one proposal, that proposal). It ends at what is decided: that may
+        be another value than others have accepted with that proposal."""
         position, proposal = self.end, NOWHERE
-        while position >= self.learned:
-            start = self._beyond.run_start(position)
-            if start <= position:
-                position = start - 1
-                continue
-            record = self._open.get(position)
-            if record is None or record.performed == NOWHERE or proposal not in {NOWHERE, record.performed}:
+        while (record := self._open.get(position)) is not None and record.performed != NOWHERE:
+            if proposal not in {NOWHERE, record.performed}:
                 break
             proposal = record.performed
             position -= 1

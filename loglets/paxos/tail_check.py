@@ -9,7 +9,8 @@ m voting replicas that answered, out of n, at least m + q - n have it. What they
 yet. A tail is told only if everything below is known to be decided:
 
 * one replica has learned it; or
-* a quorum accepted it with one number, and what lies below is learned. A number belongs to one value per position.
+* a quorum accepted it with one number, and what lies below is learned. A number belongs to one value per position. (Who has
+  learned a position with a hole below is of no such quorum: what others accepted there with that number may be another value.)
 
 A SEAL among the decided positions is the end. No position is open because a seal *bit* is not set: what makes the order of
 two reads matter elsewhere (docs/protocols/loglet.md) cannot go wrong here, as the seal has a position of its own.

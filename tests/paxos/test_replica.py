@@ -371,13 +371,14 @@ def test_uniform_is_how_far_back_one_number_goes() -> None:
     assert (replica.standing().uniform_from, replica.standing().end) == (8, 7), "not even the end was accepted"
 
 
-def test_uniform_passes_over_what_is_decided() -> None:
-    """Whoever asks wants to know what is decided; a replica that has learned a position knows."""
+def test_uniform_ends_at_what_is_decided() -> None:
+    """What others have accepted there with the same number may be another value."""
     replica = voting()
     write(replica, 2, 1, b"a")
     learn(replica, 2, values.append(b"b", 1), number=1)
+    assert (replica.standing().uniform_from, replica.standing().uniform) == (3, NOWHERE)
     write(replica, 2, 3, b"c")
-    assert (replica.standing().uniform_from, replica.standing().uniform) == (1, 2)
+    assert (replica.standing().uniform_from, replica.standing().uniform) == (3, 2)
 
 
 def test_a_seal_is_seen_before_it_closes_the_log() -> None:

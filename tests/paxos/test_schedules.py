@@ -9,7 +9,8 @@ import pytest
 
 from loglets.paxos import values
 from loglets.paxos.coordinator import State
-from loglets.paxos.messages import Decided, Learn, Promise, Record, Write
+from loglets.paxos.messages import Decided, GetStanding, Learn, Promise, Record, Write
+from loglets.paxos.tail_check import Ask, Effect, TailCheck
 from tests.paxos.committee import SEGMENT, Committee, Deliver
 from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
@@ -107,3 +108,45 @@ def test_a_write_of_what_is_learned_is_answered_with_the_decision(is_recent: boo
     committee.handle(B, write(9, record.value), answers.append)
 
     assert answers[0].records == (record,)
+
+
+# -- a tail is what a quorum has accepted with one number -----------------------------------------------------------------
+
+
+def test_a_seal_that_one_accepted_and_another_one_knows_better_about_is_no_end() -> None:
+    """B wrote a SEAL at 2, which only its own replica has. C, elected since, has decided an append there: A has learned that, but
+    not that 1 is decided, which it accepted from B. A has seen no SEAL;
+    what it has learned at 2 is no vote for the one of B."""
+    committee = led_by(B)
+    _append_and_announce(committee, B, to=C)
+    committee.perform(B, committee.members[B].coordinator.seal_log(lambda outcome: None))
+    arrive(committee, B)
+    committee.bag.clear()
+    committee.elect(C)
+    committee.deliver_all(between=(A, C))
+    acknowledged = _append_and_announce(committee, C, to=A)
+
+    assert acknowledged == [2]
+    assert _checked(committee, A, B) == [Ask(2, past=2)]
+
+
+def _append_and_announce(committee: Committee, leader: NodeId, to: NodeId) -> list[int]:
+    """All that elected it accept; only `to` hears that it is decided."""
+    outcomes: list[int] = []
+    committee.perform(leader, committee.members[leader].coordinator.append(b"x", outcomes.append))
+    committee.deliver_all(between=() if leader == B else (A, C))
+    be_idle(committee, leader)
+    arrive(committee, to, leader)
+    committee.bag.clear()
+    return outcomes
+
+
+def _checked(committee: Committee, *nodes: NodeId) -> list[Effect]:
+    """What the answers of these lead to."""
+    check, effects = TailCheck(3, 2), list[Effect]()
+    check.begin()
+    for node in nodes:
+        standings: list[Any] = []
+        committee.handle(node, GetStanding(segment=SEGMENT), standings.append)
+        effects = check.answer(node, standings[0])
+    return effects
