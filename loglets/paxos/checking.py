@@ -24,7 +24,7 @@ from virtuallog.types import POSITION_MAX
 PLACE_MAX: Final = (POSITION_MAX >> INDEX_BITS) - 1
 """The highest position of a log: its offsets, and those of the position behind it, are below 2**63."""
 PROPOSAL_MAX: Final = 1 << 62
-"""A number that nobody can outbid would end the log; nobody counts that far."""
+"""What can be stored, and counted up from. Replicas take no leaps towards it: `RAISE_MAX` in replica.py."""
 PROMISE_POSITIONS_MAX: Final = 1024
 """Of one explicit promise: its answer may quote a value for each."""
 WRITE_POSITIONS_MAX: Final = 4096

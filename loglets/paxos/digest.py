@@ -110,6 +110,7 @@ class Digest:
 
     def encode(self, below: int | None = None) -> bytes:
         """For the disk; or, with `below`, for a TRUNCATE that drops everything below that position, which is at most `stop`."""
+        assert below is None or below <= self.stop, "what is dropped is in the digest"
         parts = [_SESSION.pack(name, next_sequence, 0) for name, next_sequence in self._idle.items()]
         sessions = len(parts)
         for name, known in self._active.items():

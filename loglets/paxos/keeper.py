@@ -128,7 +128,8 @@ class _Keeper:
 
     async def _follow(self, quorum: Follow) -> None:
         _RECOVERING.reached()
-        await self._replica.adopt(Status.RECOVERING)
+        # What a trim of a closed log has dropped is told of by no position; and a copy that is whole answers for the log.
+        await self._replica.adopt(Status.RECOVERING, begin=quorum.begin, trim=quorum.trim)
         await self._learn_all(quorum.begin, quorum.end)
         _CAUGHT_UP.reached()
         # Durable before visible: a vote without the promise, or beside a position that is not learned, would be one of a

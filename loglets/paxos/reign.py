@@ -99,8 +99,9 @@ class Reign:
         return []
 
     def append(self, payload: bytes, ticket: Ticket) -> list[Effect]:
-        """Bytes of a user, without a session; resolved with the position."""
-        return self._add(partial(values.append, payload), ticket, len(payload))
+        """Bytes of a user, without a session; resolved with the position. They weigh nothing here: the caller has them in memory
+        anyway, and is bounded by how many it may have under way."""
+        return self._add(partial(values.append, payload), ticket, 0)
 
     def truncate(self, to: int, trim: int, digest: bytes, ticket: Ticket) -> list[Effect]:
         """Positions below `to`, which is decided, may be dropped, and readers see nothing below the offset `trim`; `digest` covers
@@ -231,9 +232,11 @@ class Reign:
         return [Send(nodes, GetStanding(segment=self.writing.segment), self._question)]
 
     def _settle(self, confirmation: Confirmation) -> list[Effect]:
-        """It leads. What somebody has seen behind its end comes from earlier coordinators, and is written over."""
-        seen = max([confirmation.end, *(each.past for each in confirmation.pending)])
-        while self._agenda.next <= min(seen, self.writing.committed + AHEAD_MAX) and not self._sealing:
+        """It leads. What somebody has seen behind its end comes from earlier coordinators, and is written over. A client is believed
+        one position, which a replica that was not asked may have: if it claims more, it costs three synced writes, not many."""
+        committed, past = self.writing.committed, max(each.past for each in confirmation.pending)
+        seen = max(min(confirmation.end, committed + AHEAD_MAX), min(past, committed))
+        while self._agenda.next <= seen and not self._sealing:
             self._agenda.add(values.nop, None, 0)
         self._audience.confirmed(self._agenda.next)
         return [*self._release(), *self._ask()]

@@ -53,6 +53,9 @@ OPEN_BYTES_MAX: Final = 64 << 20
 something, and takes in decided values until it has caught up."""
 LEAP_MAX: Final = 1 << 28
 """How far past the last known position somebody may promise or write: what a busy log is given in half a day."""
+RAISE_MAX: Final = 1 << 32
+"""How far above what is promised here a number may be. A replica that was away for years of elections is not left out, and nobody can
+come near the highest number there is, which could not be outbid: each step up to here is synced, and it would take 2**30 of them."""
 INCARNATIONS_MAX: Final = 1024
 """Nodes whose stores are known: a log has a handful of replicas."""
 
@@ -187,6 +190,8 @@ class Replica:
         """The implicit promise. A number is promised once: whoever tries it as well has to take a higher one."""
         if request.proposal <= self.promised:
             return [Answer(ticket, self._promise_answer(Verdict.REJECT, self.promised))]
+        if (excess := self._excess(request.proposal, self.promised)) is not None:
+            return [Answer(ticket, excess)]
         self.promised, self.coordinator = request.proposal, request.coordinator
         # Durable before visible: after a promise that the disk forgets, a coordinator with a lower number could go on.
         return [Persist(), Answer(ticket, self._promise_answer(Verdict.ACCEPT, request.proposal))]
@@ -198,8 +203,8 @@ class Replica:
         in_way = max((self._floor(position) for position in open_positions), default=0)
         if proposal <= in_way:
             return [Answer(ticket, self._promise_answer(Verdict.REJECT, in_way))]
-        if (leap := self._leap(request.first)) is not None:
-            return [Answer(ticket, leap)]
+        if (refusal := self._leap(request.first) or self._excess(proposal, in_way)) is not None:
+            return [Answer(ticket, refusal)]
         if slots.open_bytes + RECORD_BYTES * len(open_positions) > OPEN_BYTES_MAX:
             return [Answer(ticket, _too_far_behind())]
         before = {p: record for p in open_positions if (record := slots.open_record(p)) is not None}
@@ -220,6 +225,15 @@ class Replica:
         if first <= self.end + LEAP_MAX:
             return None
         return OverloadedError(f"position {first} is more than {LEAP_MAX} past {self.end}, the last one known here")
+
+    def _excess(self, proposal: int, in_way: int) -> OverloadedError | None:
+        """Whether a number is absurdly high. Once promised it would have to be outbid by whoever is elected next."""
+        known = max(self.promised, in_way)
+        if proposal <= known + RAISE_MAX:
+            return None
+        return OverloadedError(
+            f"proposal {proposal} is more than {RAISE_MAX} above {known}, the highest one known here"
+        )
 
     def _quote(self, request: Promise, accepted: list[Record], ticket: Ticket) -> list[Effect]:
         """An ACCEPT with what was accepted at the positions, and with what is decided there."""
@@ -267,7 +281,8 @@ class Replica:
             in_way = max((self._floor(p) for p in range(request.first, stop) if not slots.is_learned(p)), default=0)
         if proposal < in_way:
             return [*effects, Answer(ticket, self._write_answer(Verdict.REJECT, in_way))]
-        if (refusal := self._leap(request.first) or self._ambiguity(request)) is not None:
+        refusal = self._leap(request.first) or self._excess(proposal, in_way) or self._ambiguity(request)
+        if refusal is not None:
             return [*effects, Answer(ticket, refusal)]
         if slots.open_bytes + sum(map(len, request.values)) > OPEN_BYTES_MAX:
             return [*effects, Answer(ticket, _too_far_behind())]

@@ -64,6 +64,20 @@ def parse_member(text: str) -> Member:
     return Member(node=NodeId(int(number)), address=address)
 
 
+def parse_members(texts: Iterable[str]) -> dict[NodeId, Member]:
+    """Several of them, by number.
+
+    Raises:
+        InvalidSettingError: one does not look like that, or two have the same number.
+    """
+    members: dict[NodeId, Member] = {}
+    for member in map(parse_member, texts):
+        if member.node in members:
+            raise InvalidSettingError("peers", f"two of them have the number {member.node}")
+        members[member.node] = member
+    return members
+
+
 @asynccontextmanager
 async def open_log(
     path: Path | str,
@@ -98,7 +112,7 @@ async def open_log(
         CorruptionError, StorageError: the directory cannot be used, or another process uses it.
         UnsupportedError: ZooKeeper is wanted and its client is not installed.
     """
-    listed = {member.node: member for member in map(parse_member, peers)}
+    listed = parse_members(peers)
     address = listen or (listed[NodeId(node)].address if node in listed else ANYWHERE)
     credentials = _credentials(tls, NodeId(node))
     if credentials is None:
@@ -152,12 +166,12 @@ async def open_services(
     """Calls to the replicas of a log, from somebody who is none; and their numbers.
 
     Raises:
-        InvalidSettingError: one does not look like `id@host:port`, or the certificate cannot be used.
+        InvalidSettingError: one does not look like `id@host:port`, two have the same number, or the certificate cannot be used.
     """
     credentials = Credentials.open(tls) if tls else None
     book = {
-        member.node: Peer((member.address,), Open(cluster=_cluster(name), node=member.node))
-        for member in map(parse_member, peers)
+        node: Peer((member.address,), Open(cluster=_cluster(name), node=node))
+        for node, member in parse_members(peers).items()
     }
     services = RpcServices(INTERFACES, book.__getitem__, tcp_connect(credentials), SystemClock(), random.Random())
     with plain_errors():

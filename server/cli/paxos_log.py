@@ -189,7 +189,7 @@ def benchmark(
 def status(
     path: Path | None, peers: str | None, name: str, cluster: Path | None, as_json: bool, **files: Path | None
 ) -> None:
-    """Show how far each replica is.
+    """Show how far each replica is. Exit code 3: none of them answers.
 
     \b
     Examples:
@@ -209,6 +209,8 @@ def status(
         echo_json({"replicas": rows})
     else:
         paxos_status.show(rows)
+    if rows and all(row["status"] == paxos_status.SILENT for row in rows):
+        raise Unavailable("no replica answers")
 
 
 # -- logs of the options ----------------------------------------------------------------------------------------------

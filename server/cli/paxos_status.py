@@ -25,6 +25,8 @@ from virtuallog.types import NodeId
 
 ANSWER_SECONDS: Final = 3.0
 KIND: Final = "paxos"
+SILENT: Final = "silent"
+"""The status of who does not answer."""
 Row: TypeAlias = dict[str, Any]
 COLUMNS: Final = ("segment", "node", "status", "promised", "begin", "learned", "end", "seal", "incarnation")
 
@@ -71,7 +73,7 @@ async def _ask(services: Services, nodes: Iterable[NodeId], segment: SegmentId, 
 
 def _row(more: Row, found: Outcome[Standing]) -> Row:
     if isinstance(found, VirtualLogError):
-        return {**more, "status": "silent", "problem": str(found)}
+        return {**more, "status": SILENT, "problem": str(found)}
     numbers = ("promised", "begin", "learned", "end", "incarnation")
     seal = None if found.seal == NOWHERE else found.seal
     return {**more, "status": found.status.name, **{name: getattr(found, name) for name in numbers}, "seal": seal}

@@ -579,17 +579,36 @@ def test_to_settle_writes_over_what_earlier_coordinators_left() -> None:
     assert [type(effect) for effect in bench.log] == [LearnHere, Announce, Resolve]
 
 
-def test_to_settle_goes_as_far_as_its_asker_has_seen_within_reason() -> None:
-    """Nobody can have seen a position far behind the end: that is not believed."""
+def test_to_settle_goes_as_far_as_replicas_have_seen_within_reason() -> None:
+    """No replica can have a position far behind the end: that is not believed."""
     bench = Bench.leading()
-    bench.run(bench.core.settle(1 << 40, "tail"))
+    bench.run(bench.core.settle(NOWHERE, "tail"))
     for node in (A, B):
-        bench.run(bench.core.confirmed(node, bench.round, standing()))
+        bench.run(bench.core.confirmed(node, bench.round, standing(end=1 << 40)))
     for _ in range(AHEAD_MAX + 1):
         bench.turn()
         bench.accept()
 
     assert bench.outcomes == {"tail": offset_of(AHEAD_MAX + 2)}
+    assert not bench.core.has_work
+
+
+def test_an_asker_is_believed_one_position() -> None:
+    """A replica that was not asked may have the position behind the end, and no further one. So a client that claims more costs one
+    NOP for a question, and none while that very position is being written."""
+    bench = Bench.leading()
+    bench.run(bench.core.settle(1 << 40, "idle"))
+    for node in (A, B):
+        bench.run(bench.core.confirmed(node, bench.round, standing()))
+    bench.turn()
+    in_flight = bench.round
+    bench.run(bench.core.settle(1 << 40, "busy"))
+    for node in (A, B):
+        bench.run(bench.core.confirmed(node, bench.round, standing(end=1)))
+    bench.round = in_flight
+    bench.accept()
+
+    assert bench.outcomes == {"idle": offset_of(2), "busy": offset_of(2)}
     assert not bench.core.has_work
 
 

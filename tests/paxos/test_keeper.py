@@ -16,6 +16,7 @@ from loglets.paxos.messages import (
     Verdict,
     Write,
 )
+from loglets.paxos.places import offset_of
 from tests.metastore.world import simulated
 from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.types import NodeId
@@ -80,6 +81,26 @@ async def test_a_replica_without_a_memory_recovers() -> None:
         assert await world.payloads(3, 0, 20) == [b"%d" % position for position in range(21)]
         assert world.standing(3).promised == 9
         assert await promise(world, 3, 9) is Verdict.REJECT
+
+
+@simulated
+async def test_a_recovery_begins_where_the_others_begin() -> None:
+    """What was trimmed of a closed log no position tells of: the new store learns it from where the others begin, before it votes."""
+    async with playing() as world:
+        await world.start(1, 2)
+        for node in (1, 2):
+            await know(world, node, 9)
+            await learn(world, node, decision(10, values.seal(0)))
+            await world.replica(node).perform(TrimSealed(segment=SEGMENT, offset=offset_of(7)))
+        await world.start(3, status=EMPTY)
+
+        world.keep(3)
+        await votes(world, 3)
+
+        recovered = world.standing(3)
+        assert (recovered.begin, recovered.learned, recovered.seal) == (7, 11, 10)
+        assert recovered.trim == offset_of(7)
+        assert await world.payloads(3, 7, 9) == [b"7", b"8", b"9"]
 
 
 @simulated

@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from loglets.paxos import agenda
 from loglets.paxos.log import BadRange, Log, Position, Reader, ReadRangeError
 from loglets.paxos.messages import Learn, Promise, Status, Write
 from loglets.paxos.standalone import open_log, open_replica, parse_member
@@ -162,6 +163,25 @@ async def test_one_write_at_a_time_unless_more_are_wanted() -> None:
         first = found[1]
         assert first is not None
         assert [found[number] for number in range(1, 5)] == [position(first.value + index) for index in range(4)]
+
+
+@simulated
+async def test_what_is_under_way_is_bounded_by_its_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may have eight large writes under way is not turned out for having them: their bytes are with their callers anyway."""
+    monkeypatch.setattr(agenda, "QUEUE_BYTES_MAX", 1000)
+    async with playing(replicas=3) as world:
+        (log, *_) = await founded(world, 1, 2, 3)
+        writer, found = await started(log, outstanding=8), list[Position | None]()
+
+        async def append() -> None:
+            found.append(await writer.append(bytes(900)))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(append)
+
+        assert found == [position(number) for number in range(1, 9)]
+        assert await writer.append(b"and more") == position(9)
 
 
 @simulated

@@ -69,12 +69,13 @@ def test_wrong_usage_starts_nothing(tmp_path: Path, arguments: list[str], compla
     [
         ["--quorum", "1", "--peers", "1@127.0.0.1:5051,2@127.0.0.1:5052"],
         ["--quorum", "2", "--peers", "one"],
+        ["--quorum", "2", "--peers", "1@127.0.0.1:5051,1@127.0.0.1:5052"],
         ["--quorum", "1", "--listen", "10.0.0.1:5051"],
         ["--quorum", "1", "--servers", "127.0.0.1:2181", "--znode", "log"],
     ],
 )
 def test_what_cannot_work_is_refused(tmp_path: Path, arguments: list[str]) -> None:
-    """Too many peers for the quorum, addresses that are none or open to others, a path that is none."""
+    """Too many peers for the quorum, two with one number, addresses that are none or open to others, a path that is none."""
     result = run("replica", "--path", str(tmp_path / "one"), *arguments)
 
     assert result.exit_code == 1
@@ -105,6 +106,18 @@ def test_only_what_knows_nothing_is_initialized(tmp_path: Path) -> None:
     (row,) = json.loads(run("status", "--path", path, "--json").output)["replicas"]
     assert (row["status"], row["begin"], row["end"], row["seal"]) == ("VOTING", 0, 0, None)
     assert "VOTING" in run("status", "--path", path).output
+
+
+def test_a_status_of_nobody_is_a_failure() -> None:
+    """Exit code 3, after the rows: who asks whether replicas live must not take silence for it. Of two with one number, none is asked."""
+    nobody, twice = f"1@127.0.0.1:{free_ports(1)}", "1@127.0.0.1:5051,1@127.0.0.1:5052"
+    silent = run("status", "--peers", nobody, "--json")
+
+    assert silent.exit_code == 3
+    assert json.loads(silent.stdout)["replicas"][0]["status"] == "silent"
+    assert "no replica answers" in silent.stderr
+    assert run("status", "--peers", nobody).exit_code == 3
+    assert run("status", "--peers", twice).exit_code == 1
 
 
 @pytest.mark.processes

@@ -500,6 +500,25 @@ def test_positions_out_of_this_world_are_refused() -> None:
     assert write(replica, 1, far + 1, b"x").verdict is Verdict.ACCEPT
 
 
+def test_numbers_out_of_this_world_are_refused() -> None:
+    """Nobody could outbid the highest number there is: with one promise, or one write, the log would never have a coordinator again.
+    Nothing is stored of it, and a position whose number went up on its own counts as well."""
+    replica, far = voting(), replicas.RAISE_MAX + 1
+    value = (values.nop(),)
+    outcomes = [
+        step(replica, Promise(segment=LOG, proposal=far, coordinator=N)),
+        step(replica, Promise(segment=LOG, proposal=far, coordinator=N, first=0, stop=1)),
+        step(replica, Write(segment=LOG, proposal=far, coordinator=N, first=0, values=value)),
+    ]
+    assert [type(outcome) for outcome in outcomes] == [OverloadedError] * 3
+    assert (replica.promised, replica.coordinator, replica.end) == (0, NOBODY, 0)
+    assert replica.slots.open_record(0) is None
+
+    assert promise(replica, far - 1, 0, 1).verdict is Verdict.ACCEPT
+    assert write(replica, far, 0, b"a").verdict is Verdict.ACCEPT
+    assert promise(replica, far - 1).verdict is Verdict.ACCEPT
+
+
 def test_who_waits_is_bounded_in_number_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is answered at once, the others after some ticks, and all when the log is dropped."""
     monkeypatch.setattr(parked, "WAITERS_MAX", 2)
