@@ -2,7 +2,8 @@
 
 What is told must be decided. And where nothing is written, it must be confirmed that the coordinator still leads: whoever was elected since
 has a higher promise from some replica of any quorum. So when a quorum denies that, nothing was decided behind the coordinator's back before
-the question was sent, and its tail is that of the log. Needed for a tail, and to refuse somebody who expects a later one.
+the question was sent, and its tail is that of the log. Needed for a tail, and to refuse somebody who expects a later one, or
+whose session seems to have a hole, or to be forgotten.
 
 Standings tell as well how far replicas have gone: a position that a minority has from an earlier coordinator is seen here.
 """

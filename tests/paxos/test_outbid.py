@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
+from trio.testing import MockClock
 
-from loglets.paxos.messages import Taken, Truncate
+from loglets.paxos.loglet import PaxosLoglet
+from loglets.paxos.messages import Settle, Taken, Truncate
 from loglets.paxos.places import offset_of
 from loglets.paxos.reception import Reception
 from tests.metastore.world import simulated
+from tests.paxos.cluster import payloads_of, running_cluster, writer
 from tests.paxos.leading import Leader
 from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.types import NodeId
 
 
 @simulated
@@ -39,6 +44,32 @@ async def test_an_outbid_writer_truncates_nothing() -> None:
             await former.running.truncate(4)
 
         assert not former.running.is_leading
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+async def test_an_outbid_coordinator_does_not_miss_a_batch_that_another_one_has(
+    is_cut_off: bool, autojump_clock: MockClock
+) -> None:
+    """3 leads, and does not know that 2 was elected and has taken a batch. A client offers 3 the next one: 2 is dead, or the client
+    knows nothing of it, and 3 is cut off from the others. 3 does not know the batch before, which nobody will offer again: it is
+    acknowledged. So before 3 says that one is missing it asks whether it leads still, and the batch is taken by whoever does."""
+    async with running_cluster() as cluster:
+        config = cluster.create(coordinator=3)
+        loglet, other = cluster.client(), cluster.environment()
+        session = writer(loglet)
+        await session.append(b"through 3")
+        for node in (1, 2) if is_cut_off else ():
+            cluster.network.link(NodeId(node), NodeId(3)).blocked = True
+            cluster.network.link(NodeId(3), NodeId(node)).blocked = True
+        await other.services.call(NodeId(2), Settle(segment=SEGMENT, insist=True), 5.0)
+        through_two = PaxosLoglet(SEGMENT, attrs.evolve(config, coordinator=NodeId(2)), other)
+        await through_two.append(session.batch(b"through 2"), opens=False)
+        if not is_cut_off:
+            cluster.crash(2)
+
+        await session.append(b"the next")
+
+        assert await payloads_of(loglet) == [b"through 3", b"through 2", b"the next"]
 
 
 async def _outbid(world: World) -> tuple[Leader, Leader]:
