@@ -3,6 +3,7 @@
 Rules (docs/protocols/paxos.md, "Coordinator", says why):
 * What waits while a position is in flight (`writing.py`) shares the next one.
 * When the reign is over, what is in flight and what waits is *maybe*.
+* What may be wrong if it was over long ago is told once a quorum has denied that (`audience.py`).
 * Behind a SEAL nothing is written.
 * Clients are told in the order of positions, and the local replica before them.
 
@@ -91,11 +92,13 @@ class Reign:
             if expected_tail != NOWHERE:
                 mismatch = self._repeats.mismatch(batch, expected_tail, self._agenda.tail, now_ms)
                 if mismatch is not None:
-                    return self._refuse(mismatch, ticket)
+                    raise mismatch
                 self._agenda.close()
             self._agenda.add_batch(self._repeats.sessions.place(batch, self._agenda.place_of(batch), ticket, now_ms))
-        except VirtualLogError as error:
+        except OverloadedError as error:
             return [Resolve(ticket, error)]
+        except VirtualLogError as error:
+            return self._refuse(error, ticket)
         return []
 
     def append(self, payload: bytes, ticket: Ticket) -> list[Effect]:
@@ -204,16 +207,15 @@ class Reign:
 
     # -- tails and refusals ---------------------------------------------------------------------------------------
 
-    def _refuse(self, mismatch: TailMismatchError, ticket: Ticket) -> list[Effect]:
-        """Told once all that made it fail is decided. Who expects a later tail may know more than a coordinator that was outbid."""
-        pending = Pending(ticket, self._agenda.next, mismatch)
-        if mismatch.expected > mismatch.found:
-            self._audience.doubt(pending)
-            return self._ask()
+    def _refuse(self, error: VirtualLogError, ticket: Ticket) -> list[Effect]:
+        """Told once all that made it fail is decided. A tail that has passed stays past. But a later tail may be there, or a batch that
+        is missing here, if this coordinator was outbid: nobody may be told to wait for what others have decided long ago."""
+        pending = Pending(ticket, self._agenda.next, error)
+        if not (isinstance(error, TailMismatchError) and error.expected < error.found):
+            return [*self._guarded(ticket, lambda: self._audience.doubt(pending)), *self._ask()]
         if pending.barrier <= self.writing.committed:
-            return [Resolve(ticket, mismatch)]
-        self._audience.wait(pending)
-        return []
+            return [Resolve(ticket, error)]
+        return self._guarded(ticket, lambda: self._audience.wait(pending))
 
     def _ask(self) -> list[Effect]:
         if not self._audience.needs_question:

@@ -148,6 +148,12 @@ class Bench:
         for node in nodes or (A, C):
             self.run(self.core.written(node, number, written()))
 
+    def confirm(self) -> None:
+        """A quorum knows of nobody who leads instead. That is what was asked last."""
+        number = self.round
+        for node in (A, C):
+            self.run(self.core.confirmed(node, number, standing()))
+
     def commit(self) -> None:
         """A quorum accepts, and whatever waits is written."""
         self.accept()
@@ -465,6 +471,7 @@ def test_after_a_failover_a_batch_has_the_place_it_had() -> None:
     bench.offer("first", batch_of(0))
     bench.offer("second", batch_of(1), opens=False)
     bench.offer("gap", batch_of(3), opens=False)
+    bench.confirm()
     bench.offer("third", batch_of(2), opens=False)
     bench.accept()
 
@@ -480,8 +487,31 @@ def test_what_is_forgotten_is_said_not_guessed() -> None:
     bench = Bench.leading(end=1, digest=digest)
 
     bench.offer("old", batch_of(4), opens=False)
+    bench.confirm()
 
     assert isinstance(bench.outcomes["old"], ReconfigurationNeededError)
+
+
+@pytest.mark.parametrize("has_forgotten", [False, True])
+def test_a_batch_is_missing_or_forgotten_only_if_this_one_surely_leads(has_forgotten: bool) -> None:
+    """Whoever was elected since may have decided it: then this one leads no longer, and the client asks elsewhere. What the
+    refusal follows from is decided before it is told."""
+    told, outbid = (Bench.leading(digest=Digest(stop=1, has_forgotten=has_forgotten)) for _ in range(2))
+    for bench in (told, outbid):
+        bench.offer("flight", batch_of(0, session=OTHER))
+        write = bench.round
+        bench.offer("gap", batch_of(1), opens=False)
+        assert "gap" not in bench.outcomes
+        if bench is told:
+            bench.confirm()
+            assert "gap" not in bench.outcomes
+            bench.round = write
+            bench.accept()
+    outbid.run(outbid.core.confirmed(B, outbid.round, standing(promise=4)))
+
+    assert isinstance(told.outcomes["gap"], ReconfigurationNeededError if has_forgotten else OutOfOrderError)
+    assert isinstance(outbid.outcomes["gap"], UnavailableError)
+    assert outbid.core.state is State.INITIAL
 
 
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
