@@ -124,16 +124,41 @@ def test_a_seal_that_one_accepted_and_another_one_knows_better_about_is_no_end()
     not that 1 is decided, which it accepted from B. A has seen no SEAL;
     what it has learned at 2 is no vote for the one of B."""
     committee = led_by(B)
-    _append_and_announce(committee, B, to=C)
-    committee.perform(B, committee.members[B].coordinator.seal_log(lambda outcome: None))
-    arrive(committee, B)
-    committee.bag.clear()
-    committee.elect(C)
-    committee.deliver_all(between=(A, C))
-    acknowledged = _append_and_announce(committee, C, to=A)
+    acknowledged = _append_instead_of_the_seal_of_b(committee)
 
     assert acknowledged == [2]
     assert _checked(committee, A, B) == [Ask(2, past=2)]
+
+
+def test_a_seal_further_down_does_not_make_it_one() -> None:
+    """The same, and A has a SEAL of its own at 1 that came to nothing: it tells of that, and not that it has none at 3."""
+    committee = led_by(A)
+    _seal_in_vain(committee, A)
+    for _ in range(2):  # the first number has been promised
+        committee.elect(B)
+        committee.deliver_all(between=(B, C))
+    committee.perform(B, committee.members[B].coordinator.append(b"x", lambda outcome: None))
+    committee.deliver_all(between=(B, C))
+    acknowledged = _append_instead_of_the_seal_of_b(committee)
+
+    assert acknowledged == [3]
+    assert _checked(committee, A, B) == [Ask(2, past=3)]
+
+
+def _append_instead_of_the_seal_of_b(committee: Committee) -> list[int]:
+    """B leads; returns where C is said to have appended."""
+    _append_and_announce(committee, B, to=C)
+    _seal_in_vain(committee, B)
+    committee.elect(C)
+    committee.deliver_all(between=(A, C))
+    return _append_and_announce(committee, C, to=A)
+
+
+def _seal_in_vain(committee: Committee, leader: NodeId) -> None:
+    """Its own replica accepts, and nobody else hears of it."""
+    committee.perform(leader, committee.members[leader].coordinator.seal_log(lambda outcome: None))
+    arrive(committee, leader)
+    committee.bag.clear()
 
 
 def _append_and_announce(committee: Committee, leader: NodeId, to: NodeId) -> list[int]:
@@ -198,6 +223,7 @@ def passes_over_what_is_decided(self: Slots) -> tuple[int, int]:
             "slots:Slots.uniform",
             passes_over_what_is_decided,
         ),
+        (test_a_seal_further_down_does_not_make_it_one, "slots:Slots.uniform", passes_over_what_is_decided),
     ],
 )
 def test_a_rule_that_is_taken_out_is_missed(schedule: Callable[[], None], target: str, former_rule: object) -> None:
