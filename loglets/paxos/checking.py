@@ -7,6 +7,7 @@ from typing import Final
 from loglets.paxos import values
 from loglets.paxos.messages import (
     NOWHERE,
+    PROPOSAL_MAX,
     Decided,
     Learn,
     Promise,
@@ -17,14 +18,10 @@ from loglets.paxos.messages import (
     WaitLearned,
     Write,
 )
-from loglets.paxos.places import INDEX_BITS
+from loglets.paxos.places import PLACE_MAX
 from virtuallog.errors import MalformedError
 from virtuallog.types import POSITION_MAX
 
-PLACE_MAX: Final = (POSITION_MAX >> INDEX_BITS) - 1
-"""The highest position of a log: its offsets, and those of the position behind it, are below 2**63."""
-PROPOSAL_MAX: Final = 1 << 62
-"""What can be stored, and counted up from. Replicas take no leaps towards it: `RAISE_MAX` in replica.py."""
 PROMISE_POSITIONS_MAX: Final = 1024
 """Of one explicit promise: its answer may quote a value for each."""
 WRITE_POSITIONS_MAX: Final = 4096

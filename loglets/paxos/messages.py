@@ -12,14 +12,22 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from loglets.paxos.places import PLACE_MAX
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Request
-from virtuallog.types import NodeId
+from virtuallog.types import POSITION_MAX, NodeId
 
 NOWHERE: Final = -1
 """A position, offset or proposal that there is none of."""
 NOBODY: Final = NodeId(NOWHERE)
 """No node."""
+PROPOSAL_MAX: Final = 1 << 62
+"""What can be stored, and counted up from. Replicas take no leaps towards it: `RAISE_MAX` in replica.py."""
+
+# Of answers, whose numbers go into the next request: an answer with others cannot be read. Requests: checking.py.
+_NUMBER: Final = attrs.validators.and_(attrs.validators.ge(NOWHERE), attrs.validators.le(PROPOSAL_MAX))
+_PLACE: Final = attrs.validators.and_(attrs.validators.ge(NOWHERE), attrs.validators.le(PLACE_MAX + 1))
+_OFFSET: Final = attrs.validators.and_(attrs.validators.ge(0), attrs.validators.le(POSITION_MAX))
 
 
 class Status(enum.IntEnum):
@@ -73,23 +81,23 @@ class Standing:
 
     status: Status
     incarnation: int
-    promised: int
+    promised: int = attrs.field(validator=_NUMBER)
     """The implicit promise."""
-    begin: int
+    begin: int = attrs.field(validator=_PLACE)
     """First position that is not truncated."""
-    learned: int
+    learned: int = attrs.field(validator=_PLACE)
     """First position, from `begin` on, that is not known to be decided here."""
-    end: int
+    end: int = attrs.field(validator=_PLACE)
     """Highest position promised or written here; 0 in an empty log."""
     uniform_from: int
     """From here through `end` every position was accepted with the proposal `uniform`, and none is missing or known to be decided;
     end + 1 if there is no such position."""
     uniform: int
-    seal: int = NOWHERE
+    seal: int = attrs.field(default=NOWHERE, validator=_PLACE)
     """Position of the SEAL if it is learned, with everything below: the log is closed, there, for good."""
-    seal_seen: int = NOWHERE
+    seal_seen: int = attrs.field(default=NOWHERE, validator=_PLACE)
     """Lowest position at which a SEAL is accepted here, decided or not."""
-    trim: int = 0
+    trim: int = attrs.field(default=0, validator=_OFFSET)
     """Offset in the loglet below which readers see nothing any more."""
     coordinator: NodeId = NOBODY
     """Who leads, as far as is known here: who was promised the highest number, or says that he was."""
@@ -103,9 +111,9 @@ class Standing:
 @attrs.frozen(kw_only=True)
 class Promised:
     verdict: Verdict
-    proposal: int
+    proposal: int = attrs.field(validator=_NUMBER)
     """ACCEPT: the number promised. REJECT: the one that is in the way. IGNORED: the number asked for."""
-    end: int
+    end: int = attrs.field(validator=_PLACE)
     """Of an implicit promise: the replica's `end`."""
     records: tuple[Record, ...]
     """Of an explicit promise: what was there before it, for each position asked for that had anything accepted or learned.
@@ -144,8 +152,8 @@ NOTHING_DECIDED: Final = Decided(proposal=NOWHERE, first=0, stop=0)
 @attrs.frozen(kw_only=True)
 class Written:
     verdict: Verdict
-    proposal: int
-    end: int
+    proposal: int = attrs.field(validator=_NUMBER)
+    end: int = attrs.field(validator=_PLACE)
     records: tuple[Record, ...]
     """ACCEPT: the decision, for each position of the request that is learned. These were not accepted with the number of the
     request, whatever their value is. Else nothing."""
@@ -183,13 +191,13 @@ class Learn(Request[Standing]):
 @attrs.frozen(kw_only=True)
 class Recovered:
     status: Status
-    promised: int
-    begin: int
-    end: int
+    promised: int = attrs.field(validator=_NUMBER)
+    begin: int = attrs.field(validator=_PLACE)
+    end: int = attrs.field(validator=_PLACE)
     incarnation: int
     incarnations: Incarnations
     """Includes the asker's, which is durable here from now on."""
-    trim: int = 0
+    trim: int = attrs.field(default=0, validator=_OFFSET)
 
 
 @attrs.frozen(kw_only=True)

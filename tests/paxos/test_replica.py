@@ -539,3 +539,19 @@ def test_a_standing_changes_nothing() -> None:
     """Anybody may ask at any time; nothing is written for it."""
     replica = written_to(3)
     assert replica.step(GetStanding(segment=LOG), "asker") == [Answer("asker", replica.standing())]
+
+
+@pytest.mark.parametrize("number", [-2, 1 << 63, (1 << 64) - 1])
+def test_an_answer_with_a_number_out_of_this_world_is_none(number: int) -> None:
+    """What it says goes into the next request of whoever believes it, which cannot be encoded then: nobody catches that. So it
+    cannot be made, and reading one that came from the network fails as for any other nonsense."""
+    promised, written = promise(voting(), 1), write(voting(), 1, 0, b"a")
+    standing, recovered = voting().standing(), step(voting(), Recover(segment=LOG, node=N, incarnation=7))
+    for answer, name in [
+        *((promised, name) for name in ("proposal", "end")),
+        *((written, name) for name in ("proposal", "end")),
+        *((standing, name) for name in ("promised", "begin", "learned", "end", "seal", "seal_seen", "trim")),
+        *((recovered, name) for name in ("promised", "begin", "end", "trim")),
+    ]:
+        with pytest.raises(ValueError, match=name):
+            attrs.evolve(answer, **{name: number})

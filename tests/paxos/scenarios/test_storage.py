@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from loglets.paxos import values
-from loglets.paxos.checking import PLACE_MAX
 from loglets.paxos.messages import Learn, Record, Status
+from loglets.paxos.places import PLACE_MAX
 from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.key_values import open_key_values
 
