@@ -6,6 +6,7 @@ The tail is asked of the last segment, data of the owner of the range. Appenders
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -25,6 +26,9 @@ from virtuallog.errors import (
 from virtuallog.register import Register
 from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
 from virtuallog.view import View
+
+READ_BYTES_MAX: Final = 8 << 20
+"""Of one answer; what servers give at most. A number that nobody can mean must not reach the wire, where it does not fit."""
 
 _TRIMMED = CrashPoint("chain: one segment more is trimmed")
 _EMPTY = CrashPoint("chain: segments are trimmed as a whole, the chain still has them", rare=True)
@@ -93,6 +97,7 @@ class AddressSpace:
         # Clamped to the chain's stop: what a loglet holds beyond is not in the virtual address space.
         if segment.stop is not None:
             stop = min(stop, segment.stop)
+        max_bytes = max(0, min(max_bytes, READ_BYTES_MAX))
         found = await self.view.loglet(segment).read(segment.offset(start), segment.offset(stop), max_bytes)
         shift = segment.shift
         return [item.shift(shift) for item in found] if shift else found

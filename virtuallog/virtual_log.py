@@ -155,7 +155,7 @@ class VirtualLog:
     async def read(self, start: LogPosition, stop: LogPosition, max_bytes: int = 1 << 20) -> Sequence[Placed]:
         """What lies in [start, stop): begins at `start`, without holes, at least one item, about `max_bytes` of them.
 
-        Trimmed parts come as gaps.
+        Trimmed parts come as gaps. Whatever is asked for, one answer has at most some 8 MiB, or one batch.
 
         Raises:
             BeyondTailError: `stop` is past the tail.

@@ -49,6 +49,19 @@ async def test_appends_land_in_order_and_are_read_back(autojump_clock: MockClock
         assert await log.check_tail() == Open(3)
 
 
+@pytest.mark.parametrize(("asked", "given"), [(-1, 1), (0, 1), (1 << 40, 2)])
+async def test_one_answer_to_a_read_is_bounded_whatever_is_asked_for(
+    asked: int, given: int, autojump_clock: MockClock
+) -> None:
+    """Three batches of almost 4 MiB: nobody gets less than the first one, or more than some 8 MiB at a time."""
+    async with world() as w:
+        log = w.client()
+        for _ in range(3):
+            await log.append(bytes((4 << 20) - 1024))
+
+        assert len(await log.read(LogPosition(0), LogPosition(3), asked)) == given
+
+
 async def test_an_entry_over_the_limit_is_refused_when_it_is_offered(autojump_clock: MockClock) -> None:
     """A batch that cannot fit is rejected at enqueue, never retried; the log takes the next one."""
     async with world() as w:
