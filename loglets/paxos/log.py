@@ -1,5 +1,5 @@
-"""The log of Mesos, used by itself, over ports: `Log` and `Reader`. `standalone.open_log` makes one on a real machine, a `Writer`
-(`writer.py`) appends.
+"""The log of Mesos, used by itself, over ports. `standalone.open_log` makes one on a real machine, a `Writer` (`writer.py`) appends, a
+`Reader` (`reader.py`) reads.
 
     async with open_log("data/1", node=1, quorum=2, peers=["1@127.0.0.1:5051", "2@127.0.0.1:5052", "3@127.0.0.1:5053"]) as log:
         writer = Writer(log)
@@ -15,8 +15,6 @@ started again (defect 3 of docs/sources.md); it may have several appends under w
 
 from __future__ import annotations
 
-import enum
-import struct
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
@@ -26,80 +24,22 @@ import attrs
 import trio
 
 from loglets.paxos import metrics
-from loglets.paxos.catch_up import catch_up_voting
+from loglets.paxos.identity import Position
 from loglets.paxos.keeper import keep
-from loglets.paxos.messages import Record, Status
+from loglets.paxos.messages import Status
 from loglets.paxos.network import Member, Network
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
-from loglets.paxos.values import Kind, kind_of, payload_of
 from virtuallog.chain import SegmentId
-from virtuallog.errors import MalformedError, StorageError, TerminalError, VirtualLogError
+from virtuallog.errors import StorageError, VirtualLogError
 from virtuallog.metrics import Family
 from virtuallog.ports import Handlers, NodeEnvironment
 
 SEGMENT: Final = SegmentId(0, 0)
 """Of a log that has its store for itself. No chain has it: their versions begin at 1."""
-READ_BYTES: Final = 1 << 20
-"""Of values, in one look at the store."""
 OUTSTANDING_MAX: Final = 64
 """Writes that one writer has under way: one at the replicas, the others wait for it."""
 LOOK_SECONDS: Final = 0.02
 """Between two looks whether the replica votes; to recover takes some round trips and syncs."""
-_IDENTITY: Final = struct.Struct(">Q")
-
-
-@attrs.frozen(order=True)
-class Position:
-    """A place in the log. Opaque but for its order."""
-
-    value: int
-    """For whoever looks at the log with other tools."""
-
-    def identity(self) -> bytes:
-        """Eight bytes that name it for ever; in the order of the positions."""
-        return _IDENTITY.pack(self.value)
-
-    @classmethod
-    def from_identity(cls, identity: bytes) -> Position:
-        """What `identity` was made from.
-
-        Raises:
-            MalformedError: it is none.
-        """
-        if len(identity) != _IDENTITY.size:
-            raise MalformedError(f"the identity of a position has {_IDENTITY.size} bytes, this one {len(identity)}")
-        return cls(_IDENTITY.unpack(identity)[0])
-
-    def __str__(self) -> str:
-        return str(self.value)
-
-
-@attrs.frozen
-class Entry:
-    """What somebody appended."""
-
-    position: Position
-    data: bytes
-
-
-class BadRange(enum.Enum):
-    """What is wrong with a range to read, in the words of Mesos."""
-
-    REVERSED = "to < from"
-    TRUNCATED = "truncated position"
-    PAST_END = "past end of log"
-    PENDING = "includes pending entries"
-    MISSING = "includes missing entries"
-
-
-@attrs.define
-class ReadRangeError(TerminalError):
-    """This replica cannot read that range. PENDING and MISSING end with `Reader.catchup`, or by themselves after a while."""
-
-    reason: BadRange
-
-    def __str__(self) -> str:
-        return f"Bad read range ({self.reason.value})"
 
 
 @attrs.define(eq=False)
@@ -213,66 +153,3 @@ class Log:
         await self._ended.wait()
         if self._bug is not None:
             raise self._bug
-
-
-@attrs.define(eq=False)
-class Reader:
-    """Reads what the local replica has learned. Any number of them, at any time."""
-
-    _log: Log
-
-    async def beginning(self) -> Position:
-        """The first position that is not truncated, as far as the local replica knows."""
-        await self._log.recovered()
-        return Position(self._log.replica.core.begin)
-
-    async def ending(self) -> Position:
-        """The last position that the local replica knows of. Others may know of later ones."""
-        await self._log.recovered()
-        return Position(self._log.replica.core.end)
-
-    async def read(self, start: Position, end: Position) -> list[Entry]:
-        """What was appended from `start` through `end`, both included.
-
-        Raises:
-            ReadRangeError: not all of it is here.
-        """
-        await self._log.recovered()
-        first, stop, entries = start.value, end.value + 1, list[Entry]()
-        if (wrong := self._fault(first, stop)) is not None:
-            raise ReadRangeError(wrong)
-        while first < stop:
-            found = (await self._log.replica.read(first, stop, READ_BYTES)).records
-            if not found:  # it was there a moment ago
-                raise ReadRangeError(self._fault(first, stop) or BadRange.TRUNCATED)
-            entries += (Entry(Position(each.position), payload_of(each.value)) for each in found if _is_data(each))
-            first = found[-1].position + 1
-        return entries
-
-    async def catchup(self) -> Position:
-        """Learn what others know; returns the last position up to which all can be read now. The very last position of the
-        log is left alone, as somebody may be writing it. What others truncate meanwhile cannot be read: look at `beginning`.
-
-        Raises:
-            UnavailableError: not enough replicas answered, or there is nothing yet but one position.
-        """
-        log = self._log
-        await log.recovered()
-        return Position(await catch_up_voting(log.replica, log.network.ensemble, log.environment))
-
-    def _fault(self, first: int, stop: int) -> BadRange | None:
-        core = self._log.replica.core
-        if stop <= first:
-            return BadRange.REVERSED
-        if first < core.begin:
-            return BadRange.TRUNCATED
-        if stop > core.end + 1:
-            return BadRange.PAST_END
-        missing = core.missing(first, stop)
-        if not missing:
-            return None
-        return BadRange.MISSING if core.slots.open_record(missing[0].start) is None else BadRange.PENDING
-
-
-def _is_data(record: Record) -> bool:
-    return kind_of(record.value) is Kind.APPEND

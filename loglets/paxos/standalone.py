@@ -26,9 +26,10 @@ from trio.abc import Listener
 
 from loglets.paxos import wire
 from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.log import SEGMENT, Log, Reader
+from loglets.paxos.log import SEGMENT, Log
 from loglets.paxos.messages import Status
 from loglets.paxos.network import Member, Network
+from loglets.paxos.reader import Reader
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
 from loglets.paxos.store import STORE
 from loglets.paxos.writer import Writer

@@ -18,7 +18,8 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from loglets.paxos.log import OUTSTANDING_MAX, Log, Position
+from loglets.paxos.identity import Position
+from loglets.paxos.log import OUTSTANDING_MAX, Log
 from loglets.paxos.running_coordinator import RunningCoordinator
 from virtuallog.batch import BATCH_BYTES_MAX
 from virtuallog.errors import BeyondTailError, TerminalError, TooLargeError, UnavailableError, VirtualLogError

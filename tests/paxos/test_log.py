@@ -14,8 +14,10 @@ import trio
 import trio.testing
 
 from loglets.paxos import agenda
-from loglets.paxos.log import BadRange, Log, Position, Reader, ReadRangeError
+from loglets.paxos.identity import Position
+from loglets.paxos.log import Log
 from loglets.paxos.messages import Learn, Promise, Status, Write
+from loglets.paxos.reader import BadRange, Reader, ReadRangeError
 from loglets.paxos.standalone import open_log, open_replica, parse_member
 from loglets.paxos.writer import DATA_BYTES_MAX, Writer, WriterError
 from server.certificates import Authority

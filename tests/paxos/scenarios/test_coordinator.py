@@ -9,8 +9,9 @@ import pytest
 import trio
 
 from loglets.paxos import values
-from loglets.paxos.log import Position, Reader, ReadRangeError
+from loglets.paxos.identity import Position
 from loglets.paxos.messages import Promise, Status
+from loglets.paxos.reader import Reader, ReadRangeError
 from loglets.paxos.writer import Writer, WriterError
 from tests.metastore.world import simulated
 from tests.paxos.leading import Leader

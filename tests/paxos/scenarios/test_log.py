@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from loglets.paxos.log import Log, Position, Reader
+from loglets.paxos.identity import Position
+from loglets.paxos.log import Log
+from loglets.paxos.reader import Reader
 from loglets.paxos.writer import Writer
 from tests.metastore.world import simulated
 from tests.paxos.world import World, playing

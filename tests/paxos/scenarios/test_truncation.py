@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from loglets.paxos import values
-from loglets.paxos.log import Position, Reader, ReadRangeError
+from loglets.paxos.identity import Position
+from loglets.paxos.reader import Reader, ReadRangeError
 from loglets.paxos.writer import Writer
 from tests.metastore.world import simulated
 from tests.paxos.world import World, playing

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from loglets.paxos.log import Log, Position, Reader
+from loglets.paxos.identity import Position
+from loglets.paxos.log import Log
+from loglets.paxos.reader import Reader
 from loglets.paxos.standalone import open_log
 from loglets.paxos.writer import Writer
 from loglets.paxos.zookeeper import ZooKeeper
