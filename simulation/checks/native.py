@@ -86,7 +86,8 @@ def _one_wave_per_offset(
 def _known_is_committed(
     segment: SegmentId, config: NativeConfig, states: Mapping[NodeId, State], looked: Counter[str]
 ) -> Iterator[Violation]:
-    tails = [states[node].local_tail if node in states else _UNKNOWN for node in config.servers]
+    # What has been trimmed was committed once. A loglet that is moved after that has nothing to copy: its new servers begin there.
+    tails = [max(states[node].local_tail, states[node].trim) if node in states else _UNKNOWN for node in config.servers]
     committed = sorted(tails, reverse=True)[config.majority - 1]
     for node, state in states.items():
         looked[KNOWN_TAILS] += state.known_tail > 0 and committed < _UNKNOWN

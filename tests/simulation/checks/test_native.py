@@ -60,6 +60,14 @@ def test_a_known_tail_that_is_not_committed() -> None:
     assert broken(servers) == {"known is committed"}
 
 
+def test_what_was_trimmed_before_a_loglet_moved_is_on_none_of_its_servers() -> None:
+    """There was nothing left to copy; that all of it was committed, they have been told."""
+    emptied = logs(Known(LOGLET, 5))
+    emptied.loglet(LOGLET).trim = 5
+
+    assert broken({ONE: emptied, TWO: emptied, THREE: logs()}) == set()
+
+
 def test_a_trim_of_what_is_not_known_to_be_committed() -> None:
     """It would drop the only copies of what a repair may need."""
     hasty = logs(stored(0))
