@@ -118,6 +118,23 @@ def test_module_opens_with_a_docstring(module: Path) -> None:
     assert not parsed(module).body or ast.get_docstring(parsed(module))
 
 
+@pytest.mark.parametrize("module", modules(*SHIPPED), ids=str)
+def test_a_crash_point_is_used_where_it_is_made(module: Path) -> None:
+    """One that nothing reaches is a promise of the simulator that it cannot keep."""
+    tree = parsed(module)
+    made = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if isinstance(node.value.func, ast.Name) and node.value.func.id == "CrashPoint"
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+    assert made <= used
+
+
 @pytest.mark.parametrize("module", modules("tests"), ids=str)
 def test_tests_say_what_should_happen(module: Path) -> None:
     """A test's docstring is its claim."""

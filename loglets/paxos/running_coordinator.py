@@ -181,7 +181,7 @@ class RunningCoordinator:
                     for node in nodes:
                         self._send(node, request, number)
                 case LearnHere(decided, size):
-                    _DECIDED.reached()
+                    (_SEALED if self._core.state is State.CLOSED else _DECIDED).reached()
                     self._replica.meter.committed(size, self._environment.clock.monotonic() - self._sent_at)
                     self._replica.post(Learn(segment=self._core.segment, decided=decided), _ignore)
                     _TOLD.reached()

@@ -16,6 +16,7 @@ from loglets.paxos.running_coordinator import RunningCoordinator
 from tests.paxos.cluster import SEGMENT, Cluster, running_cluster
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
+from virtuallog.crash_points import hooked
 from virtuallog.errors import MalformedError, OverloadedError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.ports import Request
 from virtuallog.types import NodeId
@@ -193,6 +194,18 @@ async def test_a_sealed_log_says_so_for_ever(autojump_clock: MockClock) -> None:
             assert await ask(cluster, node, Settle(segment=SEGMENT)) == taken(SLOT, node)
             assert isinstance(await ask(cluster, node, append(batch_of(1))), SealedError)
             assert isinstance(await ask(cluster, node, Truncate(segment=SEGMENT, offset=0)), SealedError)
+
+
+async def test_whoever_seals_may_die_before_it_tells_anybody(autojump_clock: MockClock) -> None:
+    """The simulator kills coordinators there: the SEAL has a crash point of its own, once."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        await ask(cluster, 1, append(batch_of(0)))
+        reached: list[str] = []
+        with hooked(lambda point: reached.append(point.name)):
+            await ask(cluster, 1, Seal(segment=SEGMENT))
+
+        assert reached.count("paxos: a SEAL is decided, nobody has been told") == 1
 
 
 async def test_a_truncation_carries_the_sessions_that_it_drops(autojump_clock: MockClock) -> None:
