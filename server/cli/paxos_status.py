@@ -10,7 +10,7 @@ import trio
 
 from loglets.paxos import wire
 from loglets.paxos.log import SEGMENT
-from loglets.paxos.messages import NOWHERE, GetStanding, Standing
+from loglets.paxos.messages import NOWHERE, GetStanding, Standing, Status
 from loglets.paxos.standalone import open_replica, open_services
 from server.cli.reach import widened
 from virtuallog.chain import SegmentId
@@ -27,13 +27,15 @@ ANSWER_SECONDS: Final = 3.0
 KIND: Final = "paxos"
 SILENT: Final = "silent"
 """The status of who does not answer."""
+WHOLE: Final = "whole"
+"""Of a replica without a vote that has all of a closed log: that is how a log is moved."""
 Row: TypeAlias = dict[str, Any]
 COLUMNS: Final = ("segment", "node", "status", "promised", "begin", "learned", "end", "seal", "incarnation")
 
 
 async def of_path(path: Path) -> list[Row]:
     async with open_replica(path) as replica:
-        return [_row({}, replica.core.standing())]
+        return [row_of({}, replica.core.standing())]
 
 
 async def of_peers(peers: Sequence[str], name: str, tls: TlsFiles | None) -> list[Row]:
@@ -68,15 +70,17 @@ async def _ask(services: Services, nodes: Iterable[NodeId], segment: SegmentId, 
     async with trio.open_nursery() as nursery:
         for node in nodes:
             nursery.start_soon(ask, node)
-    return [_row({**more, "node": node}, found[node]) for node in sorted(found)]
+    return [row_of({**more, "node": node}, found[node]) for node in sorted(found)]
 
 
-def _row(more: Row, found: Outcome[Standing]) -> Row:
+def row_of(more: Row, found: Outcome[Standing]) -> Row:
+    """What a replica says of itself, behind `more`."""
     if isinstance(found, VirtualLogError):
         return {**more, "status": SILENT, "problem": str(found)}
     numbers = ("promised", "begin", "learned", "end", "incarnation")
     seal = None if found.seal == NOWHERE else found.seal
-    return {**more, "status": found.status.name, **{name: getattr(found, name) for name in numbers}, "seal": seal}
+    status = WHOLE if seal is not None and found.status is not Status.VOTING else found.status.name
+    return {**more, "status": status, **{name: getattr(found, name) for name in numbers}, "seal": seal}
 
 
 def show(rows: Sequence[Row]) -> None:

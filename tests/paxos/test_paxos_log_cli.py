@@ -16,8 +16,9 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
+from loglets.paxos.messages import NOWHERE, Standing, Status
 from server.cli import main
-from server.cli.paxos_status import of_cluster
+from server.cli.paxos_status import of_cluster, row_of
 from server.cluster import open_local_cluster
 from tests.free_ports import free_ports
 from tests.source_tree import ROOT
@@ -118,6 +119,25 @@ def test_a_status_of_nobody_is_a_failure() -> None:
     assert "no replica answers" in silent.stderr
     assert run("status", "--peers", nobody).exit_code == 3
     assert run("status", "--peers", twice).exit_code == 1
+
+
+def test_a_copy_of_a_closed_log_is_whole_without_a_vote() -> None:
+    """To an operator who has drained a node "EMPTY" would look like a loss."""
+    copy = Standing(
+        status=Status.EMPTY,
+        incarnation=1,
+        promised=0,
+        begin=0,
+        learned=4,
+        end=3,
+        uniform_from=4,
+        uniform=NOWHERE,
+        seal=3,
+    )
+
+    assert row_of({}, copy)["status"] == "whole"
+    assert row_of({}, attrs.evolve(copy, seal=NOWHERE))["status"] == "EMPTY"
+    assert row_of({}, attrs.evolve(copy, status=Status.VOTING))["status"] == "VOTING"
 
 
 @pytest.mark.processes
