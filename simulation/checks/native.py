@@ -86,8 +86,8 @@ def _one_wave_per_offset(
 def _known_is_committed(
     segment: SegmentId, config: NativeConfig, states: Mapping[NodeId, State], looked: Counter[str]
 ) -> Iterator[Violation]:
-    # What has been trimmed was committed once. A loglet that is moved after that has nothing to copy: its new servers begin there.
-    tails = [max(states[node].local_tail, states[node].trim) if node in states else _UNKNOWN for node in config.servers]
+    moved = config.loglet is not None
+    tails = [_held(states[node], moved=moved) if node in states else _UNKNOWN for node in config.servers]
     committed = sorted(tails, reverse=True)[config.majority - 1]
     for node, state in states.items():
         looked[KNOWN_TAILS] += state.known_tail > 0 and committed < _UNKNOWN
@@ -97,6 +97,12 @@ def _known_is_committed(
         if state.trim > state.known_tail:
             message = f"loglet {segment}: node {node} has trimmed {state.trim}, known is {state.known_tail}"
             yield Violation("trimmed is known", message)
+
+
+def _held(state: State, *, moved: bool) -> int:
+    """Up to where a server had everything. What was trimmed before the loglet was moved there has not been copied, and was
+    committed: only closed loglets are moved."""
+    return max(state.local_tail, state.trim) if moved else state.local_tail
 
 
 @attrs.frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import pytest
 
 from loglets.native import wave as waves
@@ -36,8 +37,8 @@ def logs(*changes: WaveStored | Sealed | Trimmed | Known | Floor) -> DurableLogs
     return durable
 
 
-def broken(servers: Mapping[NodeId, DurableLogs]) -> set[str]:
-    found = servers_agree({node: LogServer(durable) for node, durable in servers.items()}, {LOGLET: CONFIG})
+def broken(servers: Mapping[NodeId, DurableLogs], config: NativeConfig = CONFIG) -> set[str]:
+    found = servers_agree({node: LogServer(durable) for node, durable in servers.items()}, {LOGLET: config})
     return {violation.check for violation in found}
 
 
@@ -61,11 +62,14 @@ def test_a_known_tail_that_is_not_committed() -> None:
 
 
 def test_what_was_trimmed_before_a_loglet_moved_is_on_none_of_its_servers() -> None:
-    """There was nothing left to copy; that all of it was committed, they have been told."""
+    """There was nothing left to copy; that all of it was committed, they have been told. Of a loglet that has not moved, a
+    majority must have it, trimmed or not."""
     emptied = logs(Known(LOGLET, 5))
     emptied.loglet(LOGLET).trim = 5
+    servers = {ONE: emptied, TWO: emptied, THREE: logs()}
 
-    assert broken({ONE: emptied, TWO: emptied, THREE: logs()}) == set()
+    assert broken(servers, attrs.evolve(CONFIG, loglet=LOGLET)) == set()
+    assert broken(servers) == {"known is committed"}
 
 
 def test_a_trim_of_what_is_not_known_to_be_committed() -> None:
