@@ -14,16 +14,21 @@ from loglets.paxos.messages import NOWHERE, GetStanding, Standing, Status
 from loglets.paxos.standalone import open_replica, open_services
 from server.cli.reach import widened
 from virtuallog.chain import SegmentId
+from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, TlsFiles
 from virtuallog.connect import newest_register, open_services_to
-from virtuallog.errors import VirtualLogError
+from virtuallog.errors import RetryableError, VirtualLogError
 from virtuallog.plugins import loglet_providers
 from virtuallog.ports import Outcome, Services
 from virtuallog.replicated import replicated
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 
-ANSWER_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 5.0
+"""For one try. An answer waits for the disk."""
+TRIES: Final = 2
+PAUSE_SECONDS: Final = 0.5
+"""Between them: a replica is made when it is first asked for, and for that the chain is read, in which a node may have just died."""
 KIND: Final = "paxos"
 SILENT: Final = "silent"
 """The status of who does not answer."""
@@ -59,13 +64,18 @@ async def of_cluster(cluster: ClusterFile) -> list[Row]:
 
 
 async def _ask(services: Services, nodes: Iterable[NodeId], segment: SegmentId, more: Row) -> list[Row]:
-    found: dict[NodeId, Outcome[Standing]] = {}
+    found, clock = dict[NodeId, Outcome[Standing]](), SystemClock()
 
     async def ask(node: NodeId) -> None:
-        try:
-            found[node] = await services.call(node, GetStanding(segment=segment), ANSWER_SECONDS)
-        except VirtualLogError as error:
-            found[node] = error
+        for attempt in range(TRIES):
+            if attempt:
+                await clock.sleep(PAUSE_SECONDS)
+            try:
+                found[node] = await services.call(node, GetStanding(segment=segment), ANSWER_SECONDS)
+            except VirtualLogError as error:
+                found[node] = error
+            if not isinstance(found[node], RetryableError):
+                return
 
     async with trio.open_nursery() as nursery:
         for node in nodes:

@@ -151,7 +151,7 @@ async def test_the_replicas_of_a_cluster(tmp_path: Path) -> None:
         await cluster.kill(NodeId(2))
         rows = await of_cluster(cluster.file)
 
-    assert [(row["node"], row["status"]) for row in rows] == [(1, "VOTING"), (2, "silent"), (3, "VOTING")]
+    assert [(row["node"], row["status"]) for row in rows] == [(1, "VOTING"), (2, "silent"), (3, "VOTING")], rows
     assert {row["segment"] for row in rows} == {rows[0]["segment"]}
     assert max(row["end"] for row in rows if "end" in row) == 1
 
