@@ -16,6 +16,19 @@ when it is looked at, and pieces of it may be of different moments. What follows
 
 Offsets are those of the loglet that was asked for: a composite one translates what its parts say, and says in `source` which
 part it was ("stripe 1, node 3"). All other facts are shown as they are, so they should be plain values with telling names.
+
+The last piece of evidence has the source `TOGETHER`: what the others say by the arithmetic of the kind.
+
+| fact of `TOGETHER` | is |
+|---|---|
+| `tail` | everything below is written for good, as these answers show; None: too few answer |
+| `undecided` | how much (entries or waves) some source has at and behind that tail: it becomes part of the log, or not |
+| `by` | the sources that establish the tail, a list |
+| `sealed` | True: enough are sealed that no append can be acknowledged; False: none is; None: some are, or too few answer |
+| `trim` | everything below is dropped for good; None: they do not say |
+| `spare` | how many of those that answer could fail as well, and the loglet could still be sealed and read; below 0: it cannot be now, as so many are missing |
+| `orders` | `[{"node": 2, "boot": 7}, ...]`: each must live, in that start of its process (0: in any), or no append is ordered |
+| `leads` | the node that orders just now, where another one takes over by itself if it fails |
 """
 
 from __future__ import annotations
@@ -30,15 +43,8 @@ from virtuallog.ports import Environment
 from virtuallog.types import NodeId
 
 TOGETHER: Final = "together"
-"""`source` of what the others say together, by the arithmetic of the kind: comes last. Its facts:
-
-    tail        where the loglet ends: every append that was acknowledged lies below. None: they do not say
-    sealed      True: enough are sealed that no append can be acknowledged; False: none is; None: some are, or too few answer
-    by          the sources that establish it
-    lacking     the sources without which it could not be established; they are also in `by`. Empty: one could be missing
-    trim        everything below is dropped for good, as enough of them say so; None: they do not say
-    in_flight   entries beyond the tail that some source has: they become part of the log, or not
-"""
+ANSWER_SECONDS: Final = 3.0
+"""For each source: who lives answers in milliseconds, one that has to read its store or the chain first takes longer."""
 
 
 @attrs.frozen
@@ -48,7 +54,7 @@ class Evidence:
     source: str
     """'node 2', 'stripe 1, node 3', 'znode /logs/3.5fe7a0/seal', 'manifest'; unique within a loglet."""
     facts: Mapping[str, Any]
-    """See above. Empty if there is no answer."""
+    """See above. Of a source that does not answer: `node` at most."""
     problem: str = ""
     """Why there is no answer, or what is wrong with this source, in a sentence; empty: nothing."""
 
@@ -58,9 +64,9 @@ class ExplainsLoglets(Protocol):
     """A `LogletProvider` that can say what its loglets rest on at this moment."""
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
-        """What each source says of a loglet, in a fixed order; who does not answer in about a second is told as a `problem`.
+        """What each source says of a loglet, in a fixed order, `TOGETHER` last; who does not answer is told as a `problem`.
 
-        Changes nothing, needs no more than the role CLIENT, and is bounded in time.
+        Changes nothing, needs no more than the role CLIENT, and takes `ANSWER_SECONDS` or a little more.
 
         Raises:
             MalformedError: not a config of this kind.
@@ -75,10 +81,11 @@ class ExplainsRegister(Protocol):
     async def explain_register(
         self, members: Sequence[NodeId], version: int, environment: Environment
     ) -> Sequence[Evidence]:
-        """What each member says of `version`, decided by them, and of the one behind it. As `ExplainsLoglets.explain`. Facts:
+        """What each of the members that decide the version behind `version` says of it. As `ExplainsLoglets.explain`, without
+        `TOGETHER`. Facts:
 
-        node        the member
-        version     the newest that it knows to be decided
-        accepted    whether something is accepted, though not known to be decided, in the version behind that
+            node        the member
+            version     the newest that it knows to be decided
+            accepted    whether it has accepted something in the version behind that, which may be decided or not
         """
         ...

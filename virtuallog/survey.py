@@ -10,7 +10,7 @@ import trio
 from virtuallog.api import Cluster, Member
 from virtuallog.control import GetStatus, NodeStatus
 from virtuallog.errors import UnavailableError, VirtualLogError, WrongRecipientError
-from virtuallog.ports import Outcome, Services
+from virtuallog.ports import Outcome, ReplyT, Request, Services
 from virtuallog.register import Register
 from virtuallog.types import NodeId
 
@@ -20,22 +20,20 @@ ANSWER_SECONDS: Final = 1.0
 _SILENT: Final = UnavailableError("it has not answered for a while")
 
 
-async def ask_all(
-    services: Services, nodes: Iterable[NodeId], timeout_seconds: float = ANSWER_SECONDS
-) -> dict[NodeId, Outcome[NodeStatus]]:
-    """The status of each node, or why there is none, in the order given; takes `timeout_seconds` at most."""
-    answers: dict[NodeId, Outcome[NodeStatus]] = dict.fromkeys(nodes, UnavailableError("no answer"))
+async def ask_each(
+    services: Services, nodes: Iterable[NodeId], request: Request[ReplyT], timeout_seconds: float = ANSWER_SECONDS
+) -> dict[NodeId, Outcome[ReplyT]]:
+    """The answer of each node to the same request, or why there is none, in the order given; takes `timeout_seconds` at
+    most."""
+    answers: dict[NodeId, Outcome[ReplyT]] = dict.fromkeys(nodes, UnavailableError("no answer"))
     missing, finished = len(answers), trio.Event()
     if not answers:
         return answers
 
-    def answered(node: NodeId) -> Callable[[Outcome[NodeStatus]], None]:
-        def done(outcome: Outcome[NodeStatus]) -> None:
+    def answered(node: NodeId) -> Callable[[Outcome[ReplyT]], None]:
+        def done(outcome: Outcome[ReplyT]) -> None:
             nonlocal missing
-            if isinstance(outcome, VirtualLogError) or outcome.node == node:
-                answers[node] = outcome
-            else:
-                answers[node] = WrongRecipientError("node", str(node), str(outcome.node))
+            answers[node] = outcome
             missing -= 1
             if not missing:
                 finished.set()
@@ -43,9 +41,23 @@ async def ask_all(
         return done
 
     for node in answers:
-        services.post(node, GetStatus(), answered(node), timeout_seconds)
+        services.post(node, request, answered(node), timeout_seconds)
     await finished.wait()
     return answers
+
+
+async def ask_all(
+    services: Services, nodes: Iterable[NodeId], timeout_seconds: float = ANSWER_SECONDS
+) -> dict[NodeId, Outcome[NodeStatus]]:
+    """The status of each node, or why there is none, in the order given; takes `timeout_seconds` at most."""
+    answers = await ask_each(services, nodes, GetStatus(), timeout_seconds)
+    return {node: _meant(node, outcome) for node, outcome in answers.items()}
+
+
+def _meant(node: NodeId, outcome: Outcome[NodeStatus]) -> Outcome[NodeStatus]:
+    if isinstance(outcome, VirtualLogError) or outcome.node == node:
+        return outcome
+    return WrongRecipientError("node", str(node), str(outcome.node))
 
 
 async def survey(services: Services, register: Register, planner: NodeId, silent: Collection[NodeId] = ()) -> Cluster:
