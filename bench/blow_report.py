@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bench.blows import Blow, kinds_of, recovery_seconds
-from bench.measuring import Machine, Report, Table
-from bench.pauses import SPREAD_COLUMNS, Spread
+from bench.measuring import Report, Table
 from bench.trial import Evidence
+from server.machine import Machine
+from server.workload.pauses import SPREAD_COLUMNS, Spread
 
 TARGET_SECONDS: Final = 3.0
 """Until somebody else orders appends."""

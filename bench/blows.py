@@ -14,8 +14,8 @@ import attrs
 import trio
 
 from bench.measuring import tell
-from bench.pauses import longest_pause
 from bench.trial import Evidence, Trial
+from server.workload.pauses import longest_pause
 from virtuallog.errors import RetryableError
 from virtuallog.types import NodeId
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from bench.pauses import Pause, longest_pause
+from server.workload.pauses import Pause, longest_pause
 
 
 @attrs.frozen

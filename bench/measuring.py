@@ -8,8 +8,6 @@ may be the fault of a busy machine, and says so in its table.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +19,7 @@ import click
 import trio
 
 from bench.contestants.contestant import PeerError
+from server.machine import Machine
 from virtuallog.errors import VirtualLogError
 
 Form: TypeAlias = Literal["text", "markdown", "json"]
@@ -29,24 +28,6 @@ TEXT_COLUMNS: Final = 120
 ResultT = TypeVar("ResultT")
 ArgumentsT = TypeVarTuple("ArgumentsT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-
-@attrs.frozen
-class Machine:
-    """Where it was measured."""
-
-    cpus: int
-    kernel: str
-    python: str
-    load: float
-    """Mean number of processes that wanted a CPU in the last minute, when the run began."""
-
-    @classmethod
-    def look(cls) -> Machine:
-        return cls(len(os.sched_getaffinity(0)), platform.release(), platform.python_version(), os.getloadavg()[0])
-
-    def __str__(self) -> str:
-        return f"{self.cpus} CPUs, Linux {self.kernel}, Python {self.python}, load {self.load:.1f} before the run"
 
 
 @attrs.frozen

@@ -19,11 +19,12 @@ from typing import Final
 import click
 
 from bench.gaps import Gaps, Swap, find_gaps
-from bench.measuring import Form, Machine, Report, Table, form_options, keep_option, picture_option, run_to_end, tell
-from bench.pauses import SPREAD_COLUMNS, Spread
+from bench.measuring import Form, Report, Table, form_options, keep_option, picture_option, run_to_end, tell
 from bench.steps import PHASES, Steps, client_steps, read_steps, split_into_phases
 from bench.swap_picture import draw
 from bench.trial import OBSERVED, Evidence, Load, Trial, temporary_cluster, try_out
+from server.machine import Machine
+from server.workload.pauses import SPREAD_COLUMNS, Spread
 
 TARGET_P50_MS: Final = 30.0
 TARGET_P99_MS: Final = 100.0

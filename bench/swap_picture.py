@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.gaps import Gaps
-from bench.pauses import Pause
+from server.workload.pauses import Pause
 
 BINS: Final = 400
 """Over the whole run, for a picture 1,300 dots wide."""

@@ -12,8 +12,8 @@ import pytest
 from bench.contestants.contestant import Figures, PeerError, Running
 from bench.contestants.debian import debian_contestants
 from bench.contestants.syncs import count_calls
-from bench.measuring import Machine
 from bench.peers import Comparison, Plan, compare, report
+from server.machine import Machine
 
 STRACE = """% time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ----------------

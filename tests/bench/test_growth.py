@@ -6,7 +6,7 @@ import pytest
 
 from bench import growth
 from bench.growth_report import report
-from bench.measuring import Machine
+from server.machine import Machine
 from virtuallog.register import REGISTER_BYTES_MAX
 
 

@@ -15,11 +15,12 @@ from bench import blow_report
 from bench.blow_picture import draw as draw_blows
 from bench.blows import Blow, recovery_seconds
 from bench.gaps import Swap, find_gaps
-from bench.measuring import Machine, Report, Table, middle_and_ends, run_to_end
-from bench.pauses import Pause, Spread, longest_pause
+from bench.measuring import Report, Table, middle_and_ends, run_to_end
 from bench.steps import PHASES, split_into_phases
 from bench.swap_picture import draw
 from bench.trial import Evidence
+from server.machine import Machine
+from server.workload.pauses import Pause, Spread, longest_pause
 from server.workload.verdict import Verdict
 from server.workload.writers import Workload
 from virtuallog.clock import SystemClock

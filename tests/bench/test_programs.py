@@ -6,8 +6,8 @@ import pytest
 
 from bench import kill, swap
 from bench.blow_report import report
-from bench.measuring import Machine
 from bench.trial import Load
+from server.machine import Machine
 
 pytestmark = pytest.mark.processes
 
