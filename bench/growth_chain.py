@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from bench.growth_stages import CLOCK, disk_bytes, resident_bytes
-from bench.measuring import tell
+from server.bench.report import tell
 from server.cluster import LocalCluster
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog

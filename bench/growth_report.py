@@ -7,7 +7,7 @@ from typing import Final
 
 from bench.growth_chain import ChainLook
 from bench.growth_stages import Stage, Trimmed
-from bench.measuring import Report, Table
+from server.bench.report import Report, Table
 from server.machine import Machine
 from virtuallog.register import REGISTER_BYTES_MAX
 

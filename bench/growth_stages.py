@@ -11,9 +11,9 @@ import attrs
 import trio
 
 from bench.bare import measure_bare
-from bench.measuring import tell
 from loglets.native import config as native_config
 from loglets.native.messages import GetState
+from server.bench.report import tell
 from server.cluster import LocalCluster
 from virtuallog.address import split_address
 from virtuallog.chain import Segment

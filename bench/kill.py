@@ -27,8 +27,9 @@ import click
 from bench.blow_picture import draw
 from bench.blow_report import report
 from bench.blows import BLOWS, Blow, strike_repeatedly
-from bench.measuring import Form, form_options, keep_option, picture_option, run_to_end, tell
+from bench.measuring import run_to_end
 from bench.trial import Evidence, Load, temporary_cluster, try_out
+from server.bench.report import Form, form_options, keep_option, picture_option, tell
 from server.machine import Machine
 
 ORDERERS: Final = {"native": "sequencer", "paxos": "coordinator"}

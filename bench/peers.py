@@ -22,7 +22,8 @@ from bench.contestants.debian import debian_contestants
 from bench.contestants.own import VirtualLogContestant
 from bench.contestants.pysyncobj import PySyncObjContestant
 from bench.contestants.syncs import can_count, syncs_per_thousand
-from bench.measuring import Form, Report, Table, form_options, middle_and_ends, run_to_end, tell
+from bench.measuring import run_to_end
+from server.bench.report import Form, Report, Table, form_options, middle_and_ends, tell
 from server.machine import Machine
 
 SYSTEMS = ("virtuallog", "etcd", "zookeeper", "PySyncObj")

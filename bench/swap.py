@@ -18,11 +18,12 @@ from typing import Final
 
 import click
 
-from bench.gaps import Gaps, Swap, find_gaps
-from bench.measuring import Form, Report, Table, form_options, keep_option, picture_option, run_to_end, tell
-from bench.steps import PHASES, Steps, client_steps, read_steps, split_into_phases
+from bench.measuring import run_to_end
 from bench.swap_picture import draw
 from bench.trial import OBSERVED, Evidence, Load, Trial, temporary_cluster, try_out
+from server.bench.gaps import Gaps, Swap, find_gaps
+from server.bench.report import Form, Report, Table, form_options, keep_option, picture_option, tell
+from server.bench.steps import PHASES, Steps, client_steps, read_steps, split_into_phases
 from server.machine import Machine
 from server.workload.pauses import SPREAD_COLUMNS, Spread
 

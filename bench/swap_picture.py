@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench.gaps import Gaps
+from server.bench.gaps import Gaps
 from server.workload.pauses import Pause
 
 BINS: Final = 400

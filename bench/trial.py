@@ -39,7 +39,7 @@ CHANGE_SECONDS: Final = 15.0
 DRAIN_SECONDS: Final = 90.0
 """For the last appends, once everything has been mended: longer than an appender tries before it gives up."""
 POLL_SECONDS: Final = 0.01
-OBSERVED: Final = (sys.executable, "-P", str(Path(__file__).with_name("observed_node.py")))
+OBSERVED: Final = (sys.executable, "-P", "-m", "server.bench.observed_node")
 """A program for nodes that write down the steps of reconfigurations."""
 
 ResultT = TypeVar("ResultT")

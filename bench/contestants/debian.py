@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from bench.contestants.contestant import Figures, PeerError, Running
-from bench.measuring import tell
+from server.bench.report import tell
 
 SCRIPTS = ("peers.py", "bench.py")
 KEYS = "10"

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from bench.contestants.contestant import Figures, PeerError, Running
-from bench.measuring import tell
+from server.bench.report import tell
 from server.layout import HOST, free_ports
 from virtuallog.clock import SystemClock
 

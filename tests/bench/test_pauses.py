@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from bench import blow_report
 from bench.blow_picture import draw as draw_blows
 from bench.blows import Blow, recovery_seconds
-from bench.gaps import Swap, find_gaps
-from bench.measuring import Report, Table, middle_and_ends, run_to_end
-from bench.steps import PHASES, split_into_phases
+from bench.measuring import run_to_end
 from bench.swap_picture import draw
 from bench.trial import Evidence
+from server.bench.gaps import Swap, find_gaps
+from server.bench.report import Report, Table, middle_and_ends
+from server.bench.steps import PHASES, split_into_phases
 from server.machine import Machine
 from server.workload.pauses import Pause, Spread, longest_pause
 from server.workload.verdict import Verdict

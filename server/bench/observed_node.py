@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """A node that writes down when it passes the steps of a reconfiguration. Otherwise `virtuallog serve`, unchanged.
 
-    observed_node.py serve --config DIR/node.toml         writes DIR/steps, one JSON object per line
+    python -m server.bench.observed_node serve --config DIR/node.toml         writes DIR/steps, one JSON object per line
 
 The steps are crash points of the product: named places between two steps of a protocol. Times are those of the
 monotonic clock, which all processes of a machine share.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from bench.observed_node import FILE
+from server.bench.observed_node import FILE
 from server.cluster import LocalCluster
 from virtuallog.clock import SystemClock
 from virtuallog.crash_points import CRASH_POINTS, CrashPoint, hooked
