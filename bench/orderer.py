@@ -27,8 +27,8 @@ async def find_orderer(services: Services, segment: Segment) -> NodeId:
     provider = replicated(loglet_providers()[segment.kind])
     assert provider is not None, "measured loglets live on nodes"
     placement = provider.placement(segment.config)
-    if placement.sequencer is not None:
-        return placement.sequencer
+    if placement.sequencers:
+        return placement.sequencers[0].node
     for server in placement.servers:
         try:
             standing = await services.call(server, GetStanding(segment=segment.id), ANSWER_SECONDS)

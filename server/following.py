@@ -5,7 +5,7 @@ Each step only catches up with what is decided: it is safe to do twice, and to c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import structlog
@@ -13,13 +13,13 @@ import structlog
 from server.identity import Identity
 from server.role import Role
 from virtuallog.api import LogletProvider
-from virtuallog.chain import Segment, SegmentId
+from virtuallog.chain import Chain, SegmentId
 from virtuallog.crash_points import CrashPoint
 from virtuallog.dropped import ForgetsOthers
-from virtuallog.errors import MalformedError, RetryableError, UnsupportedError, VirtualLogError, WrongRecipientError
+from virtuallog.errors import RetryableError, UnsupportedError, VirtualLogError, WrongRecipientError
+from virtuallog.kept import kept_by
 from virtuallog.ports import Clock
 from virtuallog.register import Register
-from virtuallog.replicated import replicated
 from virtuallog.versions import LIVE_LOGLETS, Versions
 from virtuallog.view import View
 
@@ -107,11 +107,11 @@ class Following:
     async def _forget(self, role: Role, provider: LogletProvider, register: Register) -> None:
         """Let go of loglets that the chain does not rest on any more; of none, if nobody can tell what it rests on."""
         chain = register.chain
-        live = [origin for segment in chain.segments if (origin := origin_of(segment, self._providers)) is not None]
-        if len(live) < len(chain.segments):
+        live = live_loglets(chain, self._providers)
+        if live is None:
             return
         try:
-            await provider.forget(min(origin.version for origin in live))
+            await provider.forget(min((loglet.version for loglet in live), default=chain.version))
             if isinstance(provider, ForgetsOthers) and min(register.level, self._versions.last) >= LIVE_LOGLETS:
                 await provider.forget_others(chain.version, live)
         except RetryableError:
@@ -120,13 +120,12 @@ class Following:
             role.fail(error)
 
 
-def origin_of(segment: Segment, providers: Mapping[str, LogletProvider]) -> SegmentId | None:
-    """The id under which nodes keep the entries of a segment; None if nobody can tell."""
-    provider = replicated(providers.get(segment.kind))
-    if provider is None:
-        return segment.id
-    try:
-        return provider.origin(segment.id, segment.config)
-    except MalformedError as error:  # put there by hand
-        log.warning("config of a segment", segment=str(segment.id), error=str(error))
-        return None
+def live_loglets(chain: Chain, providers: Mapping[str, LogletProvider]) -> Collection[SegmentId] | None:
+    """The loglets that nodes keep for a chain, by the ids that nodes know them by; None if nobody here can tell."""
+    live: list[SegmentId] = []
+    for segment in chain.segments:
+        kept = kept_by(segment, providers)
+        if kept is None:
+            return None
+        live += kept
+    return live

@@ -27,7 +27,7 @@ from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.control import Control
-from server.following import Following, origin_of
+from server.following import Following
 from server.formatting import Formatter
 from server.healing.healer import Healer
 from server.healing.policies import load_policy
@@ -39,7 +39,8 @@ from server.role import Role
 from server.status import plain_status
 from virtuallog import metrics
 from virtuallog.api import Cluster, LogletProvider, MetaStore, MetaStoreProvider
-from virtuallog.chain import Chain, Segment, SegmentId
+from virtuallog.chain import SegmentId
+from virtuallog.composite import compose
 from virtuallog.control import Alive, NodeStatus
 from virtuallog.errors import (
     MalformedError,
@@ -49,6 +50,7 @@ from virtuallog.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
+from virtuallog.kept import find_kept
 from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
 from virtuallog.register import Register, decode_untrusted
@@ -98,6 +100,7 @@ class Node:
             raise UnknownKindError(config.loglet, ", ".join(sorted(providers)))
         self.config: Final = config
         self.identity: Final = identity
+        compose(providers)
         self._ports = ports
         self._providers = providers
         self._metastore = metastore
@@ -266,26 +269,21 @@ class Node:
         return VirtualLog(metastore, self._providers, client, planner=self._survey)
 
     async def segment_config(self, segment_id: Any) -> tuple[str, bytes]:
-        """Kind and config of a segment, from a register that is new enough to know it. A segment that was moved is also found by
-        the id under which nodes keep its entries.
+        """Kind and config of a segment, or of a loglet that nodes keep for one (`virtuallog.kept`), from a register that is new
+        enough to know it.
 
         Raises:
             SealedError: no such segment is in the chain: dropped, or never decided.
             UnavailableError: the register cannot be read.
         """
         assert isinstance(segment_id, SegmentId)
-        virtual_log = self._require_log()
-        cached = virtual_log.view.cached
-        segment = self._find(cached.chain, segment_id) if cached else None
-        if segment is None:
-            segment = self._find((await virtual_log.view.refresh()).chain, segment_id)
-        if segment is None:
+        view = self._require_log().view
+        found = find_kept(view.cached.chain, segment_id, self._providers) if view.cached else None
+        if found is None:
+            found = find_kept((await view.refresh()).chain, segment_id, self._providers)
+        if found is None:
             raise SealedError(f"segment {segment_id} is not in the chain", refused=True)
-        return segment.kind, segment.config
-
-    def _find(self, chain: Chain, segment_id: SegmentId) -> Segment | None:
-        moved = (segment for segment in chain.segments if origin_of(segment, self._providers) == segment_id)
-        return chain.find(segment_id) or next(moved, None)
+        return found
 
     async def _serve_metastore(self, environment: NodeEnvironment) -> Handlers:
         # A directory that joined later is no first member, whatever its config lists: it founds nothing.

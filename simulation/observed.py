@@ -10,6 +10,7 @@ import attrs
 from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider
 from virtuallog.chain import SegmentId
 from virtuallog.dropped import ForgetsOthers
+from virtuallog.kept import Kept
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.replicated import Pace, Placement, ReplicatedProvider
 from virtuallog.rpc.interface import Interface
@@ -64,13 +65,13 @@ class _ObservedReplicatedProvider(ObservedProvider):
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
         loglet = self._provider.open(segment, config, environment)
-        return RecordedLoglet(loglet, self._history, self.origin(segment, config), self._who)
+        return RecordedLoglet(loglet, self._history, next(iter(self.loglets(segment, config))), self._who)
 
     def placement(self, config: bytes) -> Placement:
         return self._replicated.placement(config)
 
-    def origin(self, segment: SegmentId, config: bytes) -> SegmentId:
-        return self._replicated.origin(segment, config)
+    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+        return self._replicated.loglets(segment, config)
 
     def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
         return self._replicated.move(segment, config, servers)

@@ -18,6 +18,7 @@ from virtuallog.address_book import AddressBook
 from virtuallog.api import LogletProvider
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.composite import compose
 from virtuallog.control import CONTROL, NodeStatus
 from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.membership import MEMBERSHIP
@@ -56,6 +57,7 @@ async def connect(
     """
     seeds = cluster if isinstance(cluster, ClusterFile) else read_cluster_file(Path(cluster))
     kinds, metastore = providers if providers is not None else loglet_providers(), metastore_provider()
+    compose(kinds)
     book, source = AddressBook.of(seeds.nodes), random.Random()
     credentials = Credentials.open(seeds.tls) if seeds.tls else None
     async with _run_services(book, all_interfaces(kinds, metastore), credentials) as services:

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from virtuallog.api import LogletProvider, MetaStoreProvider
+from virtuallog.composite import compose
 from virtuallog.control import CONTROL
 from virtuallog.errors import UnknownKindError
 from virtuallog.membership import MEMBERSHIP
@@ -21,7 +22,9 @@ def loglet_providers() -> dict[str, LogletProvider]:
     """A new provider of each installed kind, by name."""
     found = sorted(entry_points(group=LOGLETS), key=lambda entry: entry.name)
     made = [entry.load()() for entry in found]
-    return {provider.kind: provider for provider in made}
+    providers: dict[str, LogletProvider] = {provider.kind: provider for provider in made}
+    compose(providers)
+    return providers
 
 
 def metastore_provider(kind: str = METASTORE) -> MetaStoreProvider:

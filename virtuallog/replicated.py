@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import attrs
 
 from virtuallog.chain import SegmentId
+from virtuallog.kept import KeepsLoglets
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, NodeId
 
@@ -19,22 +20,40 @@ Pace: TypeAlias = Callable[[int], Awaitable[None]]
 """Called after so many bytes have been moved; returns when more may be moved."""
 
 
+@attrs.frozen
+class Sequencer:
+    """Who orders the appends to a loglet, or to a part of it."""
+
+    node: NodeId
+    boot: int
+    """The process start of the node that is meant; another one orders nothing. 0: any."""
+
+
 @attrs.frozen(kw_only=True)
 class Placement:
     """The nodes that a loglet rests on."""
 
-    servers: tuple[NodeId, ...]
-    """Have copies of its entries. A majority of them must live, or it can neither take appends nor be sealed."""
+    groups: tuple[tuple[NodeId, ...], ...]
+    """Have copies of its entries: each group of the same part of it, so that of each a majority must live, or the loglet can
+    neither take appends nor be sealed. One group, unless it consists of parts. A node may be in several."""
     role: str
     """What a node must have among its roles to be one of them."""
-    sequencer: NodeId | None
-    """Must live for appends; None: any server may order."""
-    boot: int
-    """The process start of the sequencer's node that is meant; another one orders nothing. 0: any."""
+    sequencers: tuple[Sequencer, ...] = ()
+    """All must live for appends; none: any server may order."""
+
+    @property
+    def servers(self) -> tuple[NodeId, ...]:
+        """Every node that has copies, in order."""
+        return tuple(sorted({node for group in self.groups for node in group}))
+
+    @property
+    def orders(self) -> frozenset[NodeId]:
+        """The nodes of the sequencers."""
+        return frozenset(sequencer.node for sequencer in self.sequencers)
 
 
 @runtime_checkable
-class ReplicatedProvider(Protocol):
+class ReplicatedProvider(KeepsLoglets, Protocol):
     """A `LogletProvider` whose loglets are copies on nodes."""
 
     def placement(self, config: bytes) -> Placement:
@@ -45,13 +64,11 @@ class ReplicatedProvider(Protocol):
         """
         ...
 
-    def origin(self, segment: SegmentId, config: bytes) -> SegmentId:
-        """The id under which the nodes keep the entries: that of the segment, or of the one that it was moved from.
-        What a node may forget is decided by this one."""
-        ...
-
     def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
         """The config of the same loglet, closed, on other servers. Nothing has been copied yet.
+
+        One that consists of parts puts each newcomer, in order, into the place of one that leaves. On the servers that it has,
+        it is the same loglet for another segment: the new config says whose entries these are.
 
         Raises:
             InvalidSettingError: they cannot hold it; they may not be fewer than before.

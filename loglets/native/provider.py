@@ -17,9 +17,10 @@ from loglets.native.sequencer_service import SequencerService
 from loglets.wal import WalSettings
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
+from virtuallog.kept import Kept
 from virtuallog.metrics import Family
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
-from virtuallog.replicated import Pace, Placement
+from virtuallog.replicated import Pace, Placement, Sequencer
 from virtuallog.rpc.interface import Interface
 from virtuallog.types import LogletOffset, NodeId
 
@@ -92,12 +93,11 @@ class NativeProvider:
 
     def placement(self, config: bytes) -> Placement:
         decoded = decode_untrusted(config)
-        return Placement(
-            servers=decoded.servers, role=planner.LOG_SERVER, sequencer=decoded.sequencer, boot=decoded.boot
-        )
+        sequencer = Sequencer(decoded.sequencer, decoded.boot)
+        return Placement(groups=(decoded.servers,), role=planner.LOG_SERVER, sequencers=(sequencer,))
 
-    def origin(self, segment: SegmentId, config: bytes) -> SegmentId:
-        return decode_untrusted(config).loglet or segment
+    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+        return {decode_untrusted(config).loglet or segment: (self.kind, config)}
 
     def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
         return planner.move(segment, decode_untrusted(config), servers).encode()
@@ -112,10 +112,10 @@ class NativeProvider:
         pace: Pace,
         lost: Collection[NodeId] = (),
     ) -> None:
-        former = [server for server in decode_untrusted(config).servers if server not in lost]
+        decoded = decode_untrusted(config)
+        loglet, former = decoded.loglet or segment, [server for server in decoded.servers if server not in lost]
         latter = decode_untrusted(target).servers
         for newcomer in (server for server in latter if server not in former):
-            loglet = self.origin(segment, config)
             await Copying(loglet, former, newcomer, stop, environment, self.pieces, pace).run()
         # A newcomer is sealed, but of the others perhaps no more than a minority that stays.
         await self.open(segment, target, environment).seal()

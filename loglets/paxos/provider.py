@@ -17,6 +17,7 @@ from loglets.paxos.metrics import leading
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
+from virtuallog.kept import Kept
 from virtuallog.metrics import Family
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.replicated import Pace, Placement
@@ -107,10 +108,10 @@ class PaxosProvider:
 
     def placement(self, config: bytes) -> Placement:
         """Any replica may order, so nobody has to be replaced at once."""
-        return Placement(servers=decode_untrusted(config).replicas, role=planner.REPLICA, sequencer=None, boot=0)
+        return Placement(groups=(decode_untrusted(config).replicas,), role=planner.REPLICA)
 
-    def origin(self, segment: SegmentId, config: bytes) -> SegmentId:
-        return decode_untrusted(config).loglet or segment
+    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+        return {decode_untrusted(config).loglet or segment: (self.kind, config)}
 
     def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
         return planner.move(segment, decode_untrusted(config), servers).encode()
@@ -125,8 +126,8 @@ class PaxosProvider:
         pace: Pace,
         lost: Collection[NodeId] = (),
     ) -> None:
-        former = [replica for replica in decode_untrusted(config).replicas if replica not in lost]
-        loglet = self.origin(segment, config)
+        decoded = decode_untrusted(config)
+        loglet, former = decoded.loglet or segment, [replica for replica in decoded.replicas if replica not in lost]
         newcomers_first = sorted(decode_untrusted(target).replicas, key=former.__contains__)
         for server in newcomers_first:
             copying = Copying(loglet, former, server, stop, environment, pace, self.piece_bytes)

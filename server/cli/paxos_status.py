@@ -58,8 +58,9 @@ async def of_cluster(cluster: ClusterFile) -> list[Row]:
         register = newest_register(await ask_all(services, [NodeId(node.id) for node in cluster.nodes]))
         for segment in register.chain.segments:
             if segment.kind == KIND:
-                servers, loglet = kind.placement(segment.config).servers, kind.origin(segment.id, segment.config)
-                rows += await _ask(services, servers, loglet, {"segment": str(segment.id)})
+                for loglet in kind.loglets(segment.id, segment.config):
+                    servers = kind.placement(segment.config).servers
+                    rows += await _ask(services, servers, loglet, {"segment": str(segment.id)})
     return rows
 
 

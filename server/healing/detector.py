@@ -11,7 +11,7 @@ Rules:
   that lets us wait for our turn it takes more failures.
 * A node that keeps coming back was not dead but slow; from its second return on it needs more failures.
 
-Probes are few: some vigilant nodes probe the sequencer's node in each round; all else is probed in turn, now and then. Who
+Probes are few: some vigilant nodes probe the nodes of the sequencers in each round; all else is probed in turn, now and then. Who
 has failed is asked in each round, as too few living nodes are a reason to do nothing.
 """
 
@@ -27,7 +27,7 @@ from virtuallog.register import NodeEntry
 from virtuallog.types import NodeId
 
 ROUND_SECONDS: Final = 0.45
-"""Between two probes of the sequencer's node by a vigilant one."""
+"""Between two probes of a sequencer's node by a vigilant one."""
 OTHERS_EVERY: Final = 4
 """Rounds between two probes of other nodes, one in turn; nodes that are not vigilant have rounds of this length."""
 RECHECK_SECONDS: Final = 0.15
@@ -125,17 +125,18 @@ class FailureDetector:
         if now - due > LATE_SECONDS:
             self._busy_until = now + BUSY_SECONDS
 
-    def round(self, vigilant_of: NodeId | None, now: float) -> list[NodeId]:
+    def round(self, vigilant_of: Collection[NodeId], now: float) -> list[NodeId]:
         """Whom to probe in this round.
 
         Args:
-            vigilant_of: the sequencer's node, if this one is vigilant.
+            vigilant_of: the nodes of the sequencers, if this one is vigilant.
             now: the time.
         """
-        chosen = [node for node, peer in self._peers.items() if node == vigilant_of or peer.failed]
+        chosen = [node for node, peer in self._peers.items() if node in vigilant_of or peer.failed]
         others = [node for node in self._peers if node not in chosen]
         self._rounds += 1
-        if others and (vigilant_of not in self._peers or self._rounds % OTHERS_EVERY == 0):
+        is_vigilant = any(node in self._peers for node in vigilant_of)
+        if others and (not is_vigilant or self._rounds % OTHERS_EVERY == 0):
             self._turn += 1
             chosen.append(others[self._turn % len(others)])
         return self._begin(chosen, now)

@@ -137,7 +137,7 @@ class Healer:
             except RetryableError as error:
                 log.debug("healing", error=str(error))
             self._learn(now)
-        for node in self.detector.round(self._sequencer if self._is_vigilant else None, now):
+        for node in self.detector.round(self._sequencers if self._is_vigilant else (), now):
             self._probe(node)
 
     def _learn(self, now: float) -> None:
@@ -149,20 +149,20 @@ class Healer:
 
     @property
     def _is_vigilant(self) -> bool:
-        """Half of the living nodes are, the first ones in rank. So there is always one among a majority that has lost the
-        sequencer; and a cluster of many nodes does not drown one of them in probes."""
+        """Half of the living nodes are, the first ones in rank, if somebody else orders. So there is always one among a majority
+        that has lost a sequencer; and a cluster of many nodes does not drown one of them in probes."""
         nodes = () if self._register is None else self._register.nodes
-        return self.node != self._sequencer and self._rank() <= len(nodes) // 2
+        return bool(self._sequencers - {self.node}) and self._rank() <= len(nodes) // 2
 
     def _round_seconds(self) -> float:
         return ROUND_SECONDS if self._is_vigilant else ROUND_SECONDS * OTHERS_EVERY
 
     @property
-    def _sequencer(self) -> NodeId | None:
-        """Of the open segment, if it has one."""
+    def _sequencers(self) -> frozenset[NodeId]:
+        """The nodes that order appends to the open segment, if it needs certain ones for that."""
         if not self._segments or self._segments[-1].segment.stop is not None:
-            return None
-        return self._segments[-1].placement.sequencer
+            return frozenset()
+        return self._segments[-1].placement.orders
 
     def _probe(self, node: NodeId) -> None:
         clock, services, detector = self._environment.clock, self._environment.services, self.detector
@@ -220,10 +220,10 @@ class Healer:
         log.info("healing", decides=type(decision).__name__.lower(), reason=decision.reason or "all is well")
 
     def _rank(self) -> int:
-        """How many nodes go before us: the sequencer's, where an extension then leaves it, and those with a lower id."""
-        suspects = self.detector.suspects
+        """How many nodes go before us: those of sequencers, where an extension then leaves them, and those with a lower id."""
+        suspects, first = self.detector.suspects, self._sequencers
         living = [node for node in (() if self._register is None else self._register.nodes) if node not in suspects]
-        return sum((node != self._sequencer, node) < (self.node != self._sequencer, self.node) for node in living)
+        return sum((node not in first, node) < (self.node not in first, self.node) for node in living)
 
     # -- actions ------------------------------------------------------------------------------------------------------
 

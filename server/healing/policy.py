@@ -16,7 +16,7 @@ import attrs
 
 from server.healing.detector import Condition
 from virtuallog.chain import Segment, SegmentId
-from virtuallog.replicated import Placement
+from virtuallog.replicated import Placement, Sequencer
 from virtuallog.types import NodeId
 
 
@@ -94,7 +94,8 @@ class Policy(Protocol):
 class ReplaceFailed:
     """The default.
 
-    * A sequencer that has failed or started again is replaced at once: nothing else makes the log take appends.
+    * A sequencer that has failed or started again is replaced at once, be it one of many: nothing else makes the log take
+      appends. It goes on only if a majority of each group of servers lives.
     * Never fewer copies: with nobody to take its place a dead server stays in the set, and alone it is no reason to act.
     * A dead server of the active segment is replaced when a spare node lives, after a while: it may be restarting.
     * A dead server of a closed segment is replaced when a spare node lives, after a longer while: that moves data.
@@ -123,15 +124,9 @@ class ReplaceFailed:
         return self._heal_closed(nodes, placed, segments)
 
     def _heal_sequencer(self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> Decision | None:
-        placement = placed.placement
-        if placement.sequencer is None:
-            return None
-        condition = nodes.get(placement.sequencer, Condition(alive=False))
-        restarted = condition.alive and placement.boot and condition.boot and condition.boot != placement.boot
-        if condition.alive and not restarted:
-            return None
-        reason = f"the sequencer's node {placement.sequencer} {'has started again' if restarted else 'has failed'}"
-        return _extend(nodes, placed, reason, urgent=True)
+        problems = [_problem(nodes, sequencer) for sequencer in placed.placement.sequencers]
+        reason = "; ".join(dict.fromkeys(problem for problem in problems if problem))
+        return _extend(nodes, placed, reason, urgent=True) if reason else None
 
     def _heal_open(self, nodes: Mapping[NodeId, Condition], placed: PlacedSegment) -> Decision:
         if lost := [server for server in sorted(placed.lost) if _lives(nodes, server)]:
@@ -167,11 +162,19 @@ class ReplaceFailed:
         return Rebuild(segment=placed.segment.id, servers=servers, reason=reason)
 
 
+def _problem(nodes: Mapping[NodeId, Condition], sequencer: Sequencer) -> str:
+    condition = nodes.get(sequencer.node, Condition(alive=False))
+    restarted = condition.alive and sequencer.boot and condition.boot and condition.boot != sequencer.boot
+    if condition.alive and not restarted:
+        return ""
+    return f"the sequencer's node {sequencer.node} {'has started again' if restarted else 'has failed'}"
+
+
 def _extend(nodes: Mapping[NodeId, Condition], placed: PlacedSegment, reason: str, *, urgent: bool) -> Decision:
-    servers = placed.placement.servers
-    if 2 * sum(_lives(nodes, server) for server in servers) <= len(servers):
-        # We may be the ones who are cut off. Without a majority nothing can be sealed, here or there.
-        return Nothing(reason=f"{reason}, and no majority of nodes {_listed(servers)} answers")
+    for group in placed.placement.groups:
+        if 2 * sum(_lives(nodes, server) for server in group) <= len(group):
+            # We may be the ones who are cut off. Without a majority nothing can be sealed, here or there.
+            return Nothing(reason=f"{reason}, and no majority of nodes {_listed(group)} answers")
     return Extend(segment=placed.segment.id, reason=reason, urgent=urgent)
 
 

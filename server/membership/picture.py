@@ -40,11 +40,11 @@ class Picture:
         """The segments that rest on the node."""
         return [placed for placed in self.placed if rests_on(placed, node)]
 
-    def holders(self, placed: PlacedSegment) -> frozenset[NodeId]:
-        """Living servers that have what they should have of it."""
-        servers = placed.placement.servers
-        lost = lost_copies(self.register, placed.segment, servers)
-        return frozenset(node for node in servers if node in self.living and node not in lost)
+    def bare_groups(self, placed: PlacedSegment, without: Collection[NodeId] = ()) -> Sequence[tuple[NodeId, ...]]:
+        """Groups of its servers of which none lives that has what it should have; any at all: it cannot be copied as a whole."""
+        lost = lost_copies(self.register, placed.segment, placed.placement.servers)
+        holders = self.living.keys() - lost - set(without)
+        return [group for group in placed.placement.groups if not holders.intersection(group)]
 
     def spares(self, placed: PlacedSegment, without: Collection[NodeId] = ()) -> Sequence[NodeId]:
         """Living nodes that could take a copy, those that have least first."""
@@ -59,7 +59,7 @@ class Picture:
 def rests_on(placed: PlacedSegment, node: NodeId) -> bool:
     """Whether the node has copies of the segment, or orders what is appended to it."""
     is_open = placed.segment.stop is None
-    return node in placed.placement.servers or (is_open and node == placed.placement.sequencer)
+    return node in placed.placement.servers or (is_open and node in placed.placement.orders)
 
 
 def drain_problems(picture: Picture, node: NodeId) -> list[str]:
@@ -72,7 +72,7 @@ def drain_problems(picture: Picture, node: NodeId) -> list[str]:
 
 def _closed_problem(picture: Picture, placed: PlacedSegment, node: NodeId) -> str:
     name, copies = spell(placed.segment), len(placed.placement.servers)
-    if not picture.holders(placed):
+    if picture.bare_groups(placed):
         return f"{name}: no node that answers has a copy"
     if not picture.spares(placed, without=[node]):
         return f"{name}: {copies - 1} of {copies} copies would be left, and no spare node lives"
@@ -127,7 +127,7 @@ def copies_problems(picture: Picture, node: NodeId) -> list[str]:
     return [
         f"{spell(placed.segment)}: no other node that answers has a copy"
         for placed in picture.placed
-        if node in placed.placement.servers and not picture.holders(placed) - {node}
+        if any(node in group for group in picture.bare_groups(placed, without=[node]))
     ]
 
 

@@ -76,8 +76,7 @@ async def _begin(world: World, cluster: Cluster) -> random.Random:
 async def _bereave(actor: Actor, source: random.Random) -> bool:
     """One failure, from an append before it to its end; whether appends went on."""
     world = actor.stage.cluster.world
-    victim = (await _placement(actor)).sequencer
-    assert victim is not None
+    victim = min((await _placement(actor)).orders)
     harm = source.choice(HARMS)
     what = f"{harm.__name__} of node {victim}"
     world.history.fault(what)

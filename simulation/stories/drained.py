@@ -235,9 +235,9 @@ def _rests(register: Register, node: NodeId) -> list[str]:
     return [*(["the MetaStore"] if node in register.members else []), *found]
 
 
-def _users(segment: Segment) -> tuple[NodeId | None, ...]:
+def _users(segment: Segment) -> tuple[NodeId, ...]:
     placement = provider().placement(segment.config)
-    return (*placement.servers, *([placement.sequencer] if segment.stop is None else []))
+    return (*placement.servers, *(placement.orders if segment.stop is None else ()))
 
 
 def nothing_gets_less(history: History) -> Iterator[Violation]:

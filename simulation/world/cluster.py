@@ -23,6 +23,7 @@ from simulation.world.transport import address_of, node_on, seeds_of
 from simulation.world.world import World
 from virtuallog.api import Cluster as Members
 from virtuallog.api import LogletProvider
+from virtuallog.composite import compose
 from virtuallog.errors import UnavailableError
 from virtuallog.plugins import all_interfaces
 from virtuallog.register import Register, decode_untrusted
@@ -202,8 +203,9 @@ class Cluster:
         )
 
     def _make_providers(self) -> Mapping[str, LogletProvider]:
-        made = [make() for make in self.kinds]
-        return {provider.kind: provider for provider in made}
+        made = {provider.kind: provider for provider in (make() for make in self.kinds)}
+        compose(made)
+        return made
 
     def _observed(self, providers: Mapping[str, LogletProvider], who: str) -> Mapping[str, LogletProvider]:
         return {kind: observed(provider, self.world.history, who) for kind, provider in providers.items()}

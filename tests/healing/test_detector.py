@@ -57,7 +57,7 @@ def test_a_vigilant_node_probes_the_sequencers_in_each_round_and_others_in_turn(
     watching = detector()
     rounds = []
     for number in range(2 * OTHERS_EVERY):
-        rounds.append(watching.round(ONE, number))
+        rounds.append(watching.round([ONE], number))
         for node in rounds[-1]:
             watching.answered(node, alive(node), number)
 
@@ -69,7 +69,7 @@ def test_all_other_nodes_probe_everybody_in_turn() -> None:
     watching = detector()
     chosen: list[NodeId] = []
     for number in range(4):
-        chosen += watching.round(None, number)
+        chosen += watching.round([], number)
         watching.answered(chosen[-1], alive(chosen[-1]), number)
 
     assert sorted(chosen) == [ONE, ONE, TWO, TWO]
@@ -81,7 +81,7 @@ def test_a_failed_node_is_asked_in_each_round() -> None:
     fail(watching, TWO, 1.0)
 
     for number in range(OTHERS_EVERY):
-        assert sorted(watching.round(ONE, 2.0 + number)) == [ONE, TWO]
+        assert sorted(watching.round([ONE], 2.0 + number)) == [ONE, TWO]
         watching.answered(ONE, alive(1), 2.0 + number)
         watching.failed(TWO, 2.0 + number)
 
@@ -90,8 +90,8 @@ def test_a_node_that_has_not_answered_is_not_asked_twice() -> None:
     """Three failures are three looks, not one look that took long."""
     watching = detector()
 
-    assert watching.round(ONE, 0.0) == [ONE]
-    assert watching.round(ONE, ROUND_SECONDS) == []
+    assert watching.round([ONE], 0.0) == [ONE]
+    assert watching.round([ONE], ROUND_SECONDS) == []
     watching.failed(ONE, ROUND_SECONDS)
     assert watching.rechecks(ROUND_SECONDS) == [ONE]
 
@@ -101,7 +101,7 @@ def test_three_failures_in_a_row_are_a_suspicion() -> None:
     watching = detector()
     watching.answered(ONE, alive(1), 1.0)
     now = 5.0
-    watching.round(ONE, now)
+    watching.round([ONE], now)
     for _ in range(FAILURES - 1):
         watching.failed(ONE, now)
         assert watching.suspects == []

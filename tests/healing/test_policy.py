@@ -22,7 +22,7 @@ from server.healing.policy import (
 )
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import InvalidSettingError
-from virtuallog.replicated import Placement
+from virtuallog.replicated import Placement, Sequencer
 from virtuallog.types import LogPosition, NodeId
 
 ROLES = frozenset({"sequencer", "log-server"})
@@ -43,9 +43,9 @@ def placed(number: int, *servers: int, sequencer: int | None = 1, stop: int | No
     """Segment `number` begins at 10 times that."""
     start, end = LogPosition(10 * number), None if stop is None else LogPosition(stop)
     segment = Segment(id=SegmentId(number, number), kind="native", config=b"", start=start, stop=end)
-    orders = None if sequencer is None else NodeId(sequencer)
+    orders = () if sequencer is None else (Sequencer(NodeId(sequencer), 1),)
     on = tuple(NodeId(server) for server in servers)
-    return PlacedSegment(segment, Placement(servers=on, role="log-server", sequencer=orders, boot=1))
+    return PlacedSegment(segment, Placement(groups=(on,), role="log-server", sequencers=orders))
 
 
 def decide(conditions: Mapping[NodeId, Condition], *segments: PlacedSegment) -> Decision:

@@ -7,12 +7,12 @@ from typing import Final
 
 from loglets.native import planner
 from loglets.native.provider import NativeProvider
-from server.following import origin_of
+from server.following import live_loglets
 from server.healing.detector import Condition, FailureDetector
 from server.healing.policy import Decision, PlacedSegment, ReplaceFailed
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.api import LogletProvider, Member
-from virtuallog.chain import Segment, SegmentId
+from virtuallog.chain import Chain, SegmentId
 from virtuallog.ports import Environment
 from virtuallog.replicated import Pace
 from virtuallog.types import LogletOffset, NodeId
@@ -59,10 +59,10 @@ async def rebuild_put_before_the_copy_is_complete(
     """The chain names a newcomer that has nothing."""
 
 
-@mutant(origin_of, scenario="rebuilt", within=10, found_by=["healing", "acknowledged is readable"])
-def moved_loglet_forgotten(segment: Segment, providers: Mapping[str, LogletProvider]) -> SegmentId | None:
+@mutant(live_loglets, scenario="rebuilt", within=10, found_by=["healing", "acknowledged is readable"])
+def moved_loglet_forgotten(chain: Chain, providers: Mapping[str, LogletProvider]) -> Collection[SegmentId] | None:
     """A node goes by the id of the segment, which is new, while its entries are kept under the old one."""
-    return segment.id
+    return [segment.id for segment in chain.segments]
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))

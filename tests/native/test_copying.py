@@ -247,7 +247,7 @@ def test_a_loglet_that_moves_again_keeps_its_first_id() -> None:
     once = provider.move(SEGMENT, first, (NodeId(1), NodeId(2), NodeId(4)))
     twice = provider.move(attrs.evolve(SEGMENT, version=9), once, (NodeId(1), NodeId(4), NodeId(5)))
 
-    assert provider.origin(attrs.evolve(SEGMENT, version=12), twice) == SEGMENT
+    assert provider.loglets(attrs.evolve(SEGMENT, version=12), twice) == {SEGMENT: ("native", twice)}
     assert provider.describe(twice) == {"servers": [1, 4, 5], "sequencer": 1, "boot": 1, "loglet": str(SEGMENT)}
 
 

@@ -308,8 +308,9 @@ def test_where_a_log_is() -> None:
     moved = provider.move(SEGMENT, config, (NodeId(1), NodeId(2), NodeId(4)))
 
     placement = provider.placement(config)
-    assert (placement.servers, placement.role, placement.sequencer, placement.boot) == ((1, 2, 3), "replica", None, 0)
-    assert provider.origin(SEGMENT, config) == SEGMENT == provider.origin(attrs.evolve(SEGMENT, version=9), moved)
+    assert (placement.groups, placement.role, placement.sequencers) == (((1, 2, 3),), "replica", ())
+    assert provider.loglets(SEGMENT, config) == {SEGMENT: ("paxos", config)}
+    assert provider.loglets(attrs.evolve(SEGMENT, version=9), moved) == {SEGMENT: ("paxos", moved)}
     assert provider.describe(moved) == {"replicas": [1, 2, 4], "coordinator": 2, "loglet": str(SEGMENT)}
     with pytest.raises(InvalidSettingError):
         provider.move(SEGMENT, config, (NodeId(1),))

@@ -19,7 +19,7 @@ from server.membership.picture import (
 )
 from virtuallog.chain import extend, genesis
 from virtuallog.register import ClusterId, NodeEntry, Register
-from virtuallog.replicated import Placement
+from virtuallog.replicated import Placement, Sequencer
 from virtuallog.types import NodeId
 
 ONE, TWO, THREE, FOUR = (NodeId(node) for node in (1, 2, 3, 4))
@@ -30,7 +30,7 @@ ROLES = frozenset({"log-server", "sequencer"})
 def picture(living: Sequence[int], nodes: int = 3, servers: tuple[NodeId, ...] = (ONE, TWO, THREE)) -> Picture:
     """A closed and an open segment on nodes 1 to 3, which are also the members of the MetaStore."""
     entry = NodeEntry(store_id=b"s" * 16, addresses=("a:1",), roles=ROLES)
-    placement = Placement(servers=servers, role="log-server", sequencer=servers[0], boot=1)
+    placement = Placement(groups=(servers,), role="log-server", sequencers=(Sequencer(servers[0], 1),))
     return Picture(
         register=Register(
             cluster=ClusterId(b"c" * 16),
@@ -85,7 +85,7 @@ def test_a_node_that_nothing_rests_on_can_always_go() -> None:
 def test_the_sequencer_rests_on_its_node_while_the_segment_is_open() -> None:
     """Nobody orders what is closed."""
     closed, opened = picture((1, 2, 3)).placed
-    elsewhere = attrs.evolve(closed.placement, servers=(TWO, THREE, FOUR))
+    elsewhere = attrs.evolve(closed.placement, groups=((TWO, THREE, FOUR),))
 
     assert rests_on(PlacedSegment(opened.segment, elsewhere), ONE)
     assert not rests_on(PlacedSegment(closed.segment, elsewhere), ONE)
@@ -110,5 +110,6 @@ def test_what_a_new_directory_lacks() -> None:
     joined = rejoined(picture((1, 2, 3)), THREE, joined=CHAIN.last.id.version - 1)
 
     assert [placed.segment.start for placed in lost_on(joined, THREE)] == [0]
-    assert joined.holders(joined.closed[0]) == {ONE, TWO}
+    assert not joined.bare_groups(joined.closed[0])
+    assert joined.bare_groups(joined.closed[0], without=[ONE, TWO]) == [(ONE, TWO, THREE)]
     assert lost_on(joined, ONE) == []

@@ -103,7 +103,7 @@ def test_two_drains_at_once_leave_as_many_servers_as_there_are() -> None:
     """Each has looked before the other one withdrew a node. A loglet planned over what would be left had one server."""
     nodes = {NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=ROLES) for node in (1, 2, 3, 4)}
     register = SMALL.with_nodes(nodes)
-    on_three = Placement(servers=(NodeId(1), NodeId(2), NodeId(3)), role="log-server", sequencer=NodeId(1), boot=1)
+    on_three = Placement(groups=((NodeId(1), NodeId(2), NodeId(3)),), role="log-server")
 
     def withdraw(node: int) -> Withdraw:
         return Withdraw(node=NodeId(node), placement=lambda _: on_three)
@@ -118,7 +118,7 @@ def test_who_stores_nothing_may_always_be_withdrawn() -> None:
     """A node that only orders; and where the log is on no nodes at all, anybody."""
     nodes = {NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=ROLES) for node in (1, 2)}
     orders = {FOUR: NodeEntry(store_id=b"s", addresses=(), roles=frozenset({"sequencer"}))}
-    three = Placement(servers=(NodeId(1), NodeId(2), NodeId(3)), role="log-server", sequencer=NodeId(1), boot=1)
+    three = Placement(groups=((NodeId(1), NodeId(2), NodeId(3)),), role="log-server")
 
     ordering = after(SMALL.with_nodes({**nodes, **orders}), Withdraw(node=FOUR, placement=lambda _: three))
     nowhere = after(SMALL.with_nodes(nodes), Withdraw(node=NodeId(1), placement=lambda _: None))
