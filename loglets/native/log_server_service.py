@@ -14,7 +14,7 @@ from loglets.native.durable import Change, DurableLogs, Floor, Known, Live, Seal
 from loglets.native.log_server import LogServer
 from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist
 from loglets.native.log_server_metrics import LogServerMeter
-from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail, Waves
+from loglets.native.messages import GetState, ReadWaves, Repair, Seal, State, Store, Trim, WaitTail, Waves
 from loglets.wal import Address, WalSettings, WriteAheadLog
 from loglets.wal.scrub import scrub
 from virtuallog.chain import SegmentId
@@ -29,7 +29,7 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.metrics import Family
-from virtuallog.ports import Done, Handlers, NodeEnvironment
+from virtuallog.ports import Done, Handlers, NodeEnvironment, Outcome
 
 TICK_SECONDS: Final = 0.5
 READERS: Final = 4
@@ -96,8 +96,8 @@ class LogServerService:
 
     @property
     def handlers(self) -> Handlers:
-        stepped = dict.fromkeys((Store, Seal, GetState, WaitTail, Repair, Trim), self._step)
-        return {**stepped, ReadWaves: self._read_soon}
+        stepped = dict.fromkeys((Store, Seal, WaitTail, Repair, Trim), self._step)
+        return {**stepped, GetState: self._tell_state, ReadWaves: self._read_soon}
 
     async def forget(self, lowest_live_version: int) -> None:
         """See `LogServer.forget`; returns once it is durable. Cancelling the wait does not undo it.
@@ -135,6 +135,9 @@ class LogServerService:
         self._guard(lambda: self.core.step(request, done))
         if self.core.waiting:
             self._waiting.set()
+
+    def _tell_state(self, request: GetState, done: Done) -> None:
+        self._step(request, partial(_told_full, done) if self._wal.full else done)
 
     def _persisted(self, entry: Entry, since: float, outcome: Sequence[Address] | VirtualLogError) -> None:
         """The WAL calls back, and expects no error. Only a process that dies at a crash point raises here, in tests."""
@@ -242,3 +245,8 @@ class LogServerService:
             blobs.append(blob)
         self._meter.read(blobs, self._environment.clock.monotonic() - started)
         return Waves(waves=tuple(blobs), state=self.core.state(request.segment))
+
+
+def _told_full(done: Done, outcome: Outcome[State]) -> None:
+    """Whether there is room is the WAL's to know, not the core's."""
+    done(attrs.evolve(outcome, full=True) if isinstance(outcome, State) else outcome)

@@ -28,6 +28,9 @@ class State:
     known_tail: int
     trim: int
     """Everything below may be gone. Never above `known_tail`; may be above `local_tail` of a server that lags."""
+    full: bool = False
+    """The disk has no room for the WAL's next segment: once this one is full, no more entries are taken. Told in the answer to
+    `GetState` only."""
 
 
 @attrs.frozen(kw_only=True)

@@ -11,6 +11,7 @@ struct State {
   sealed @1 :Bool;
   knownTail @2 :UInt64;
   trim @3 :UInt64;
+  full @4 :Bool;
 }
 
 struct Stored {

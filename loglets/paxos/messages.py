@@ -103,6 +103,8 @@ class Standing:
     """Who leads, as far as is known here: who was promised the highest number, or says that he was."""
     incarnations: Incarnations = ()
     """As in other answers: whoever infers from what several accepted that it is decided counts no older store."""
+    full: bool = False
+    """The disk is nearly full: no more data are accepted here. Told in the answer to `GetStanding` only."""
 
 
 # -- to replicas ------------------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ struct Standing {
   trim @10 :UInt64;
   coordinator @11 :Int64 = -1;
   incarnations @12 :List(Incarnation);
+  full @13 :Bool;
 }
 
 struct Promised {

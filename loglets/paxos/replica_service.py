@@ -25,6 +25,7 @@ from loglets.paxos.messages import (
     ReadRecords,
     Records,
     Recover,
+    Standing,
     Status,
     TrimSealed,
     WaitLearned,
@@ -46,7 +47,7 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.metrics import Family
-from virtuallog.ports import Done, Handlers, KeyValues, NodeEnvironment, Span
+from virtuallog.ports import Done, Handlers, KeyValues, NodeEnvironment, Outcome, Span
 
 __all__ = ["LocalReplica", "ReplicaService"]
 
@@ -249,6 +250,8 @@ class ReplicaService:
                 self._perform(replica, replica.core.wait(request, done), None)
                 if replica.core.waiting:
                     self._waiting.set()
+            case GetStanding() if not self._store.has_room:
+                self._perform(replica, replica.core.step(request, partial(_told_full, done)), None)
             case _:
                 refusal = self._refusal(replica, request)
                 if refusal is not None:
@@ -442,3 +445,8 @@ def _brings_data(request: Write | Learn, end: int) -> bool:
     if isinstance(request, Write):
         return request.first + len(request.values) - 1 > end and any(v[3] == Kind.APPEND for v in request.values)
     return any(record.value[3] == Kind.APPEND for record in request.records)
+
+
+def _told_full(done: Done, outcome: Outcome[Standing]) -> None:
+    """Whether there is room is the store's to know, not the replica's."""
+    done(attrs.evolve(outcome, full=True) if isinstance(outcome, Standing) else outcome)

@@ -244,6 +244,11 @@ class WriteAheadLog:
             newest -= 1  # its first group is not durable: it holds no snapshot yet that a recovery could start from
         self._shelf.drop_below(min(sequence_of(address), newest))
 
+    @property
+    def full(self) -> bool:
+        """The disk had no room for the next segment: what is left in this one is the last."""
+        return self._shelf.full
+
     def statistics(self) -> WalStatistics:
         return WalStatistics(
             segments=self._shelf.segments,
@@ -254,7 +259,7 @@ class WriteAheadLog:
             syncs=self._syncs,
             queued_bytes=self._queued_bytes,
             poisoned=isinstance(self._ended, StorageError),
-            full=self._shelf.full,
+            full=self.full,
         )
 
     def metrics(self) -> list[Family]:
