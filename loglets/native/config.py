@@ -18,14 +18,10 @@ import attrs
 
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError
+from virtuallog.planning import majority_of
 from virtuallog.types import NodeId
 
 _KNOWN = ("servers", "sequencer", "boot", "loglet")
-
-
-def majority_of(servers: int) -> int:
-    """How many of `servers` make a majority: any two majorities share a server."""
-    return servers // 2 + 1
 
 
 @attrs.frozen(kw_only=True)

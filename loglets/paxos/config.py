@@ -17,16 +17,12 @@ import attrs
 
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError
+from virtuallog.planning import majority_of
 from virtuallog.types import NodeId
 
 KIND: Final = "paxos"
 """Of such segments, in the chain."""
 _KNOWN: Final = ("replicas", "coordinator", "loglet")
-
-
-def quorum_of(replicas: int) -> int:
-    """How many of `replicas` make a quorum: any two quorums share a replica."""
-    return replicas // 2 + 1
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +38,7 @@ class PaxosConfig:
 
     @property
     def quorum(self) -> int:
-        return quorum_of(len(self.replicas))
+        return majority_of(len(self.replicas))
 
     def encode(self) -> bytes:
         known: dict[str, Any] = {"replicas": list(self.replicas), "coordinator": self.coordinator}

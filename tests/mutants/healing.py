@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from loglets.native import planner
 from loglets.native.provider import NativeProvider
 from server.following import live_loglets
 from server.healing.detector import Condition, FailureDetector
 from server.healing.policy import Decision, PlacedSegment, ReplaceFailed
 from tests.mutants.mutant import Mutant, mutant
+from virtuallog import planning
 from virtuallog.api import LogletProvider, Member
 from virtuallog.chain import Chain, SegmentId
 from virtuallog.ports import Environment
@@ -35,9 +35,9 @@ def silent_sequencer_replaced_by_nobody(
     return None
 
 
-@mutant(planner._default_servers, scenario="bereft", within=10, found_by=["healing"])
+@mutant(planning.default_servers, scenario="bereft", within=10, found_by=["healing"])
 def dead_server_left_out_without_a_spare_node(
-    candidates: Sequence[Member], former: Sequence[NodeId], count: int
+    candidates: Sequence[Member], former: Collection[NodeId], count: int, role: str
 ) -> tuple[NodeId, ...]:
     """The new loglet has as many copies as there are nodes just now, one if two of three live."""
     living = sorted(member.node for member in candidates if member.alive)

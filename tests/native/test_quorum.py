@@ -7,7 +7,6 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.native.config import majority_of
 from loglets.native.quorum import committed_tail, tail_to_cover
 
 TAILS = st.integers(0, 6)
