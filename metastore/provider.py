@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import attrs
 
+from metastore import explaining
 from metastore.client import PaxosMetaStore
 from metastore.metrics import AcceptorMeter
 from metastore.service import QUEUE_MAX, AcceptorService
 from metastore.wire import ACCEPTOR
 from virtuallog.api import MetaStore
+from virtuallog.explaining import Evidence
 from virtuallog.metrics import Family
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.rpc.interface import Interface
@@ -55,3 +57,9 @@ class PaxosProvider:
             WrongRecipientError: it is of another cluster.
         """
         return await AcceptorService.start(members, environment, self._meter)
+
+    async def explain_register(
+        self, members: Sequence[NodeId], environment: Environment
+    ) -> tuple[bytes, Sequence[Evidence]]:
+        """See `virtuallog.explaining.ExplainsRegister`."""
+        return await explaining.explain_register(members, environment)

@@ -79,13 +79,15 @@ class ExplainsRegister(Protocol):
     """A `MetaStoreProvider` that can say how far its members are."""
 
     async def explain_register(
-        self, members: Sequence[NodeId], version: int, environment: Environment
-    ) -> Sequence[Evidence]:
-        """What each of the members that decide the version behind `version` says of it. As `ExplainsLoglets.explain`, without
-        `TOGETHER`. Facts:
+        self, members: Sequence[NodeId], environment: Environment
+    ) -> tuple[bytes, Sequence[Evidence]]:
+        """The newest value that any of the members knows to be decided (empty: none), and what each of them says.
+
+        As `ExplainsLoglets.explain`, without `TOGETHER`. Facts:
 
             node        the member
-            version     the newest that it knows to be decided
-            accepted    whether it has accepted something in the version behind that, which may be decided or not
+            version     the newest that it knows to be decided; -1: none
+            accepted    whether it has accepted something in the version behind the newest that anybody knows: it may be
+                        decided by now, or may still be
         """
         ...
