@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from virtuallog.planning import majority_of
+
 
 def committed_tail(tails: Sequence[int], servers: int) -> int:
     """The highest tail that a majority of all `servers` has reached, judging by those in `tails`; 0 if too few."""

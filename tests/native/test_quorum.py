@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loglets.native.quorum import committed_tail, tail_to_cover
+from virtuallog.planning import majority_of
 
 TAILS = st.integers(0, 6)
 
