@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bench.blows import Blow, kinds_of, recovery_seconds
-from bench.trial import Evidence
 from server.bench.report import Report, Table
+from server.bench.trial import Evidence
 from server.machine import Machine
 from server.workload.pauses import SPREAD_COLUMNS, Spread
 

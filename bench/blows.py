@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from bench.trial import Evidence, Trial
 from server.bench.report import tell
+from server.bench.trial import Evidence, Trial
 from server.workload.pauses import longest_pause
 from virtuallog.errors import RetryableError
 from virtuallog.types import NodeId

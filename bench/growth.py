@@ -22,9 +22,9 @@ import trio
 from bench.growth_chain import ChainLook, extend_often
 from bench.growth_report import report
 from bench.growth_stages import Stage, Trimmed, grow
-from bench.trial import temporary_cluster
 from server import logging
 from server.bench.report import Form, form_options, tell
+from server.bench.trial import temporary_cluster
 from server.machine import Machine
 from virtuallog.connect import connect
 

@@ -31,9 +31,9 @@ from bench.blow_report import report
 from bench.blows import Blow, Strike, mended, strike_repeatedly, wait_or_help
 from bench.measuring import run_to_end
 from bench.namespaces import CLIENT, Network, open_network
-from bench.trial import Evidence, Load, Trial, set_up_client, try_out
 from server import layout
 from server.bench.report import Form, form_options, picture_option, tell
+from server.bench.trial import Evidence, Load, Trial, set_up_client, try_out
 from server.certificates import Authority
 from server.cluster import PROGRAM, LocalCluster, LocalNode
 from server.config import NodeConfig

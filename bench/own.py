@@ -11,10 +11,10 @@ import trio
 
 from bench.cpu import CpuMeter
 from bench.loglet_client import LogletClient
-from bench.orderer import ASKED, find_orderer
 from bench.samples import OWN, Sample
-from bench.trial import temporary_cluster
 from server.bench.appends import Measurement, measure, warm_up_seconds
+from server.bench.orderer import ASKED, find_orderer
+from server.bench.trial import temporary_cluster
 from server.cluster import LocalCluster
 from virtuallog.connect import connect, open_services_to
 from virtuallog.ports import Clock

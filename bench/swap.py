@@ -20,40 +20,24 @@ import click
 
 from bench.measuring import run_to_end
 from bench.swap_picture import draw
-from bench.trial import OBSERVED, Evidence, Load, Trial, temporary_cluster, try_out
-from server.bench.gaps import Gaps, Swap, find_gaps
+from server.bench.gaps import Swap, find_gaps
 from server.bench.report import Form, Report, Table, form_options, keep_option, picture_option, tell
-from server.bench.steps import PHASES, Steps, client_steps, read_steps, split_into_phases
+from server.bench.steps import Steps, client_steps, read_steps
+from server.bench.swapping import answered, phase_spreads, swap_repeatedly
+from server.bench.targets import Target
+from server.bench.trial import OBSERVED, Evidence, Load, temporary_cluster, try_out
 from server.machine import Machine
 from server.workload.pauses import SPREAD_COLUMNS, Spread
 
 TARGET_P50_MS: Final = 30.0
 TARGET_P99_MS: Final = 100.0
-WARM_UP_SECONDS: Final = 2.0
 
 
-async def swap_repeatedly(trial: Trial, kinds: Sequence[str], swaps: int, window_seconds: float) -> list[Swap]:
-    """The story: so many swaps, each with a window before it and one behind it."""
-    await trial.clock.sleep(WARM_UP_SECONDS)
-    done = []
-    for number, (kind, settings) in zip(range(swaps), _targets(kinds), strict=False):
-        await trial.clock.sleep(window_seconds)
-        began = trial.workload.elapsed
-        await trial.extend(kind, settings)
-        done.append(Swap(kind, began, trial.workload.elapsed))
-        await trial.clock.sleep(window_seconds)
-        if number % 10 == 9:
-            tell(f"{number + 1} swaps, {trial.workload.acknowledged:,} entries acknowledged")
-    return done
-
-
-def _targets(kinds: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """For ever: each kind in turn, and a native one with its sequencer on another node than before."""
-    number = 0
-    while True:
-        kind = kinds[number % len(kinds)]
-        yield kind, {"sequencer": str((number + 1) % 3 + 1)} if kind == "native" else {}
-        number += 1
+def targets(kinds: Sequence[str], swaps: int) -> Iterator[Target]:
+    """Where the log begins, then each kind in turn, and a native one with its sequencer on another node than before."""
+    for number in range(swaps + 1):
+        kind = kinds[(number - 1) % len(kinds)]
+        yield Target(kind, kind, {"sequencer": str(number % 3 + 1)} if kind == "native" else {})
 
 
 async def run(
@@ -61,7 +45,7 @@ async def run(
 ) -> tuple[Evidence[list[Swap]], Steps]:
     """The whole trial; also the steps that nodes and client wrote down."""
     async with temporary_cluster(OBSERVED, keep) as cluster:
-        story = partial(swap_repeatedly, kinds=kinds, swaps=swaps, window_seconds=window_seconds)
+        story = partial(swap_repeatedly, targets=targets(kinds, swaps), window_seconds=window_seconds)
         with client_steps() as searched:
             evidence = await try_out(cluster, load, story)
         return evidence, read_steps(cluster, searched, evidence.workload.started)
@@ -71,7 +55,7 @@ def report(machine: Machine, evidence: Evidence[list[Swap]], steps: Steps, windo
     """Tables of gaps and phases, and the verdict."""
     gaps = find_gaps(evidence.result, evidence.times, window_seconds)
     swap, quiet = (Spread.of([pause.seconds for pause in pauses]) for pauses in (gaps.pauses, gaps.quiet))
-    phases = _phases(gaps, steps)
+    phases = {**phase_spreads(gaps, steps), "asked to answered": answered(gaps.swaps)}
     rate = evidence.workload.acknowledged / evidence.times[-1]
     return Report(
         title=f"{len(gaps.swaps)} swaps under load, {rate:,.0f} appends/s",
@@ -89,17 +73,6 @@ def report(machine: Machine, evidence: Evidence[list[Swap]], steps: Steps, windo
         verdict=evidence.summary,
         problems=evidence.verdict.problems,
     )
-
-
-def _phases(gaps: Gaps, steps: Steps) -> dict[str, Spread]:
-    split = [
-        found
-        for swap, pause in zip(gaps.swaps, gaps.pauses, strict=True)
-        if (found := split_into_phases(steps, swap.began, pause.stop)) is not None
-    ]
-    spreads = {phase: Spread.of([found[phase] for found in split]) for phase in PHASES} if split else {}
-    took = Spread.of([swap.ended - swap.began for swap in gaps.swaps])
-    return {**spreads, "asked to answered": took}
 
 
 def _gap_table(swaps: int, swap: Spread, quiet: Spread) -> Table:

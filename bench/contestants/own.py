@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import attrs
 
 from bench.contestants.contestant import Figures, Running
-from bench.trial import temporary_cluster
 from server.bench.appends import measure
+from server.bench.trial import temporary_cluster
 from server.cluster import LocalCluster
 from virtuallog.clock import SystemClock
 from virtuallog.connect import connect

@@ -13,7 +13,8 @@ from server.workload.pauses import Pause, longest_pause
 class Swap:
     """One reconfiguration, in seconds since the start."""
 
-    kind: str
+    source: str
+    target: str
     began: float
     """When it was asked for."""
     ended: float
@@ -29,6 +30,15 @@ class Gaps:
     """One for each swap."""
     quiet: Sequence[Pause]
     """The same of as many windows without a swap."""
+
+    def between(self, source: str, target: str) -> Gaps:
+        """Those of the swaps from one to the other."""
+        chosen = [index for index, swap in enumerate(self.swaps) if (swap.source, swap.target) == (source, target)]
+        return Gaps(
+            [self.swaps[index] for index in chosen],
+            [self.pauses[index] for index in chosen],
+            [self.quiet[index] for index in chosen],
+        )
 
 
 def find_gaps(swaps: Sequence[Swap], times: Sequence[float], window_seconds: float) -> Gaps:

@@ -16,10 +16,10 @@ from bench.blow_picture import draw as draw_blows
 from bench.blows import Blow, recovery_seconds
 from bench.measuring import run_to_end
 from bench.swap_picture import draw
-from bench.trial import Evidence
 from server.bench.gaps import Swap, find_gaps
 from server.bench.report import Report, Table, middle_and_ends
 from server.bench.steps import PHASES, split_into_phases
+from server.bench.trial import Evidence
 from server.machine import Machine
 from server.workload.pauses import Pause, Spread, longest_pause
 from server.workload.verdict import Verdict
@@ -58,7 +58,7 @@ def test_no_other_pause_in_the_window_is_longer(times: list[float], begin: float
 def test_a_swap_is_compared_with_the_time_before_it() -> None:
     """Acknowledgements every tenth of a second, but for a hole that the swap makes."""
     times = [step / 10 for step in range(40) if not 20 < step < 24]
-    gaps = find_gaps([Swap("native", 2.05, 2.3)], times, 1.0)
+    gaps = find_gaps([Swap("native", "native", 2.05, 2.3)], times, 1.0)
 
     assert [round(pause.seconds, 6) for pause in (*gaps.pauses, *gaps.quiet)] == [0.4, 0.1]
 
@@ -137,7 +137,7 @@ def test_figures_are_told_with_their_spread() -> None:
 def test_pictures_are_drawn(tmp_path: Path) -> None:
     """Of swaps and of blows; also of one alone."""
     times = [step / 100 for step in range(400) if not 200 < step < 210]
-    draw(find_gaps([Swap("native", 2.0, 2.1)], times, 1.0), times, tmp_path / "swap.png")
+    draw(find_gaps([Swap("native", "native", 2.0, 2.1)], times, 1.0), times, tmp_path / "swap.png")
     blows = [Blow(kind=kind, at=2.0, until=3.0, by_itself=True) for kind in ("sequencer", "stop")]
     draw_blows(Evidence(blows, Workload(SystemClock()), times, Verdict(6, ())), tmp_path / "kill.png")
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench import kill, swap
 from bench.blow_report import report
-from bench.trial import Load
+from server.bench.trial import Load
 from server.machine import Machine
 
 pytestmark = pytest.mark.processes

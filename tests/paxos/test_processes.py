@@ -14,10 +14,10 @@ import trio
 
 from bench.blow_report import report
 from bench.kill import run as kill_repeatedly
-from bench.orderer import ANSWER_SECONDS
-from bench.trial import Load, Trial, set_up_client, try_out
 from loglets.paxos.config import decode_untrusted
 from loglets.paxos.messages import GetStanding, Standing, Status
+from server.bench.orderer import ANSWER_SECONDS
+from server.bench.trial import Load, Trial, set_up_client, try_out
 from server.cluster import open_local_cluster
 from server.machine import Machine
 from tests.server.test_processes import command, wait_ready

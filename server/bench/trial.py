@@ -18,8 +18,8 @@ from typing import Final, Generic, TypeVar
 import attrs
 import trio
 
-from bench.orderer import ASKED, find_orderer
 from server import logging
+from server.bench.orderer import ASKED, find_orderer
 from server.cluster import PROGRAM, LocalCluster, open_local_cluster
 from server.process import SWITCH_SECONDS
 from server.workload.verdict import Verdict, judge_log
@@ -132,18 +132,21 @@ class Evidence(Generic[ResultT]):
 
 @asynccontextmanager
 async def temporary_cluster(
-    program: tuple[str, ...] = PROGRAM, keep: Path | None = None, loglet: str = "native"
+    program: tuple[str, ...] = PROGRAM, keep: Path | None = None, loglet: str = "native", log_nodes: int = 0
 ) -> AsyncIterator[LocalCluster]:
-    """Three nodes that answer, and a process that is set up to be their client.
+    """Three nodes that answer, and more that only store, and a process that is set up to be their client.
 
     Args:
         program: what runs a node.
         keep: a new folder for the cluster, which stays; None: a temporary one.
         loglet: kind of its first loglet.
+        log_nodes: how many only store.
     """
     set_up_client()
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-bench-") as folder:
-        async with open_local_cluster(Path(folder), base_port=0, program=program, loglet=loglet) as cluster:
+        async with open_local_cluster(
+            Path(folder), log_nodes=log_nodes, base_port=0, program=program, loglet=loglet
+        ) as cluster:
             async with open_services_to(cluster.file) as services:
                 await cluster.wait_ready(services)
             yield cluster

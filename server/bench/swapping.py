@@ -1,0 +1,88 @@
+"""Swaps one after the other under a load, and what the client and the nodes have seen of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from server.bench.gaps import Gaps, Swap
+from server.bench.report import tell
+from server.bench.steps import PHASES, Steps, split_into_phases
+from server.bench.targets import Target
+from server.bench.trial import Trial
+from server.workload.pauses import Spread
+from virtuallog.errors import RetryableError, UnavailableError
+
+WARM_UP_SECONDS: Final = 2.0
+RESUME_SECONDS: Final = 30.0
+"""Until appends must have come back after a swap; a healthy one takes some milliseconds, elections and timeouts seconds."""
+ATTEMPTS: Final = 5
+"""To carry out one swap: a healer that sees a node stall may be faster, and then the log is not where it was to be."""
+
+
+async def swap_repeatedly(trial: Trial, targets: Iterable[Target], window_seconds: float) -> list[Swap]:
+    """The story: to the first target, which does not count, then to each other one, with a window before and behind each swap.
+
+    Raises:
+        UnavailableError: a swap could not be carried out, or appends did not come back after it.
+    """
+    done: list[Swap] = []
+    for source, target in pairwise([None, *targets]):
+        assert target is not None
+        if source is None:
+            await swap(trial, target)
+            await wait_resumed(trial, target)
+            await trial.clock.sleep(WARM_UP_SECONDS)
+            continue
+        await trial.clock.sleep(window_seconds)
+        began = trial.workload.elapsed
+        await swap(trial, target)
+        done.append(Swap(source.name, target.name, began, trial.workload.elapsed))
+        await wait_resumed(trial, target)
+        await trial.clock.sleep(window_seconds)
+        if len(done) % 10 == 0:
+            tell(f"{len(done)} swaps, {trial.workload.acknowledged:,} entries acknowledged")
+    return done
+
+
+async def swap(trial: Trial, target: Target) -> None:
+    """Continue the log there; returns once that is decided.
+
+    Raises:
+        UnavailableError: it was not, in some attempts.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            register = await trial.extend(target.kind, target.settings)
+        except RetryableError as error:
+            tell(f"swap to {target.name}: {error}; again")
+            continue
+        if register.chain.last.kind == target.kind:
+            return
+    raise UnavailableError(f"no swap to {target.name} in {ATTEMPTS} attempts")
+
+
+async def wait_resumed(trial: Trial, target: Target) -> None:
+    """Return once an append is acknowledged that was offered after this call.
+
+    Raises:
+        UnavailableError: none was, for long.
+    """
+    if not await trial.wait_acknowledged(trial.workload.elapsed, RESUME_SECONDS):
+        raise UnavailableError(f"appends have not come back {RESUME_SECONDS:g} s after a swap to {target.name}")
+
+
+def phase_spreads(gaps: Gaps, steps: Steps) -> dict[str, Spread]:
+    """How long the phases of the swaps took, where all of them could be told apart; nothing, if nowhere."""
+    split = [
+        found
+        for swap, pause in zip(gaps.swaps, gaps.pauses, strict=True)
+        if (found := split_into_phases(steps, swap.began, pause.stop)) is not None
+    ]
+    return {phase: Spread.of([found[phase] for found in split]) for phase in PHASES} if split else {}
+
+
+def answered(swaps: Sequence[Swap]) -> Spread:
+    """From when a swap was asked for until the answer was there."""
+    return Spread.of([swap.ended - swap.began for swap in swaps])
