@@ -1,16 +1,23 @@
-"""Providers whose clients are recorded (`virtuallog.testing.recorded`): what the product asks of loglets and the MetaStore."""
+"""Providers whose clients are recorded (`virtuallog.testing.recorded`): what the product asks of loglets and the MetaStore.
+
+A provider that is observed can do all that it could: whoever asks what it offers on top of `LogletProvider` finds that here,
+and nothing more. Composite kinds open the loglets below them through observed providers too, so that each of these stands in
+the history as a loglet of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, Final, Protocol
 
 import attrs
 
 from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider
 from virtuallog.chain import SegmentId
+from virtuallog.composite import CompositeProvider
 from virtuallog.dropped import ForgetsOthers
-from virtuallog.kept import Kept
+from virtuallog.kept import KeepsLoglets, Kept, ReleasedElsewhere, ReleasesLater
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.replicated import Pace, Placement, ReplicatedProvider
 from virtuallog.rpc.interface import Interface
@@ -46,8 +53,9 @@ class ObservedProvider:
         return self._provider.describe(config)
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+        """One that was moved is the same one in the history; copies are looked at on the servers, not recorded."""
         loglet = self._provider.open(segment, config, environment)
-        return RecordedLoglet(loglet, self._history, segment, self._who)
+        return RecordedLoglet(loglet, self._history, origin(self._provider, segment, config), self._who)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
         return await self._provider.serve(environment)
@@ -56,25 +64,30 @@ class ObservedProvider:
         await self._provider.forget(lowest_live_version)
 
 
-@attrs.frozen
-class _ObservedReplicatedProvider(ObservedProvider):
-    """The same of one that can move loglets to other nodes. A loglet that was moved is the same one in the history; copies
-    are looked at on the servers, not recorded."""
+class _Observing(Protocol):
+    """What the parts below have in common: the provider that is observed."""
 
-    _replicated: ReplicatedProvider
+    _provider: Any
 
-    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
-        loglet = self._provider.open(segment, config, environment)
-        return RecordedLoglet(loglet, self._history, next(iter(self.loglets(segment, config))), self._who)
 
-    def placement(self, config: bytes) -> Placement:
-        return self._replicated.placement(config)
+class _Keeping(_Observing):
+    __slots__ = ()
 
     def loglets(self, segment: SegmentId, config: bytes) -> Kept:
-        return self._replicated.loglets(segment, config)
+        kept: Kept = self._provider.loglets(segment, config)
+        return kept
+
+
+class _Replicated(_Keeping):
+    __slots__ = ()
+
+    def placement(self, config: bytes) -> Placement:
+        placement: Placement = self._provider.placement(config)
+        return placement
 
     def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
-        return self._replicated.move(segment, config, servers)
+        moved: bytes = self._provider.move(segment, config, servers)
+        return moved
 
     async def replicate(
         self,
@@ -86,18 +99,74 @@ class _ObservedReplicatedProvider(ObservedProvider):
         pace: Pace,
         lost: Collection[NodeId] = (),
     ) -> None:
-        await self._replicated.replicate(segment, config, target, stop, environment, pace, lost)
+        await self._provider.replicate(segment, config, target, stop, environment, pace, lost)
+
+
+class _Forgetting(_Observing):
+    __slots__ = ()
 
     async def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
-        if isinstance(self._provider, ForgetsOthers):
-            await self._provider.forget_others(horizon, live)
+        await self._provider.forget_others(horizon, live)
+
+
+class _Releasing(_Observing):
+    __slots__ = ()
+
+    def released(self, config: bytes, now_ms: int) -> bytes | None:
+        released: bytes | None = self._provider.released(config, now_ms)
+        return released
+
+
+class _Elsewhere(_Observing):
+    __slots__ = ()
+
+    async def release(self, segment: SegmentId, config: bytes, environment: Environment) -> None:
+        await self._provider.release(segment, config, environment)
+
+
+_OFFERS: Final[Mapping[type, type]] = {
+    ReplicatedProvider: _Replicated,
+    KeepsLoglets: _Keeping,
+    ForgetsOthers: _Forgetting,
+    ReleasesLater: _Releasing,
+    ReleasedElsewhere: _Elsewhere,
+}
+"""What a provider may offer on top of `LogletProvider`, and who passes it on. What contains another one stands before it."""
+
+
+def origin(provider: LogletProvider, segment: SegmentId, config: bytes) -> SegmentId:
+    """The id that a loglet has in the history, wherever it has been moved: the first one that it had.
+
+    That of a plain one is the id by which nodes know it. One that consists of parts has the id before that of its first
+    part (`loglets.striped`).
+    """
+    if not isinstance(provider, ReplicatedProvider):
+        return segment
+    first = next(iter(provider.loglets(segment, config)))
+    if not isinstance(provider, CompositeProvider):
+        return first
+    return SegmentId(first.version, (first.attempt - 1) % (1 << 63))
 
 
 def observed(provider: LogletProvider, history: History, who: str) -> LogletProvider:
     """The provider, with recorded clients."""
-    if isinstance(provider, ReplicatedProvider):
-        return _ObservedReplicatedProvider(provider, history, who, provider)
-    return ObservedProvider(provider, history, who)
+    offers = tuple(passed for offer, passed in _OFFERS.items() if isinstance(provider, offer))
+    return _class_of(offers)(provider, history, who)
+
+
+def all_observed(providers: Mapping[str, LogletProvider], history: History, who: str) -> Mapping[str, LogletProvider]:
+    """The same of all providers of a process; composite ones among them open what they consist of through observed ones."""
+    found = {kind: observed(provider, history, who) for kind, provider in providers.items()}
+    for provider in providers.values():
+        if isinstance(provider, CompositeProvider):
+            provider.over(found)
+    return found
+
+
+@cache
+def _class_of(offers: tuple[type, ...]) -> type[ObservedProvider]:
+    bases = tuple(one for one in offers if not any(one is not other and issubclass(other, one) for other in offers))
+    return type("ObservedProvider", (*bases, ObservedProvider), {"__slots__": ()})
 
 
 @attrs.frozen

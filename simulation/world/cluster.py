@@ -17,13 +17,12 @@ from server.config import NodeConfig
 from server.healing.policies import DEFAULT
 from server.identity import Identity
 from server.node import Node, NodePorts, rpc_identity
-from simulation.observed import ObservedMetaStoreProvider, observed
+from simulation.observed import ObservedMetaStoreProvider, all_observed
 from simulation.world.machine import Machine, MachinePorts
 from simulation.world.transport import address_of, node_on, seeds_of
 from simulation.world.world import World
 from virtuallog.api import Cluster as Members
 from virtuallog.api import LogletProvider
-from virtuallog.composite import compose
 from virtuallog.errors import UnavailableError
 from virtuallog.plugins import all_interfaces
 from virtuallog.register import Register, decode_untrusted
@@ -203,12 +202,10 @@ class Cluster:
         )
 
     def _make_providers(self) -> Mapping[str, LogletProvider]:
-        made = {provider.kind: provider for provider in (make() for make in self.kinds)}
-        compose(made)
-        return made
+        return {provider.kind: provider for provider in (make() for make in self.kinds)}
 
     def _observed(self, providers: Mapping[str, LogletProvider], who: str) -> Mapping[str, LogletProvider]:
-        return {kind: observed(provider, self.world.history, who) for kind, provider in providers.items()}
+        return all_observed(providers, self.world.history, who)
 
     def _metastore(self, who: str) -> ObservedMetaStoreProvider:
         return ObservedMetaStoreProvider(PaxosProvider(), self.world.history, who)

@@ -1,0 +1,175 @@
+"""A place for files somewhere else, as object stores and network filesystems are: one server on a simulated network.
+
+Requests to it are delayed, lost and executed late or twice as every other call of a simulation is, also after the process that
+sent them has died. What it has acknowledged it never loses: that is its owner's promise. It may answer that it cannot just
+now, and where files are not made in one step (`torn`), the first half of one can be seen before the rest, or for good if
+its writer dies in between.
+
+Anything that has these five methods and a URL per directory can be run on it; it was made for `loglets.archive.files.Files`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.errors import UnavailableError
+from virtuallog.ports import Done, Handlers, Request
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.network import SimulatedNetwork
+from virtuallog.testing.process import Process, executing
+from virtuallog.types import NodeId
+
+CALL_SECONDS: Final = 2.0
+REST_SECONDS: Final = (0.0, 0.05)
+"""From the first half of a file to all of it."""
+
+
+@attrs.frozen
+class Answer:
+    value: Any
+
+
+@attrs.frozen(kw_only=True)
+class FilesRequest(Request[Answer]):
+    """What one of the methods of `SimulatedFiles` asks."""
+
+    url: str
+    name: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ReadFile(FilesRequest):
+    start: int = 0
+    stop: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class WriteFile(FilesRequest):
+    content: bytes = attrs.field(repr=lambda content: f"{len(content)} bytes")
+    replace: bool
+    writer: Process = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ListFiles(FilesRequest):
+    pass
+
+
+@attrs.frozen(kw_only=True)
+class DeleteFile(FilesRequest):
+    pass
+
+
+@attrs.define(eq=False)
+class FilesServer:
+    """All directories, by their URLs."""
+
+    network: SimulatedNetwork
+    random: random.Random
+    refusing: float = 0.0
+    """Share of the requests that are answered with an error, and do nothing."""
+    torn: float = 0.0
+    """Share of the files that are not made in one step."""
+    on_write: Callable[[str, str, bytes], None] = lambda url, name, content: None
+    """Told of each file that is whole now: (URL of the directory, name, content)."""
+    directories: dict[str, dict[str, bytes]] = attrs.field(factory=dict, init=False)
+
+    @property
+    def handlers(self) -> Handlers:
+        return {ReadFile: self._serve, WriteFile: self._serve, ListFiles: self._serve, DeleteFile: self._serve}
+
+    def rot(self) -> str:
+        """Change one bit of some file; returns where, nothing if there is none."""
+        files = [(url, name) for url in sorted(self.directories) for name in sorted(self.directories[url])]
+        files = [(url, name) for url, name in files if self.directories[url][name]]
+        if not files:
+            return ""
+        url, name = self.random.choice(files)
+        content = bytearray(self.directories[url][name])
+        content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
+        self.directories[url][name] = bytes(content)
+        return f"{url}/{name}"
+
+    def _serve(self, request: FilesRequest, done: Done) -> None:
+        if self.random.random() < self.refusing:
+            self.network.counts["files refused"] += 1
+            done(UnavailableError("too many requests; slow down"))
+            return
+        directory = self.directories.setdefault(request.url, {})
+        match request:
+            case ReadFile(name=name, start=start, stop=stop):
+                found = directory.get(name)
+                done(Answer(None if found is None else found[start:stop]))
+            case WriteFile():
+                self._write(request, directory, done)
+            case ListFiles():
+                done(Answer({name: len(content) for name, content in sorted(directory.items())}))
+            case DeleteFile(name=name):
+                directory.pop(name, None)
+                done(Answer(None))
+
+    def _write(self, request: WriteFile, directory: dict[str, bytes], done: Done) -> None:
+        name, content = request.name, request.content
+        if not request.replace and name in directory:
+            done(Answer(False))
+            return
+
+        def finish() -> None:
+            if half and not request.writer.alive:
+                self.network.counts["file torn"] += 1
+                return  # nobody sends the rest
+            directory[name] = content
+            self.on_write(request.url, name, content)
+            done(Answer(True))
+
+        half = self.random.random() < self.torn
+        if not half:
+            finish()
+            return
+        directory[name] = content[: len(content) // 2]
+        self.network.timeline.schedule(self.random.uniform(*REST_SECONDS), finish)
+
+
+@attrs.frozen(eq=False)
+class SimulatedFiles:
+    """One directory, for whichever process is using it at the moment. Implements `loglets.archive.files.Files`."""
+
+    _network: SimulatedNetwork
+    _server: NodeId
+    _url: str
+
+    async def read(self, name: str) -> bytes | None:
+        found: bytes | None = await self._call(ReadFile(url=self._url, name=name))
+        return found
+
+    async def read_range(self, name: str, start: int, stop: int) -> bytes | None:
+        found: bytes | None = await self._call(ReadFile(url=self._url, name=name, start=start, stop=stop))
+        return found
+
+    async def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
+        writer = _user()
+        request = WriteFile(url=self._url, name=name, content=bytes(content), replace=replace, writer=writer)
+        return bool(await self._call(request))
+
+    async def list(self) -> Mapping[str, int]:
+        found: Mapping[str, int] = await self._call(ListFiles(url=self._url))
+        return found
+
+    async def delete(self, name: str) -> None:
+        await self._call(DeleteFile(url=self._url, name=name))
+
+    async def _call(self, request: FilesRequest) -> Any:
+        process = _user()
+        services = self._network.services(process, SimulatedClock(process))
+        return (await services.call(self._server, request, CALL_SECONDS)).value
+
+
+def _user() -> Process:
+    """Who uses the files: they are outside of whatever carries the messages between nodes."""
+    process = executing()
+    assert process is not None, "files are used by processes"
+    return process
