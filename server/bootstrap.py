@@ -25,7 +25,7 @@ from virtuallog.ports import Clock, Services
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
-from virtuallog.versions import level_of, roles_at
+from virtuallog.versions import check_level, level_of, roles_at
 
 RETRY_SECONDS: Final = 0.2
 """Between two tries, halved to one and a half times at random, so that proposers do not duel in step."""
@@ -48,6 +48,7 @@ async def bootstrap(
 
     Raises:
         InvalidSettingError: the configured loglet kind cannot be planned on these nodes.
+        UnsupportedError: one of them is too old for it.
     """
     proposal: bytes | None = None
     attempt = source.getrandbits(63)
@@ -99,6 +100,7 @@ def _first_register(
     members = tuple(
         Member(node=node, boot=status.boot, roles=roles[node], alive=True) for node, status in statuses.items()
     )
+    check_level(provider, level)
     segment_config = provider.plan(Cluster(members=members, planner=config.node), {}, None)
     return Register(
         cluster=ClusterId(source.randbytes(16)),

@@ -44,6 +44,7 @@ from virtuallog.reconfigure import (
 from virtuallog.register import Register
 from virtuallog.service_task import in_service
 from virtuallog.types import LogPosition, NodeId, Sealed
+from virtuallog.versions import check_level
 from virtuallog.view import View
 
 Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
@@ -201,6 +202,7 @@ class ChainWriter:
             pass
 
     async def _plan(self, provider: LogletProvider, settings: Mapping[str, str], current: Register) -> bytes:
+        check_level(provider, current.level)
         last = current.chain.last
         previous = last.config if last.kind == provider.kind else None
         return provider.plan(await self._planner(current), settings, previous)

@@ -8,6 +8,7 @@ force on it, and without one the connection is refused. A program that says noth
     2   probes between nodes, rebuilding a loglet, data directories that join later (register format 2);
         LogServers remember dropped loglets by the chain (WAL records of kind 7)
     3   replicated logs, and the role `replica` of nodes
+    4   loglets that consist of others, or are kept elsewhere than on nodes
 
 What a node may meet alone, it finds out by asking (`UnsupportedError`). What others must be able to read when it is
 written, now or after a restart, is written only once every node of the cluster has announced it: the *level* of the
@@ -17,9 +18,11 @@ cluster, `level_of`. docs/formats.md lists what is kept where, and what an unkno
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import attrs
+
+from virtuallog.errors import UnsupportedError
 
 FIRST: Final = 1
 JOINING: Final = 2
@@ -30,6 +33,8 @@ LIVE_LOGLETS: Final = 2
 """From this level on LogServers write which loglets live."""
 REPLICAS: Final = 3
 """From this level on nodes have the role `replica`, so from here on a log can go on as a replicated one."""
+COMPOSED: Final = 4
+"""From this level on nodes know that a segment may rest on several loglets, or on none of theirs (`virtuallog.kept`)."""
 
 
 @attrs.frozen
@@ -37,7 +42,7 @@ class Versions:
     """A range of protocol versions, both ends included."""
 
     first: int = FIRST
-    last: int = 3
+    last: int = 4
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.first <= self.last:
@@ -63,6 +68,28 @@ SPOKEN: Final = Versions()
 def level_of(announced: Iterable[int | None]) -> int:
     """What every node of a cluster can read, from the highest version that each has announced; None: not heard yet."""
     return min((FIRST if version is None else version for version in announced), default=FIRST)
+
+
+@runtime_checkable
+class Recent(Protocol):
+    """A kind of loglets that came with a version of the protocol: older nodes would not know what to keep for it, and drop it."""
+
+    @property
+    def since(self) -> int:
+        """That version."""
+        ...
+
+
+def check_level(provider: object, level: int) -> None:
+    """Whether a chain may name a loglet of this provider in a cluster of this level, which never goes down.
+
+    Raises:
+        UnsupportedError: there may be a node that does not know what the kind needs.
+    """
+    if isinstance(provider, Recent) and level < provider.since:
+        raise UnsupportedError(
+            f"a node speaks protocol version {level} only: loglets of this kind are used once all speak {provider.since}"
+        )
 
 
 def roles_at(level: int, roles: Iterable[str]) -> frozenset[str]:

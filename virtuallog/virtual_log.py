@@ -30,6 +30,7 @@ from virtuallog.reader import Reader
 from virtuallog.register import Register
 from virtuallog.service_task import in_service
 from virtuallog.types import LogletOffset, LogPosition, NodeId, Tail
+from virtuallog.versions import check_level
 from virtuallog.view import View
 
 CONDITIONAL_MAX: Final = 64
@@ -211,6 +212,7 @@ class VirtualLog:
 
         Raises:
             UnknownKindError, InvalidSettingError: nothing was done.
+            UnsupportedError: a node of the cluster is too old for the kind; nothing was done.
             UnavailableError: unknown outcome; may be called again.
         """
         return await self.chain_writer.extend(kind, settings or {})
@@ -246,10 +248,13 @@ class VirtualLog:
 
         Raises:
             UnknownKindError, MalformedError: no such kind, no config of this kind.
+            UnsupportedError: a node of the cluster is too old for the kind.
             InvalidSettingError: the segment is open or not in the chain, or one of the directories has been replaced.
             UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over.
         """
-        self.view.provider(kind).describe(config)
+        provider = self.view.provider(kind)
+        provider.describe(config)
+        check_level(provider, (await self.view.refresh()).level)
         modification = reconfigure.Modify(segment, kind, config, base, directories or {})
         return await in_service(self.view.environment.nursery, partial(self.space.modify, modification))
 
