@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
 import trio
 
+from server.bench import matrix_picture
+from server.bench import reconfigure as swaps
 from server.bench.appends import Measurement, measure
+from server.bench.report import Form, form_options, keep_option, picture_option, tell
+from server.bench.targets import NAMES, ZOOKEEPER, choose
+from server.bench.trial import Load
+from server.bench.zookeeper import is_installed, open_ensemble
 from server.cli.options import echo_json, json_option
 from server.cluster import open_local_cluster
+from server.machine import Machine
 from server.process import SWITCH_SECONDS
 from virtuallog.batch import ENTRY_BYTES_MAX
 from virtuallog.clock import SystemClock
@@ -106,3 +113,81 @@ def _show(measurement: Measurement, as_json: bool) -> None:
             f"{measurement.outstanding:>5} outstanding, {measurement.bytes} bytes: "
             f"{measurement.ops_per_s:>10,.0f} appends/s   p50 {measurement.p50_ms:.2f} ms   p99 {measurement.p99_ms:.2f} ms"
         )
+
+
+@bench.command()
+@click.option(
+    "--kind", "names", multiple=True, type=click.Choice(NAMES), help="Take part; repeatable.  [default: all here]"
+)
+@click.option("--all", "is_all", is_flag=True, help="All kinds, and an error if one cannot take part.")
+@click.option(
+    "--swaps", "count", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Of each ordered pair."
+)
+@click.option(
+    "--zookeeper", metavar="HOST:PORT,...", help="Use these servers. Without it, three of Debian's, if there are any."
+)
+@click.option("--outstanding", default=64, show_default=True, type=click.IntRange(1, 4096), help="Appends at a time.")
+@click.option("--size", default=100, show_default=True, type=click.IntRange(20, 1 << 20), help="Bytes of one entry.")
+@click.option(
+    "--window", default=0.25, show_default=True, type=click.FloatRange(0.05, 60), help="Seconds around a swap."
+)
+@picture_option
+@keep_option
+@form_options
+def reconfigure(
+    *,
+    names: tuple[str, ...],
+    is_all: bool,
+    count: int,
+    zookeeper: str | None,
+    outstanding: int,
+    size: int,
+    window: float,
+    picture: Path | None,
+    keep: Path | None,
+    form: Form,
+) -> None:
+    """Measure live swaps: the gap in acknowledgements from each kind of loglet to each other, and to itself.
+
+    Starts three nodes, and three that only store, on this machine; with ZooKeeper, its servers, too. "disaggregated" is a native
+    loglet on the three that only store. Then reads everything back: exit code 0 means that nothing is lost, doubled or
+    reordered.
+
+    \b
+    Example:
+        virtuallog bench reconfigure --kind native --kind paxos --swaps 5 --picture /tmp/swaps.png
+    """
+    wanted = NAMES if is_all else names
+    machine, load = Machine.look(), Load(writers=outstanding, entry_bytes=size)
+    outcome = trio.run(_swap, wanted, count, zookeeper, load, window, keep, machine)
+    if picture is not None:
+        matrix_picture.draw(outcome.matrix, f"{outcome.report.title}; {machine}", picture)
+        tell(f"picture: {picture}")
+    outcome.report.publish(form)
+
+
+async def _swap(
+    names: Sequence[str],
+    count: int,
+    zookeeper: str | None,
+    load: Load,
+    window_seconds: float,
+    keep: Path | None,
+    machine: Machine,
+) -> swaps.Outcome:
+    async with _zookeeper(zookeeper, names) as hosts:
+        targets = choose(names, hosts)
+        plan = swaps.Plan(targets=targets, swaps=count, load=load, window_seconds=window_seconds, keep=keep)
+        tell(f"{plan.total} swaps between {', '.join(target.name for target in targets)}")
+        return await swaps.run(plan, machine)
+
+
+@asynccontextmanager
+async def _zookeeper(hosts: str | None, names: Sequence[str]) -> AsyncIterator[str | None]:
+    """The addresses of an ensemble, if one is there or can be, and is wanted."""
+    if hosts is not None or not is_installed() or (names and ZOOKEEPER not in names):
+        yield hosts
+        return
+    with tempfile.TemporaryDirectory(prefix="virtuallog-bench-zookeeper-") as folder:
+        async with open_ensemble(Path(folder)) as started:
+            yield started
