@@ -12,10 +12,11 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from loglets.paxos import bundle, values
+from loglets.paxos import values
 from loglets.paxos.places import offset_of
 from virtuallog.batch import Batch
 from virtuallog.errors import OverloadedError
+from virtuallog.ordering import bundle
 from virtuallog.ordering.sessions import Placement
 
 QUEUE_BYTES_MAX: Final = 32 << 20

@@ -20,11 +20,12 @@ from typing import Final
 
 import attrs
 
-from loglets.paxos import bundle, values
+from loglets.paxos import values
 from loglets.paxos.places import offset_of
 from loglets.paxos.values import Kind
 from virtuallog.batch import SessionId, glance_untrusted
 from virtuallog.errors import MalformedError
+from virtuallog.ordering import bundle
 
 BATCHES_MAX: Final = 64
 """Remembered per session, as whoever orders does: an appender has no more in flight."""

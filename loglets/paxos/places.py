@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from virtuallog.ordering.slots import INDEX_BITS
 from virtuallog.types import POSITION_MAX
 
-INDEX_BITS: Final = 16
-"""Of a loglet offset: which entry of the batch. A batch has at most 65,536 (`virtuallog.batch.BATCH_COUNT_MAX`)."""
-SLOT: Final = 1 << INDEX_BITS
-"""Offsets that a position has."""
 PLACE_MAX: Final = (POSITION_MAX >> INDEX_BITS) - 1
 """The highest position of a log: its offsets, and those of the position behind it, are below 2**63."""
 

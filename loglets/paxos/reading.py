@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import attrs
 
-from loglets.paxos import bundle, values
+from loglets.paxos import values
 from loglets.paxos.messages import NOWHERE, Record, Records
-from loglets.paxos.places import SLOT, offset_of, position_of
+from loglets.paxos.places import offset_of, position_of
 from loglets.paxos.values import Kind
 from virtuallog.api import Placed
-from virtuallog.batch import Batch
-from virtuallog.errors import CorruptionError, VirtualLogError
-from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog.errors import VirtualLogError
+from virtuallog.ordering import slots
+from virtuallog.ordering.slots import SLOT
+from virtuallog.types import Gap, GapKind
 
 
 @attrs.frozen
@@ -43,7 +44,7 @@ def assemble_untrusted(reply: Records, start: int, stop: int) -> Copy:
             if parts is None:
                 break
             for part in parts:
-                _join(items, part.clip(start, stop))
+                slots.add(items, part.clip(start, stop))
     except VirtualLogError as error:
         return Copy(items, error)
     return Copy(items)
@@ -76,25 +77,4 @@ def _parts_untrusted(record: Record) -> list[Placed] | None:
     if kind is not Kind.APPEND:
         why = GapKind.TRIMMED if values.is_tombstone(record.value) else GapKind.FILLER
         return [Gap(first, first + SLOT, why)]
-    found: list[Placed] = []
-    place = first
-    for part in bundle.split_untrusted(record.value, values.BODY):
-        batch = Batch.parse_untrusted(record.value[part.start : part.stop])
-        if batch.count != part.count:
-            raise CorruptionError(
-                f"a batch of {batch.count} entries where position {record.position} says {part.count}"
-            )
-        found.append(PlacedBatch(range(place, place + batch.count), batch, values.time_of(record.value)))
-        place += batch.count
-    return [*found, Gap(place, first + SLOT, GapKind.FILLER)] if place < first + SLOT else found
-
-
-def _join(items: list[Placed], part: Placed | None) -> None:
-    """Gaps of a kind that touch become one."""
-    last = items[-1] if items else None
-    if part is None:
-        return
-    if isinstance(part, Gap) and isinstance(last, Gap) and last.kind is part.kind and last.stop == part.start:
-        items[-1] = Gap(last.start, part.stop, part.kind)
-    else:
-        items.append(part)
+    return slots.open_untrusted(record.value, values.BODY, first, values.time_of(record.value))

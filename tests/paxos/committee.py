@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from loglets.paxos import bundle, values
+from loglets.paxos import values
 from loglets.paxos.attempt import Attempt, Finish, Teach
 from loglets.paxos.attempt import Send as Ask
 from loglets.paxos.coordinator import Coordinator, State
@@ -38,6 +38,7 @@ from loglets.paxos.values import Kind
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.errors import VirtualLogError
+from virtuallog.ordering import bundle
 from virtuallog.types import NodeId
 
 SEGMENT: Final = SegmentId(1, 7)

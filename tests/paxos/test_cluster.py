@@ -11,11 +11,11 @@ import trio
 
 from loglets.paxos import values
 from loglets.paxos.messages import Append, Learn, Promise, Seal, Status, Write
-from loglets.paxos.places import SLOT
 from tests.paxos.cluster import SEGMENT, payloads_of, read_all, running_cluster, writer
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import OutOfOrderError, SealedError, UnavailableError
+from virtuallog.ordering.slots import SLOT
 from virtuallog.testing.links import LinkQuality
 from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Open, Sealed
 

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from loglets.paxos import agenda, audience, bundle, values
+from loglets.paxos import agenda, audience, values
 from loglets.paxos.coordinator import Coordinator, State
 from loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHere, Resolve, Send
 from loglets.paxos.digest import Digest
@@ -28,7 +28,7 @@ from loglets.paxos.messages import (
     Write,
     Written,
 )
-from loglets.paxos.places import SLOT, offset_of
+from loglets.paxos.places import offset_of
 from loglets.paxos.reign import AHEAD_MAX
 from loglets.paxos.repeats import TICKETS_MAX
 from loglets.paxos.values import Kind
@@ -45,6 +45,8 @@ from virtuallog.errors import (
     VirtualLogError,
     encode,
 )
+from virtuallog.ordering import bundle
+from virtuallog.ordering.slots import SLOT
 from virtuallog.types import NodeId
 
 SEGMENT = SegmentId(1, 7)

@@ -10,7 +10,6 @@ import trio
 from loglets.paxos import coordinator_service, reception
 from loglets.paxos.coordinator import State
 from loglets.paxos.messages import NOWHERE, Append, GetStanding, Promise, Seal, Settle, Standing, Taken, Truncate, Write
-from loglets.paxos.places import SLOT
 from loglets.paxos.reign import Reign
 from loglets.paxos.running_coordinator import RunningCoordinator
 from tests.paxos.cluster import SEGMENT, Cluster, running_cluster
@@ -18,6 +17,7 @@ from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.crash_points import hooked
 from virtuallog.errors import MalformedError, OverloadedError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.ordering.slots import SLOT
 from virtuallog.ports import Request
 from virtuallog.types import NodeId
 

@@ -12,11 +12,11 @@ from trio.testing import MockClock
 from loglets.paxos.config import PaxosConfig
 from loglets.paxos.loglet import PaxosLoglet
 from loglets.paxos.messages import NOWHERE, Learn, Write
-from loglets.paxos.places import SLOT
 from loglets.paxos.provider import PaxosProvider
 from tests.paxos.cluster import SEGMENT, Cluster, payloads_of, read_all, running_cluster, writer
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError, SealedError, UnavailableError
+from virtuallog.ordering.slots import SLOT
 from virtuallog.ports import Request
 from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Sealed
 

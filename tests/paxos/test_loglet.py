@@ -33,7 +33,6 @@ from loglets.paxos.messages import (
     Truncate,
     WaitLearned,
 )
-from loglets.paxos.places import SLOT
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
@@ -46,6 +45,7 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
+from virtuallog.ordering.slots import SLOT
 from virtuallog.ports import Environment
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process

@@ -5,12 +5,14 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from loglets.paxos import bundle, values
+from loglets.paxos import values
 from loglets.paxos.messages import NOWHERE, Record, Records, Standing, Status
-from loglets.paxos.places import SLOT, offset_of, position_of
+from loglets.paxos.places import offset_of, position_of
 from loglets.paxos.reading import assemble_untrusted
 from virtuallog.batch import BATCH_COUNT_MAX, Batch, SessionId
 from virtuallog.errors import CorruptionError, MalformedError
+from virtuallog.ordering import bundle
+from virtuallog.ordering.slots import SLOT
 from virtuallog.types import Gap, GapKind, PlacedBatch
 
 SESSION = SessionId(b"s" * 16)

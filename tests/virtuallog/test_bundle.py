@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from loglets.paxos import bundle
-from loglets.paxos.bundle import Part
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import MalformedError
+from virtuallog.ordering import bundle
+from virtuallog.ordering.bundle import Part
 
 A, B = SessionId(b"a" * 16), SessionId(b"b" * 16)
 ONE = Batch.build(A, 0, [b"x", b"y"])

@@ -1,7 +1,7 @@
-"""The batches that share a position of a loglet, as the body of one APPEND.                                         Pure.
+"""The batches that share a slot of a loglet (a position of the paxos loglet, a znode), as one body.                  Pure.
 
-A position is decided as a whole, so batches that share one are all in the log, or none, and in their order. That is why they
-do: had each a position of its own, several in flight, then a failover could decide the second and put a NOP in the place of
+A slot is decided as a whole, so batches that share one are all in the log, or none, and in their order. That is why they
+do: had each a slot of its own, several in flight, then a failover could decide the second and put a NOP in the place of
 the first, and what a session offered in order would lie in the log with a hole (docs/protocols/paxos.md, "Coordinator").
 
 Durable and wire format, version 1, little-endian. One batch is itself (magic "VB", see `virtuallog.batch`). Several are
@@ -21,7 +21,7 @@ from virtuallog.batch import Batch, glance_untrusted
 from virtuallog.errors import MalformedError
 
 ENTRIES_MAX: Final = 1 << 16
-"""Of all batches that share a position: the low bits of an offset count them (`places.SLOT`)."""
+"""Of all batches that share a slot: the low bits of an offset count them (`slots.SLOT`)."""
 
 _HEAD: Final = struct.Struct("<2sBBI")
 _MAGIC: Final = b"VW"
@@ -37,7 +37,7 @@ class Part:
     """Where its bytes begin in what was split, and where they end."""
     stop: int
     index: int
-    """How many entries come before it at this position."""
+    """How many entries come before it in this slot."""
     count: int
     """Its entries."""
 
@@ -66,16 +66,16 @@ def split_untrusted(blob: bytes, at: int = 0) -> list[Part]:
         _, version, zero, count = _HEAD.unpack_from(blob, at)
         start = at + _HEAD.size + _ROW_BYTES * count
         if version != _VERSION or zero or not 1 < count <= ENTRIES_MAX or start > len(blob):
-            raise MalformedError(f"not the batches of a position, of version {_VERSION}")
+            raise MalformedError(f"not the batches of a slot, of version {_VERSION}")
         rows = struct.unpack_from(f"<{2 * count}I", blob, at + _HEAD.size)
     except struct.error as error:
-        raise MalformedError("the batches of a position end within their table") from error
+        raise MalformedError("the batches of a slot end within their table") from error
     parts, index = [], 0
     for entries, size in zip(rows[::2], rows[1::2], strict=True):
         parts.append(Part(start, start + size, index, entries))
         start, index = start + size, index + entries
         if not entries or not size:
-            raise MalformedError("an empty batch among those of a position")
+            raise MalformedError("an empty batch among those of a slot")
     if start != len(blob) or index > ENTRIES_MAX:
-        raise MalformedError("the batches of a position do not add up")
+        raise MalformedError("the batches of a slot do not add up")
     return parts
