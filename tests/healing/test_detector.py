@@ -64,6 +64,13 @@ def test_a_vigilant_node_probes_the_sequencers_in_each_round_and_others_in_turn(
     assert rounds == 2 * [*(OTHERS_EVERY - 1) * [[ONE]], [ONE, TWO]]
 
 
+def test_every_one_of_several_sequencers_is_probed_in_each_round() -> None:
+    """The log takes appends only while all of them do."""
+    watching = detector()
+
+    assert sorted(watching.round([ONE, TWO, THREE], 0.0)) == [ONE, TWO]
+
+
 def test_all_other_nodes_probe_everybody_in_turn() -> None:
     """The sequencer's own node as well."""
     watching = detector()

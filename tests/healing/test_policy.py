@@ -196,6 +196,46 @@ def test_a_loglet_that_any_server_orders_has_no_sequencer_to_fail() -> None:
     assert decide(nodes(3, n1=failed()), placed(1, 1, 2, 3, sequencer=None)) == Nothing()
 
 
+def striped(number: int, *groups: tuple[int, ...], stop: int | None = None) -> PlacedSegment:
+    """Each group has copies of a part, which is ordered by the first of its nodes."""
+    whole = placed(number, 1, stop=stop)
+    on = tuple(tuple(NodeId(node) for node in group) for group in groups)
+    orders = tuple(Sequencer(group[0], 1) for group in on)
+    return PlacedSegment(whole.segment, Placement(groups=on, role="log-server", sequencers=orders))
+
+
+def test_any_one_of_several_sequencers_is_needed() -> None:
+    """A stripe that takes no appends holds up all others: whoever waits for the positions below. All that has failed is told."""
+    rotating = striped(1, (1, 2, 3), (2, 1, 3), (3, 1, 2))
+
+    decision = decide(nodes(3, n3=failed()), rotating)
+    assert decision == Extend(segment=SegmentId(1, 1), reason="the sequencer's node 3 has failed", urgent=True)
+
+    both = decide(
+        nodes(6, n1=failed(), n4=Condition(alive=True, boot=2, roles=ROLES)), striped(1, (1, 2, 3), (4, 5, 6))
+    )
+    assert isinstance(both, Extend)
+    assert both.reason == "the sequencer's node 1 has failed; the sequencer's node 4 has started again"
+
+
+def test_a_majority_of_each_group_is_needed() -> None:
+    """Four of six live, but nobody can seal the second stripe: an extension would only fail."""
+    sharded = striped(1, (1, 2, 3), (4, 5, 6))
+
+    decision = decide(nodes(6, n4=failed(), n5=failed()), sharded)
+    assert decision == Nothing(reason="the sequencer's node 4 has failed, and no majority of nodes 4, 5, 6 answers")
+
+
+def test_a_dead_server_of_one_group_is_replaced_in_its_place() -> None:
+    """By a node that is in no group; one of another group has its own copies to keep."""
+    closed = striped(1, (1, 2, 3), (4, 5, 6), stop=20)
+
+    assert isinstance(decide(nodes(6, n5=failed(99.0)), closed), Nothing)
+    decision = decide(nodes(7, n5=failed(99.0)), closed)
+    assert isinstance(decision, Rebuild)
+    assert decision.servers == (1, 2, 3, 4, 6, 7)
+
+
 conditions = st.builds(
     Condition,
     alive=st.booleans(),

@@ -105,6 +105,19 @@ def test_the_last_copy_is_not_given_up() -> None:
     assert len(copies_problems(alone, THREE)) == 2
 
 
+def test_a_segment_that_consists_of_parts_needs_a_copy_of_each() -> None:
+    """Each group has another part. Nodes 1 to 3 have all of theirs: that helps the part of node 4 alone nothing."""
+    four = picture((1, 2, 3, 4), nodes=5)
+    parts = attrs.evolve(four.placed[0].placement, groups=((ONE, TWO, THREE), (FOUR,)))
+    sharded = attrs.evolve(four, placed=[PlacedSegment(four.placed[0].segment, parts)])
+
+    assert len(copies_problems(sharded, FOUR)) == 1
+    assert copies_problems(sharded, ONE) == []
+    dead = attrs.evolve(sharded, living={node: ROLES for node in (ONE, TWO, THREE)})
+    assert "no node that answers has a copy" in drain_problems(dead, ONE)[0]
+    assert copies_problems(dead, ONE) == []  # the loss of node 1 makes nothing worse
+
+
 def test_what_a_new_directory_lacks() -> None:
     """Segments that were there when it joined; not those that came, or were copied, later."""
     joined = rejoined(picture((1, 2, 3)), THREE, joined=CHAIN.last.id.version - 1)
