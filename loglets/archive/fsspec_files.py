@@ -1,0 +1,175 @@
+"""The adapter from `Files` to fsspec: any filesystem that it knows, each call in a thread of its own.
+
+Credentials, endpoints and options come from where fsspec and the library behind it look for them (environment, their files).
+On a local filesystem files are written beside, synced and then renamed: the hot copy goes when it is believed that these stay.
+An object store does as much by itself. A program that is killed may leave a file behind whose name begins with a dot.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import trio
+
+from virtuallog.errors import DiskFullError, InvalidSettingError, StorageError, UnavailableError, UnsupportedError
+
+ResultT = TypeVar("ResultT")
+
+THREADS_MAX: Final = 8
+"""Calls under way at a place that does not answer: further ones wait, and are given up by whoever waits."""
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_REFUSED: Final = (PermissionError, NotADirectoryError, IsADirectoryError)
+
+
+class FsspecFiles:
+    """One directory. Implements `loglets.archive.files.Files`."""
+
+    def __init__(self, url: str) -> None:
+        """Asks nobody yet."""
+        self._url = url
+        self._opened: tuple[Any, str] | None = None
+        self._threads = trio.CapacityLimiter(THREADS_MAX)
+
+    async def read(self, name: str) -> bytes | None:
+        return await self._run(lambda fs, path: _read(fs, f"{path}/{name}", None, None))
+
+    async def read_range(self, name: str, start: int, stop: int) -> bytes | None:
+        return await self._run(lambda fs, path: _read(fs, f"{path}/{name}", start, stop))
+
+    async def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
+        return await self._run(lambda fs, path: _write(fs, path, name, content, replace))
+
+    async def list(self) -> Mapping[str, int]:
+        return await self._run(_list)
+
+    async def delete(self, name: str) -> None:
+        await self._run(lambda fs, path: _delete(fs, f"{path}/{name}"))
+
+    async def _run(self, function: Callable[[Any, str], ResultT]) -> ResultT:
+        """In a thread, which goes on when nobody waits any more: every call here may be made twice, or too late."""
+
+        def run() -> ResultT:
+            with _translated(self._url):
+                self._opened = self._opened or _open(self._url)
+                return function(*self._opened)
+
+        return await trio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._threads)
+
+
+def _open(url: str) -> tuple[Any, str]:
+    import fsspec.core  # not before it is needed: who has no archives does without it
+
+    try:
+        filesystem, path = fsspec.core.url_to_fs(url)
+    except ValueError as error:
+        raise InvalidSettingError("url", f"{url}: {error}") from error
+    return filesystem, str(path).rstrip("/")
+
+
+@contextmanager
+def _translated(url: str) -> Iterator[None]:
+    """What is behind fsspec raises whatever it likes."""
+    try:
+        yield
+    except (InvalidSettingError, FileExistsError):
+        raise
+    except ImportError as error:
+        raise UnsupportedError(f"{url} needs a library: {error} (archives: pip install virtuallog[archive])") from error
+    except _REFUSED as error:
+        raise StorageError(f"{url}: {error}") from error
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise DiskFullError(f"{url}: {error}") from error
+        raise UnavailableError(f"{url}: {type(error).__name__}: {error}") from error
+    except Exception as error:  # those of object stores, HTTP clients and so on: unknown
+        raise UnavailableError(f"{url}: {type(error).__name__}: {error}") from error
+
+
+def _read(filesystem: Any, path: str, start: int | None, stop: int | None) -> bytes | None:
+    try:
+        return bytes(filesystem.cat_file(path, start=start, end=stop))
+    except FileNotFoundError:
+        return None
+
+
+def _write(filesystem: Any, path: str, name: str, content: bytes, replace: bool) -> bool:
+    if "file" in _protocols(filesystem):
+        return _write_locally(Path(path), name, content, replace)
+    filesystem.makedirs(path, exist_ok=True)
+    try:
+        filesystem.pipe_file(f"{path}/{name}", content, mode="overwrite" if replace else "create")
+    except FileExistsError:
+        return False
+    return True
+
+
+def _write_locally(folder: Path, name: str, content: bytes, replace: bool) -> bool:
+    _make_folder(folder)
+    descriptor, beside = tempfile.mkstemp(prefix=f".{name}-", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            Path(beside).replace(folder / name)
+        else:
+            os.link(beside, folder / name)
+    except FileExistsError:
+        return False
+    finally:
+        with suppress(FileNotFoundError):
+            Path(beside).unlink()
+    _sync_folder(folder)
+    return True
+
+
+def _make_folder(folder: Path) -> None:
+    """The folder and those above it, durably."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    """Files in `tempfile` are for their owner only, but an archive is for all who may look into the directory."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1], 8) for line in lines if line.startswith("Umask:")), 0o022)
+
+
+def _list(filesystem: Any, path: str) -> Mapping[str, int]:
+    filesystem.invalidate_cache()  # object stores remember what they have listed
+    try:
+        found = filesystem.ls(path, detail=True)
+    except FileNotFoundError:
+        return {}
+    sizes = {str(entry["name"]).rsplit("/", 1)[-1]: entry.get("size") for entry in found if entry["type"] == "file"}
+    return {name: int(size or 0) for name, size in sorted(sizes.items()) if not name.startswith(".")}
+
+
+def _delete(filesystem: Any, path: str) -> None:
+    with suppress(FileNotFoundError):
+        filesystem.rm_file(path)
+
+
+def _protocols(filesystem: Any) -> tuple[str, ...]:
+    found = filesystem.protocol
+    return (found,) if isinstance(found, str) else tuple(found)

@@ -1,0 +1,176 @@
+"""The manifest of an archive: what its files are. `manifest.json`, written last: without it there is no archive.      Pure.
+
+    {"format": "virtuallog-archive", "version": 1, "cluster": "c3..", "start": 0, "stop": 150, "trimmed": 0,
+     "columns": {"position": "int64", ...},
+     "files": [{"name": "..", "start": 0, "stop": 150, "entries": 148, "gaps": 2, "bytes": 4711, "checksum": "sha256:..",
+                "footer_bytes": 800, "footer_checksum": "sha256:.."}],
+     "entries": 148, "gaps": 2, "bytes": 4711, "content": "sha256:..", "writer": "virtuallog 0.1.0"}
+
+Every position from start to stop is in one file, as an entry or in a gap; files are adjacent and in order. Whoever writes an
+archive keeps to this, whatever tool it is; who reads one refuses a version that it does not know, and passes over fields that
+it does not. docs/archive.md explains each field.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from loglets.archive.fields import integer, object_of, text
+from virtuallog.errors import CorruptionError, MalformedError
+
+NAME: Final = "manifest.json"
+FORMAT: Final = "virtuallog-archive"
+VERSION: Final = 1
+BYTES_MAX: Final = 16 << 20
+"""Some 50,000 files, each of tens of MiB: more than a segment can hold. Bounds what a wrong file costs."""
+COLUMNS: Final[Mapping[str, str]] = {
+    "position": "int64",
+    "payload": "binary",
+    "time": "timestamp[ms, tz=UTC]",
+    "session": "fixed_size_binary[16]",
+    "sequence": "int64",
+    "headers": "binary",
+    "gap": "string",
+    "gap_stop": "int64",
+}
+"""Arrow's names of the types. docs/archive.md says what is in them."""
+
+
+def checksum(content: bytes | memoryview) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+@attrs.frozen(kw_only=True)
+class DataFile:
+    """One Parquet file."""
+
+    name: str
+    start: int
+    stop: int
+    entries: int
+    gaps: int
+    """Rows that stand for no entry."""
+    bytes: int
+    checksum: str
+    footer_bytes: int
+    """Of its end: the footer of Parquet, its length and the magic. A reader of a part of the file checks these, and pages
+    have checksums of their own."""
+    footer_checksum: str
+
+
+@attrs.frozen(kw_only=True)
+class Manifest:
+    """What an archive is made of."""
+
+    cluster: str
+    start: int
+    stop: int
+    trimmed: int
+    """What lies below had been trimmed when the archive was made."""
+    files: tuple[DataFile, ...]
+    content: str
+    """Checksum of all entries and gaps, however they are cut into batches and files (`digest.py`)."""
+    writer: str
+    """The program, for people."""
+
+    @property
+    def entries(self) -> int:
+        return sum(file.entries for file in self.files)
+
+    @property
+    def gaps(self) -> int:
+        return sum(file.gaps for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+    def encode(self) -> bytes:
+        fields = {
+            "format": FORMAT,
+            "version": VERSION,
+            **attrs.asdict(self),
+            "columns": dict(COLUMNS),
+            "entries": self.entries,
+            "gaps": self.gaps,
+            "bytes": self.bytes,
+        }
+        return json.dumps(fields, indent=1).encode()
+
+    def check_range(self, cluster: str, start: int, stop: int) -> None:
+        """Whether this is the archive that somebody means.
+
+        Raises:
+            MalformedError: it is that of another log, or of another part of it.
+        """
+        if self.cluster != cluster:
+            raise MalformedError(f"an archive of cluster {self.cluster}, not of {cluster}")
+        if (self.start, self.stop) != (start, stop):
+            raise MalformedError(f"an archive of [{self.start}, {self.stop}), not of [{start}, {stop})")
+
+
+def decode_untrusted(blob: bytes, expected_checksum: str | None = None) -> Manifest:
+    """The manifest in `blob`.
+
+    Args:
+        blob: content of the file.
+        expected_checksum: what the chain says that it has, if the chain has this archive.
+
+    Raises:
+        CorruptionError: it has another checksum.
+        MalformedError: not a manifest, one of a later version, or one that contradicts itself.
+    """
+    if expected_checksum is not None and checksum(blob) != expected_checksum:
+        raise CorruptionError(f"the manifest of an archive does not match its checksum {expected_checksum}")
+    try:
+        fields = object_of(json.loads(blob))
+        _check_version(fields)
+        found = _manifest(fields)
+        totals = tuple(integer(fields, name) for name in ("entries", "gaps", "bytes"))
+        columns = object_of(fields["columns"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise MalformedError(f"not the manifest of an archive ({error}): {blob[:100]!r}") from error
+    if totals != (found.entries, found.gaps, found.bytes):
+        raise MalformedError("the files of an archive do not add up to its totals")
+    if any(columns.get(name) != kind for name, kind in COLUMNS.items()):
+        raise MalformedError(f"an archive with the columns {dict(columns)}")
+    _check_files(found)
+    return found
+
+
+def _check_version(fields: Mapping[str, Any]) -> None:
+    if fields.get("format") != FORMAT:
+        raise MalformedError(f"not the manifest of an archive: its format is {str(fields.get('format'))[:100]}")
+    if fields.get("version") != VERSION:
+        raise MalformedError(f"an archive of version {str(fields.get('version'))[:100]}; this program reads {VERSION}")
+
+
+def _manifest(fields: Mapping[str, Any]) -> Manifest:
+    if not isinstance(fields["files"], list):
+        raise TypeError("files is not a list")
+    names = {name: text(fields, name) for name in ("cluster", "content", "writer")}
+    numbers = {name: integer(fields, name) for name in ("start", "stop", "trimmed")}
+    return Manifest(**names, **numbers, files=tuple(_file(object_of(file)) for file in fields["files"]))
+
+
+def _file(fields: Mapping[str, Any]) -> DataFile:
+    names = {name: text(fields, name) for name in ("name", "checksum", "footer_checksum")}
+    numbers = {name: integer(fields, name) for name in ("start", "stop", "entries", "gaps", "bytes", "footer_bytes")}
+    return DataFile(**names, **numbers)
+
+
+def _check_files(manifest: Manifest) -> None:
+    at = manifest.start
+    for file in manifest.files:
+        if file.start != at or file.stop <= at:
+            raise MalformedError(f"file {file.name} of an archive has [{file.start}, {file.stop}), where {at} is next")
+        if file.footer_bytes > file.bytes or "/" in file.name or not file.name or file.name.startswith("."):
+            raise MalformedError(f"an archive with a file of {file.bytes} bytes named '{file.name}'")
+        at = file.stop
+    if at != manifest.stop or not manifest.start <= manifest.trimmed <= manifest.stop:
+        raise MalformedError(f"the files of an archive of [{manifest.start}, {manifest.stop}) end at {at}")
