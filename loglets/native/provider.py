@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from loglets.native import planner, wire
+from loglets.native import explaining, planner, wire
 from loglets.native.config import decode_untrusted
 from loglets.native.copying import Copying
 from loglets.native.log_server_service import LogServerService
@@ -17,6 +17,7 @@ from loglets.native.sequencer_service import SequencerService
 from loglets.wal import WalSettings
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
+from virtuallog.explaining import Evidence
 from virtuallog.kept import Kept
 from virtuallog.metrics import Family
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
@@ -88,6 +89,11 @@ class NativeProvider:
             self._sequencers.forget_others(horizon, live)
         if self._log_server is not None:
             await self._log_server.forget_others(horizon, live)
+
+    async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
+        """See `virtuallog.explaining.ExplainsLoglets`."""
+        decoded = decode_untrusted(config)
+        return await explaining.explain(decoded.loglet or segment, decoded, environment)
 
     # -- closed loglets on other servers --------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from loglets.paxos import planner, wire
+from loglets.paxos import explaining, planner, wire
 from loglets.paxos.config import KIND, decode_untrusted
 from loglets.paxos.coordinator_service import CoordinatorService
 from loglets.paxos.copying import PIECE_BYTES, Copying
@@ -17,6 +17,7 @@ from loglets.paxos.metrics import leading
 from loglets.paxos.replica_service import LocalReplica, ReplicaService
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
+from virtuallog.explaining import Evidence
 from virtuallog.kept import Kept
 from virtuallog.metrics import Family
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
@@ -99,6 +100,11 @@ class PaxosProvider:
             await self._replicas.forget_others(horizon, live)
             await self._replicas.make_lost(live)
             await self._replicas.follow_moved(live)
+
+    async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
+        """See `virtuallog.explaining.ExplainsLoglets`."""
+        decoded = decode_untrusted(config)
+        return await explaining.explain(decoded.loglet or segment, decoded, environment)
 
     def _require_replicas(self) -> ReplicaService:
         assert self._replicas is not None, "no request is served before `serve` has returned"

@@ -24,6 +24,7 @@ _MODULES: Final = {
     "bench": ("bench",),
     "certificates": ("certificates",),
     "demo": ("demo",),
+    "explain": ("explain",),
     "paxos_log": ("paxos-log",),
 }
 """Module of this package -> the commands in it."""
