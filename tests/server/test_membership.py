@@ -113,7 +113,7 @@ def test_a_segment_that_consists_of_parts_needs_a_copy_of_each() -> None:
 
     assert len(copies_problems(sharded, FOUR)) == 1
     assert copies_problems(sharded, ONE) == []
-    dead = attrs.evolve(sharded, living={node: ROLES for node in (ONE, TWO, THREE)})
+    dead = attrs.evolve(sharded, living=dict.fromkeys((ONE, TWO, THREE), ROLES))
     assert "no node that answers has a copy" in drain_problems(dead, ONE)[0]
     assert copies_problems(dead, ONE) == []  # the loss of node 1 makes nothing worse
 
