@@ -35,6 +35,7 @@ from server.healing.rebuild import RateLimit
 from server.identity import Identity, Phase
 from server.membership.service import Membership
 from server.node_metrics import node_metrics
+from server.releasing import Releasing
 from server.role import Role
 from server.status import plain_status
 from virtuallog import metrics
@@ -216,6 +217,7 @@ class Node:
             self._log = virtual_log = await self._open(client, metastore)
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
             nursery.start_soon(Announcements(self.config.versions, virtual_log.view).run)
+            nursery.start_soon(Releasing(self.config.node, virtual_log).run)
             if self._policy is not None:
                 self._healer = Healer(
                     self.config.node, virtual_log, self._policy, self._pace, self._alive, lambda: self.level

@@ -59,9 +59,11 @@ class ReleasedElsewhere(Protocol):
     """A `LogletProvider` whose loglets take room somewhere else than on nodes, which therefore do not free it by themselves."""
 
     async def release(self, segment: SegmentId, config: bytes, environment: Environment) -> None:
-        """Free what a loglet took that has left the chain for good. May be called again, and by several nodes at once.
+        """Free what a loglet took that has left the chain for good, and was sealed before.
 
-        Whoever takes a segment out of the chain calls it once, without waiting: nobody repeats what a crash, or an error, prevents.
+        Called some seconds later, by several nodes one after the other, while they live: it must be safe to repeat, and to do at the
+        same time. What a crash prevents is not made up for. Somebody with an old chain may still come at any time, and must
+        neither find nor make an empty loglet that takes appends: of a loglet that is freed, enough stays to refuse them.
 
         Raises:
             UnavailableError: unknown; a part may have been freed.
@@ -81,6 +83,16 @@ def kept_by(segment: Segment, providers: Mapping[str, LogletProvider]) -> Kept |
     except MalformedError as error:  # put there by hand
         log.warning("config of a segment", segment=str(segment.id), error=str(error))
         return None
+
+
+def no_longer_kept(before: Chain, after: Chain, providers: Mapping[str, LogletProvider]) -> Kept:
+    """The loglets that a chain rests on and a later one does not; empty, if nobody here can tell what the later one rests on."""
+    remaining = [kept_by(segment, providers) for segment in after.segments]
+    if None in remaining:
+        return {}
+    live = {loglet for kept in remaining for loglet in kept or ()}
+    former = [kept_by(segment, providers) or {} for segment in before.segments]
+    return {loglet: config for kept in former for loglet, config in kept.items() if loglet not in live}
 
 
 def find_kept(chain: Chain, wanted: SegmentId, providers: Mapping[str, LogletProvider]) -> tuple[str, bytes] | None:
