@@ -82,8 +82,7 @@ class Releasing:
         providers = self._log.view.providers
         if self._chain is not None and self._chain.version < register.chain.version:
             for loglet, (kind, config) in no_longer_kept(self._chain, register.chain, providers).items():
-                provider = providers.get(kind)
-                if isinstance(provider, ReleasedElsewhere):
+                if kind in providers and isinstance(provider := providers[kind], ReleasedElsewhere):
                     self._leaving[loglet] = _Due(provider, config, self._turn(register))
         self._chain = register.chain
         while len(self._leaving) > WAITING_MAX:
@@ -116,10 +115,10 @@ class Releasing:
 
     def _released(self, chain: Chain) -> Iterator[tuple[Segment, bytes]]:
         """The closed segments whose time is over, and their configs from now on."""
-        now_ms = int(self._log.view.environment.clock.wall() * 1000)
+        view = self._log.view
+        now_ms = int(view.environment.clock.wall() * 1000)
         for segment in chain.segments:
-            provider = self._log.view.providers.get(segment.kind)
-            if segment.stop is not None and isinstance(provider, ReleasesLater):
+            if segment.kind in view.providers and isinstance(provider := view.providers[segment.kind], ReleasesLater):
                 config = _released_config(provider, segment, now_ms)
                 if config is not None:
                     yield segment, config
