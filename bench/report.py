@@ -86,12 +86,17 @@ def _row(summary: Summary, reference: Summary | None) -> str:
 
 
 def put_into(document: Path, text: str, arguments: str = "") -> None:
-    """Replace what stands between the two marks of `bench.append` with these arguments.
+    """Replace what stands between the two marks of `bench.append` with these arguments; see `put_between`."""
+    put_between(document, text, f"bench.append {arguments}--markdown writes this part")
+
+
+def put_between(document: Path, text: str, what: str) -> None:
+    """Replace what stands behind the mark that says what is measured there, up to the mark of its end.
 
     Raises:
         ValueError: the document has no such place.
     """
-    mark = f"<!-- measured: bench.append {arguments}--markdown writes this part -->"
+    mark = f"<!-- measured: {what} -->"
     before, begin, rest = document.read_text().partition(mark)
     _, end, after = rest.partition(_END)
     if not begin or not end:
