@@ -87,7 +87,8 @@ class Manifest:
         return sum(file.gaps for file in self.files)
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
+        """Bytes of all files."""
         return sum(file.bytes for file in self.files)
 
     def encode(self) -> bytes:
@@ -98,7 +99,7 @@ class Manifest:
             "columns": dict(COLUMNS),
             "entries": self.entries,
             "gaps": self.gaps,
-            "bytes": self.bytes,
+            "bytes": self.size,
         }
         return json.dumps(fields, indent=1).encode()
 
@@ -135,7 +136,7 @@ def decode_untrusted(blob: bytes, expected_checksum: str | None = None) -> Manif
         columns = object_of(fields["columns"])
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise MalformedError(f"not the manifest of an archive ({error}): {blob[:100]!r}") from error
-    if totals != (found.entries, found.gaps, found.bytes):
+    if totals != (found.entries, found.gaps, found.size):
         raise MalformedError("the files of an archive do not add up to its totals")
     if any(columns.get(name) != kind for name, kind in COLUMNS.items()):
         raise MalformedError(f"an archive with the columns {dict(columns)}")
@@ -153,15 +154,29 @@ def _check_version(fields: Mapping[str, Any]) -> None:
 def _manifest(fields: Mapping[str, Any]) -> Manifest:
     if not isinstance(fields["files"], list):
         raise TypeError("files is not a list")
-    names = {name: text(fields, name) for name in ("cluster", "content", "writer")}
-    numbers = {name: integer(fields, name) for name in ("start", "stop", "trimmed")}
-    return Manifest(**names, **numbers, files=tuple(_file(object_of(file)) for file in fields["files"]))
+    return Manifest(
+        cluster=text(fields, "cluster"),
+        start=integer(fields, "start"),
+        stop=integer(fields, "stop"),
+        trimmed=integer(fields, "trimmed"),
+        files=tuple(_file(object_of(file)) for file in fields["files"]),
+        content=text(fields, "content"),
+        writer=text(fields, "writer"),
+    )
 
 
 def _file(fields: Mapping[str, Any]) -> DataFile:
-    names = {name: text(fields, name) for name in ("name", "checksum", "footer_checksum")}
-    numbers = {name: integer(fields, name) for name in ("start", "stop", "entries", "gaps", "bytes", "footer_bytes")}
-    return DataFile(**names, **numbers)
+    return DataFile(
+        name=text(fields, "name"),
+        start=integer(fields, "start"),
+        stop=integer(fields, "stop"),
+        entries=integer(fields, "entries"),
+        gaps=integer(fields, "gaps"),
+        bytes=integer(fields, "bytes"),
+        checksum=text(fields, "checksum"),
+        footer_bytes=integer(fields, "footer_bytes"),
+        footer_checksum=text(fields, "footer_checksum"),
+    )
 
 
 def _check_files(manifest: Manifest) -> None:

@@ -1,0 +1,127 @@
+"""From a closed segment to a config that may be put into the chain: write, publish, read back, compare.
+
+The put itself, `reconfig_modify`, is left to the caller, who asks a node: a node that cannot see the files refuses it, as it
+looks at the archive first (`virtuallog.address_space`). Then the hot copy stays for the grace period, and nodes let go of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final, TypeAlias
+
+import attrs
+
+from loglets.archive import manifest as manifests
+from loglets.archive.config import ArchiveConfig, HotCopy, check_url, directory_of, join
+from loglets.archive.manifest import Manifest
+from loglets.archive.provider import KIND, ArchiveProvider
+from loglets.archive.source import Source
+from loglets.archive.verifying import Verified, Verifying
+from loglets.archive.writing import Sizes, Writing
+from virtuallog.api import Loglet
+from virtuallog.chain import Segment
+from virtuallog.errors import InvalidSettingError
+from virtuallog.ports import Environment
+
+GRACE_SECONDS: Final = 3600.0
+"""How long the hot copy stays by default: time to notice that an archive cannot be read from where the readers are."""
+
+Tell: TypeAlias = Callable[[str, int], None]
+"""Told what is being done, and up to which position it is done."""
+
+
+@attrs.frozen(kw_only=True)
+class Archived:
+    """An archive that is whole."""
+
+    config: ArchiveConfig
+    manifest: Manifest
+    verified: Verified
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Archiving:
+    """What is the same for all segments of a log."""
+
+    provider: ArchiveProvider
+    cluster: str
+    """In hexadecimal digits."""
+    url: str
+    """Where archives are."""
+    environment: Environment
+    grace_seconds: float = GRACE_SECONDS
+    tell: Tell = lambda what, position: None
+    sizes: Sizes = attrs.field(factory=Sizes)
+
+    def location(self, segment: Segment) -> str:
+        """URL of the directory of a closed segment's archive."""
+        return join(self.url, self._directory(segment))
+
+    async def run(self, segment: Segment, hot: Loglet) -> Archived:
+        """Archive a closed segment; `hot` is a client of its loglet. Whatever is there already is used.
+
+        Cancelled or killed, what is written stays, and the next call goes on there.
+
+        Raises:
+            InvalidSettingError: the segment is open, empty or an archive, or the URL is not one for archives; nothing was done.
+            CorruptionError, MalformedError: what is there, or was written, is not the segment. Nobody uses it.
+            UnavailableError: the segment or the place for files does not answer; may be called again.
+            VirtualLogError: as `loglets.archive.files.Files`, and as the segment's loglet.
+        """
+        check_url(self.url)
+        _check_segment(segment)
+        assert segment.stop is not None
+        files, source = self.provider.files(self.location(segment)), Source.of(hot, segment, self.environment.clock)
+        blob = await Writing(
+            source=source, files=files, cluster=self.cluster, start=segment.start, stop=segment.stop, writer=_program(),
+            tell=lambda position: self.tell("writing", position), sizes=self.sizes,
+        ).run()  # fmt: skip
+        manifest = manifests.decode_untrusted(blob)
+        verified = await Verifying(
+            manifest=manifest, files=files, source=source, tell=lambda position: self.tell("verifying", position)
+        ).run()
+        now_ms = int(self.environment.clock.wall() * 1000)
+        config = ArchiveConfig(
+            url=self.url, directory=self._directory(segment), start=segment.start, stop=segment.stop,
+            manifest=manifests.checksum(blob), cluster=self.cluster,
+            hot=HotCopy.of(segment, now_ms + int(self.grace_seconds * 1000)),
+        )  # fmt: skip
+        return Archived(config=config, manifest=manifest, verified=verified)
+
+    def _directory(self, segment: Segment) -> str:
+        assert segment.stop is not None
+        return directory_of(self.cluster, segment.start, segment.stop)
+
+
+async def verify_archive(
+    provider: ArchiveProvider, config: ArchiveConfig, environment: Environment, tell: Tell = lambda what, position: None
+) -> Verified:
+    """Read an archive that is in the chain, and compare it with its hot copy as long as there is one.
+
+    Raises: as `Verifying.run`, and as `ArchiveLoglet.manifest`.
+    """
+    loglet, hot = provider.open_archive(config, environment), config.hot
+    opened = None if hot is None else provider.open_hot(hot, environment)
+    source = None if hot is None or opened is None else Source(opened, config.start - hot.base, environment.clock)
+    return await Verifying(
+        manifest=await loglet.manifest(), files=provider.files(config.location), source=source,
+        tell=lambda position: tell("verifying", position),
+    ).run()  # fmt: skip
+
+
+def _check_segment(segment: Segment) -> None:
+    where = f"segment {segment.id}"
+    if segment.stop is None:
+        raise InvalidSettingError(where, "is open; extend the chain to close it")
+    if segment.stop == segment.start:
+        raise InvalidSettingError(where, "is empty")
+    if segment.kind == KIND:
+        raise InvalidSettingError(where, "is an archive")
+
+
+def _program() -> str:
+    try:
+        return f"virtuallog {version('virtuallog')}"
+    except PackageNotFoundError:
+        return "virtuallog"

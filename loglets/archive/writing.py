@@ -1,0 +1,223 @@
+"""Makes an archive of a closed segment: data files, then the manifest.
+
+    read the segment ---> row groups in memory ---> a whole file, named by its range and checksum ---> ... ---> manifest.json
+
+Killed anywhere it goes on where it was: a file whose bytes have the checksum that its name has is not written again. There is
+an archive once there is a manifest, and the first one stays: whoever comes later takes what it names. One file is in memory
+at a time, compressed, and one row group before that.
+
+Nothing here tells the chain. What is written is believed only after it was read back (`verifying.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+
+from loglets.archive import manifest as manifests
+from loglets.archive.digest import ContentDigest
+from loglets.archive.files import Files
+from loglets.archive.manifest import DataFile, Manifest, checksum
+from loglets.archive.parquet import ParquetPart, footer_bytes_untrusted, read_file_untrusted
+from loglets.archive.source import Source, joined
+from virtuallog.api import Placed
+from virtuallog.errors import CorruptionError, MalformedError, TooLargeError, UnavailableError
+from virtuallog.types import Gap, GapKind, PlacedBatch
+
+SUFFIX: Final = ".parquet"
+_DIGITS_OF_CHECKSUM: Final = 16
+_ROW_BYTES: Final = 64
+"""About what a row costs besides its payload."""
+
+
+@attrs.frozen(kw_only=True)
+class Sizes:
+    """Uncompressed bytes; a batch more may come on top."""
+
+    group_bytes: int = 1 << 20
+    """Of a row group: what one read brings, so reading one entry costs some milliseconds and not more."""
+    file_bytes: int = 96 << 20
+    """Of a file, which is in memory while it is made."""
+
+
+@attrs.define(eq=False)
+class _Part:
+    """One file in the making."""
+
+    start: int
+    sizes: Sizes
+    stop: int = attrs.field(init=False)
+    entries: int = 0
+    gaps: int = 0
+    size: int = 0
+    made: list[Placed] = attrs.field(factory=list)
+    """What is in no row group yet."""
+    _made_bytes: int = 0
+    _parquet: ParquetPart = attrs.field(factory=ParquetPart)
+
+    def __attrs_post_init__(self) -> None:
+        self.stop = self.start
+
+    def is_full(self) -> bool:
+        return self.size >= self.sizes.file_bytes
+
+    def add(self, item: Placed) -> None:
+        """The next batch or gap, or a part of it."""
+        if item.start != self.stop:
+            raise CorruptionError(f"a segment was read up to {self.stop}, then from {item.start} on")
+        self.stop = item.stop
+        gap = joined(self.made, item)
+        if gap is not None:
+            self.made[-1] = gap
+            return
+        self.made.append(item)
+        self._made_bytes += _size(item)
+        if self._made_bytes >= self.sizes.group_bytes:
+            self._end_group()
+
+    def finish(self) -> bytes:
+        if self.made:
+            self._end_group()
+        return self._parquet.finish()
+
+    def _end_group(self) -> None:
+        self._parquet.add(self.made)
+        self.gaps += sum(isinstance(item, Gap) for item in self.made)
+        self.entries += sum(len(item.places) for item in self.made if isinstance(item, PlacedBatch))
+        self.size, self._made_bytes = self.size + self._made_bytes, 0
+        self.made = []
+
+
+@attrs.define(eq=False, kw_only=True)
+class Writing:
+    """Of one archive."""
+
+    source: Source
+    files: Files
+    cluster: str
+    start: int
+    stop: int
+    writer: str
+    """The program, as the manifest has it."""
+    tell: Callable[[int], None] = lambda position: None
+    """Told up to where it is done."""
+    sizes: Sizes = attrs.field(factory=Sizes)
+    _digest: ContentDigest = attrs.field(factory=ContentDigest, init=False)
+    _trimmed: int = attrs.field(default=0, init=False)
+
+    async def run(self) -> bytes:
+        """The manifest of an archive that is whole, as far as the writer knows; as it is published.
+
+        Raises:
+            MalformedError: another archive is in the way.
+            TooLargeError: too many files for one manifest.
+            UnavailableError: the segment, or the place for the files, does not answer; may be run again.
+            VirtualLogError: as `Files` and as the segment's loglet; may be run again once the reason is removed.
+        """
+        blob = await self.files.read(manifests.NAME)
+        if blob is not None and not self._is_torn_untrusted(blob):
+            return blob
+        names, made, at = await self.files.list(), list[DataFile](), self.start
+        self._trimmed = self.start
+        while at < self.stop:
+            file = await self._made_before(at, names) or await self._make(at, names)
+            made.append(file)
+            at = file.stop
+            self.tell(at)
+        manifest = Manifest(
+            cluster=self.cluster, start=self.start, stop=self.stop, trimmed=self._trimmed, files=tuple(made),
+            content=self._digest.checksum(), writer=self.writer,
+        )  # fmt: skip
+        return await self._publish(manifest.encode(), replace=blob is not None)
+
+    def _is_torn_untrusted(self, blob: bytes) -> bool:
+        """Half a manifest, left where files are not made in one step. The chain names no such thing."""
+        try:
+            found = manifests.decode_untrusted(blob)
+        except MalformedError:
+            if blob.endswith(b"}"):  # whole, and something else
+                raise
+            return True
+        found.check_range(self.cluster, self.start, self.stop)
+        return False
+
+    async def _publish(self, blob: bytes, *, replace: bool) -> bytes:
+        """The manifest that stands there in the end: ours, or that of somebody who was faster."""
+        if len(blob) > manifests.BYTES_MAX:
+            raise TooLargeError(what="bytes in the manifest of an archive", size=len(blob), limit=manifests.BYTES_MAX)
+        await self.files.write(manifests.NAME, blob, replace=replace)
+        published = await self.files.read(manifests.NAME)
+        if published is None:
+            raise UnavailableError("the manifest of an archive is not there, though it was written")
+        manifests.decode_untrusted(published).check_range(self.cluster, self.start, self.stop)
+        return published
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    async def _make(self, at: int, names: Mapping[str, int]) -> DataFile:
+        part = _Part(at, self.sizes)
+        while part.stop < self.stop and not part.is_full():
+            for item in await self.source.read(part.stop, self.stop):
+                part.add(item)
+                self._include([item])
+                if part.is_full():
+                    break  # the rest is read once more, for the next file
+        content = part.finish()
+        file = data_file(content, at, part.stop, part.entries, part.gaps)
+        # What is there under this name, and has this length, are the same bytes or damaged ones.
+        if names.get(file.name) != file.bytes or await self.files.read(file.name) != content:
+            await self.files.write(file.name, content)
+        return file
+
+    async def _made_before(self, at: int, names: Mapping[str, int]) -> DataFile | None:
+        """The file that begins here and was finished by somebody who did not get further."""
+        for name in names:
+            first, stop = _range_of_untrusted(name)
+            if first != at or not at < stop <= self.stop:
+                continue
+            content = await self.files.read(name)
+            if content is None or not name.endswith(f"-{_short(checksum(content))}{SUFFIX}"):
+                continue
+            file = data_file(content, at, stop, 0, 0)
+            groups = list(read_file_untrusted(file, content))
+            gaps = sum(isinstance(item, Gap) for group in groups for item in group)
+            entries = sum(len(item.places) for group in groups for item in group if isinstance(item, PlacedBatch))
+            for group in groups:
+                self._include(group)
+            return attrs.evolve(file, entries=entries, gaps=gaps)
+        return None
+
+    def _include(self, items: list[Placed]) -> None:
+        self._digest.feed(items)
+        for item in items:
+            if isinstance(item, Gap) and item.kind is GapKind.TRIMMED:
+                self._trimmed = max(self._trimmed, item.stop)
+
+
+def data_file(content: bytes, start: int, stop: int, entries: int, gaps: int) -> DataFile:
+    """What the manifest says of a file. Its name has its range, so that it is found again, and its checksum, so that no other
+    content is ever under the same name."""
+    whole, footer_bytes = checksum(content), footer_bytes_untrusted(content)
+    return DataFile(
+        name=f"{start:020d}-{stop:020d}-{_short(whole)}{SUFFIX}", start=start, stop=stop, entries=entries, gaps=gaps,
+        bytes=len(content), checksum=whole, footer_bytes=footer_bytes, footer_checksum=checksum(content[-footer_bytes:]),
+    )  # fmt: skip
+
+
+def _short(whole: str) -> str:
+    return whole.partition(":")[2][:_DIGITS_OF_CHECKSUM]
+
+
+def _range_of_untrusted(name: str) -> tuple[int, int]:
+    parts = name.split("-")
+    if not name.endswith(SUFFIX) or len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+        return -1, -1
+    return int(parts[0]), int(parts[1])
+
+
+def _size(item: Placed) -> int:
+    if isinstance(item, Gap):
+        return _ROW_BYTES
+    return len(item.places) * (_ROW_BYTES + len(item.batch.blob) // item.batch.count)
