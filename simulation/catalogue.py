@@ -70,4 +70,4 @@ def struck(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 def loglet_kinds() -> tuple[str, ...]:
     """Every kind of loglet that a chain of the simulator may have."""
-    return ("native", "paxos", "weak-seal")
+    return ("archive", "native", "paxos", "striped", "weak-seal", "zookeeper")

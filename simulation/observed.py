@@ -24,6 +24,7 @@ from virtuallog.rpc.interface import Interface
 from virtuallog.testing.history import History
 from virtuallog.testing.recorded import RecordedLoglet, RecordedMetaStore
 from virtuallog.types import LogletOffset, NodeId
+from virtuallog.versions import FIRST, Recent
 
 
 @attrs.frozen
@@ -46,6 +47,10 @@ class ObservedProvider:
     def interfaces(self) -> Sequence[Interface]:
         return self._provider.interfaces
 
+    @property
+    def since(self) -> int:
+        return self._provider.since if isinstance(self._provider, Recent) else FIRST
+
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
         return self._provider.plan(cluster, settings, previous)
 
@@ -53,8 +58,11 @@ class ObservedProvider:
         return self._provider.describe(config)
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
-        """One that was moved is the same one in the history; copies are looked at on the servers, not recorded."""
+        """One that was moved is the same one in the history; copies are looked at where they are, not recorded: what is read
+        from one was appended to another one. Archives are such copies."""
         loglet = self._provider.open(segment, config, environment)
+        if isinstance(self._provider, ReleasesLater):
+            return loglet
         return RecordedLoglet(loglet, self._history, origin(self._provider, segment, config), self._who)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:

@@ -12,10 +12,12 @@ from collections.abc import Sequence
 import attrs
 
 from simulation.faults.nemesis import Nemesis
+from simulation.stories.outside import ZOOKEEPER
 from simulation.workload.actor import Stage
 from simulation.world.cluster import Cluster
 from virtuallog.chain import Segment
 from virtuallog.replicated import replicated
+from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
 from virtuallog.types import NodeId
 
 
@@ -26,20 +28,20 @@ class Casualties:
     cluster: Cluster
     nodes: frozenset[int]
     """Dead for good, or without the data that they had."""
-    outside: str | None
-    """The kind of loglets that live on somebody else's service, which is well."""
+    outside: frozenset[str]
+    """Kinds of loglets that live on somebody else's service, which is well."""
     faults: bool
     """Whether there have been any."""
 
     @classmethod
     def after(cls, stage: Stage, nemesis: Nemesis, dead: Sequence[NodeId]) -> Casualties:
         """`dead`: what `Nemesis.stop` has returned."""
-        outside = None if stage.archive is None else stage.archive.kind
+        outside = frozenset({WEAK_SEAL, ZOOKEEPER})
         return cls(stage.cluster, frozenset(dead) | nemesis.wounds.lost, outside, bool(nemesis.plan.active))
 
     def excuse(self, active: Segment, provider: object) -> bool:
         """Whether nobody but an operator can be expected to replace this loglet."""
-        if not self.faults or active.kind == self.outside or replicated(provider) is not None:
+        if not self.faults or active.kind in self.outside or replicated(provider) is not None:
             return False
         return any(self._is_hurt(node) for node in self.cluster.nodes)
 

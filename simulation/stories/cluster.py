@@ -29,15 +29,17 @@ from simulation.faults.processes import LOST_STORE
 from simulation.options import Options
 from simulation.stories.casualties import Casualties
 from simulation.stories.judge import demand_progress
-from simulation.stories.outside import Outside
+from simulation.stories.outside import ARCHIVE, Outside
 from simulation.stories.scenario import Scenario
 from simulation.workload import engine
 from simulation.workload.actor import Stage
 from simulation.workload.plan import WorkloadPlan
+from simulation.workload.shapes import KINDS
 from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
 from simulation.world.world import World
 from virtuallog.appender import AppenderSettings
 from virtuallog.testing.violation import Violation
+from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
 from virtuallog.virtual_log import VirtualLogSettings
 
 START_SECONDS: Final = 30.0
@@ -81,6 +83,7 @@ async def tell(
     kinds: Sequence[ProviderMaker] = (),
     dead_max: int = LOST_MAX,
     draw: Callable[[random.Random, Outside], ClusterPlan] = draw_plan,
+    share: float = 1.0,
 ) -> None:
     """Tell the story.
 
@@ -89,6 +92,7 @@ async def tell(
         kinds: of loglets, the first one first; none: as the seed and the options say.
         dead_max: most nodes that are lost in the end, with those that have lost their data.
         draw: what the cluster is made of, before the options narrow it.
+        share: of the usual load, for runs in which each act costs more.
     """
     source = world.random("plan")
     service = Outside(world)
@@ -100,7 +104,7 @@ async def tell(
     on_nodes = cluster.replicated_kinds
     without = () if PAXOS in on_nodes else (LOST_STORE,)
     nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source, without=without))
-    plan = WorkloadPlan.draw(world.random("workload")).narrowed(world.options)
+    plan = WorkloadPlan.draw(world.random("workload")).lighter(share).narrowed(world.options)
     service.start(cluster.nodes)
     replicas = PaxosWatch(world)
     if PAXOS in on_nodes:
@@ -112,8 +116,7 @@ async def tell(
     watch = AcceptorWatch(world, cluster.machines)
     watch.start()
     async with trio.open_nursery() as nursery:
-        archive = service.provider() if service.provider in cluster.kinds else None
-        stage = Stage(cluster, plan, nursery, archive, on_nodes if len(on_nodes) > 1 else ())
+        stage = _stage(cluster, plan, nursery, service)
         await _load(stage, nemesis, service)
         await look_inside(cluster, watch)  # now, as the judge trims everything away
         dead = nemesis.stop(dead_max)
@@ -126,13 +129,26 @@ async def tell(
     await look_inside(cluster, watch)
 
 
+def _stage(cluster: Cluster, plan: WorkloadPlan, nursery: trio.Nursery, service: Outside) -> Stage:
+    """What clients have before them, as far as these kinds of loglets offer it."""
+    kinds = cluster.kind_names
+    swaps = [kind for kind in kinds if kind in KINDS]
+    return Stage(
+        cluster,
+        plan,
+        nursery,
+        copies=service.provider() if WEAK_SEAL in kinds else None,
+        swaps=swaps if len(swaps) > 1 else (),
+        archives=service.archive_provider if ARCHIVE in kinds else None,
+    )
+
+
 async def _load(stage: Stage, nemesis: Nemesis, service: Outside) -> None:
     """The first phase."""
     seconds = stage.cluster.world.options.seconds
     async with trio.open_nursery() as nursery:
         nursery.start_soon(nemesis.run)
-        if stage.archive is not None:
-            nursery.start_soon(service.run)
+        nursery.start_soon(service.run, stage.cluster.kind_names)
         with trio.move_on_after(WORKLOAD_SECONDS if seconds is None else seconds):
             await engine.run(stage)
         nursery.cancel_scope.cancel()

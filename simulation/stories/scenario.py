@@ -48,6 +48,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.crossed import CROSSED
     from simulation.stories.drained import DRAINED
     from simulation.stories.forgetful import FORGETFUL
+    from simulation.stories.kinds import ARCHIVE, STRIPED, ZOOKEEPER
     from simulation.stories.large import DROPPED, TORN
     from simulation.stories.minority import MINORITY
     from simulation.stories.mixed import MIXED
@@ -67,6 +68,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
 
     return (
         AMNESIA,
+        ARCHIVE,
         BALLOTS,
         BEREFT,
         BROKEN_DISK,
@@ -93,6 +95,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         RESTART,
         RETURNED,
         SEALED,
+        STRIPED,
         TORN,
         TRIMMED,
         UNEVEN,
@@ -100,6 +103,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         USURPED,
         WEAK_SEAL,
         WIPED,
+        ZOOKEEPER,
     )
 
 

@@ -1,25 +1,29 @@
 """Any kind of loglet on simulated machines: they serve its provider, and clients open as many loglets as asked for.
 
-Every process has a provider object of its own, as in a real cluster: what a provider keeps in memory for its clients
-is not shared here either. Instead of a register there is a table of the loglets that were made.
+Every process has provider objects of its own, as in a real cluster: what a provider keeps in memory for its clients
+is not shared here either. Instead of a register there is a table of the loglets that were made. Loglets of a composite kind
+stand in it alone; machines find the parts by what the kind says that they keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from server.config import ROLES
+from simulation.observed import all_observed
 from simulation.world.cluster import ProviderMaker
 from simulation.world.machine import Machine
 from simulation.world.role import role
 from simulation.world.world import World
 from virtuallog.api import Cluster, Loglet, LogletProvider, Member
 from virtuallog.chain import SegmentId
+from virtuallog.composite import compose
 from virtuallog.errors import SealedError
-from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.kept import KeepsLoglets
+from virtuallog.ports import Environment, Handler, Handlers, NodeEnvironment, Request
 from virtuallog.types import NodeId
 
 PLANNER: Final = NodeId(1)
@@ -31,9 +35,13 @@ class ServedLoglets:
 
     world: World
     make: ProviderMaker
+    below: Sequence[ProviderMaker] = ()
+    """Kinds that loglets of a composite kind may consist of."""
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
     providers: dict[NodeId, LogletProvider] = attrs.field(factory=dict, init=False)
     """Of the present, or last, life of each machine: what checkers look into."""
+    served: dict[NodeId, Mapping[str, LogletProvider]] = attrs.field(factory=dict, init=False)
+    """All kinds of that life."""
     _configs: dict[SegmentId, bytes] = attrs.field(factory=dict, init=False)
 
     def start(self, nodes: int) -> None:
@@ -52,11 +60,23 @@ class ServedLoglets:
         Raises:
             InvalidSettingError: the provider cannot plan it.
         """
-        self._configs[segment] = config if config is not None else self.make().plan(self.cluster, settings or {}, None)
+        self._configs[segment] = config if config is not None else self.plan(settings or {})
 
-    def open(self, segment: SegmentId, environment: Environment) -> Loglet:
-        """A client, in a process of its own."""
-        return self.make().open(segment, self._configs[segment], environment)
+    def plan(self, settings: Mapping[str, str]) -> bytes:
+        """The config of a loglet for the machines that run just now.
+
+        Raises:
+            InvalidSettingError: the provider cannot plan it.
+        """
+        made = self._make_all()
+        compose(made)
+        return made[self.make().kind].plan(self.cluster, settings, None)
+
+    def open(self, segment: SegmentId, environment: Environment, who: str = "client") -> Loglet:
+        """A client, in a process of its own. What it asks of the parts of a loglet goes into the history as `who`'s."""
+        made = self._make_all()
+        all_observed(made, self.world.history, who)
+        return made[self.make().kind].open(segment, self._configs[segment], environment)
 
     def config(self, segment: SegmentId) -> bytes:
         """As it stands in the table."""
@@ -72,15 +92,29 @@ class ServedLoglets:
         ]  # fmt: skip
         return Cluster(members=tuple(members), planner=PLANNER)
 
+    def _make_all(self) -> Mapping[str, LogletProvider]:
+        return {provider.kind: provider for provider in (make() for make in (self.make, *self.below))}
+
     async def _serve(self, environment: NodeEnvironment) -> Handlers:
-        provider = self.providers[environment.node] = self.make()
-        return await provider.serve(environment)
+        made = self.served[environment.node] = self._make_all()
+        compose(made)
+        self.providers[environment.node] = next(iter(made.values()))
+        handlers: dict[type[Request[Any]], Handler] = {}
+        for provider in made.values():
+            handlers.update(await provider.serve(environment))
+        return handlers
 
     async def _version(self) -> int:
         """What a register would have: whatever is in the table was asked for in a version up to this one."""
         return max((segment.version for segment in self._configs), default=0)
 
     async def _segment_config(self, segment: Any) -> tuple[str, bytes]:
-        if segment not in self._configs:
-            raise SealedError(f"segment {segment} is not in the chain", refused=True)
-        return self.make().kind, self._configs[segment]
+        provider = self.make()
+        if segment in self._configs:
+            return provider.kind, self._configs[segment]
+        if isinstance(provider, KeepsLoglets):
+            for one, config in self._configs.items():
+                kept = provider.loglets(one, config)
+                if segment in kept:
+                    return kept[segment]
+        raise SealedError(f"segment {segment} is not in the chain", refused=True)

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import attrs
 import trio
 
+from loglets.archive.provider import ArchiveProvider
 from simulation.workload.plan import WorkloadPlan
 from simulation.workload.shapes import count
 from simulation.world.cluster import Client, Cluster
@@ -54,10 +55,12 @@ class Stage:
     plan: WorkloadPlan
     nursery: trio.Nursery
     """Outlives the workload: parked readers run here."""
-    archive: WeakSealProvider | None = None
+    copies: WeakSealProvider | None = None
     """Where copies of segments can be kept, if anywhere."""
     swaps: Sequence[str] = ()
-    """Kinds of loglets that live on the nodes, if there are several: operators put one in the place of the other."""
+    """Kinds of loglets that operators put in each other's place, if there are several."""
+    archives: Callable[[], ArchiveProvider] | None = None
+    """Where closed segments are archived, if anywhere."""
     tail: int = 0
     """The highest one that any client has seen."""
     parked: list[Follower] = attrs.field(factory=list)

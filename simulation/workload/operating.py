@@ -8,11 +8,13 @@ from typing import Final
 
 import trio
 
+from simulation.workload import archiving
 from simulation.workload.actor import Actor, Acts, Stage, attempt
 from simulation.workload.shapes import SWAPPING
 from virtuallog.chain import Chain, Segment
 from virtuallog.errors import SealedError, UnavailableError
 from virtuallog.register import Register
+from virtuallog.replicated import Placement, replicated
 from virtuallog.testing.actions import CloseAsked, ExtendAsked, MembersAsked, ModifyAsked, Trim, TruncateAsked
 from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
 from virtuallog.types import LogletOffset, LogPosition, NodeId
@@ -20,6 +22,8 @@ from virtuallog.types import LogletOffset, LogPosition, NodeId
 JUDGES: Final = "j"
 """Actors of the judge: what it demands is not what a run has brought about by itself."""
 COPY_BYTES: Final = 1 << 20
+ARCHIVE: Final = "archive"
+STRIPE_SERVERS: Final = 3
 MEMBERS: Final = 3
 """Fewest members of the MetaStore: the nemesis may take one of them for good."""
 
@@ -53,6 +57,14 @@ def _tell(actor: Actor, before: Chain, after: Chain) -> None:
             actor.did("extend to other servers")
         if was.get("sequencer") != now.get("sequencer"):
             actor.did("extend to another sequencer")
+    placement = _placement(actor, new)
+    if new.kind == "striped" and placement is not None:
+        actor.did(f"stripe over {'the same' if len(set(placement.groups)) == 1 else 'disjoint'} servers")
+
+
+def _placement(actor: Actor, segment: Segment) -> Placement | None:
+    provider = replicated(actor.client.log.view.provider(segment.kind))
+    return None if provider is None else provider.placement(segment.config)
 
 
 async def extend_alike(actor: Actor) -> None:
@@ -61,13 +73,16 @@ async def extend_alike(actor: Actor) -> None:
 
 async def extend_otherwise(actor: Actor) -> None:
     """To any kind, and with settings of its own if that has any."""
-    kind = actor.random.choice(sorted(actor.client.log.view.providers))
+    kinds = [kind for kind in sorted(actor.client.log.view.providers) if kind != ARCHIVE]
+    kind = actor.random.choice(kinds)
     await extend(actor, kind, _settings(kind, actor.random, actor.stage.cluster.plan.nodes))
 
 
 def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]:
     """What an operator may ask for: nothing, other servers, another sequencer."""
     numbers = [str(number) for number in range(1, nodes + 1)]
+    if kind == "striped":
+        return _stripes(source, numbers)
     settings = {}
     if source.random() < 0.5:
         settings["servers"] = ",".join(source.sample(numbers, source.choice((3, nodes))))
@@ -76,6 +91,18 @@ def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]
     if kind == "paxos" and "sequencer" in settings:
         settings["coordinator"] = settings.pop("sequencer")
     return settings if kind in {"native", "paxos"} else {}
+
+
+def _stripes(source: random.Random, numbers: Sequence[str]) -> Mapping[str, str]:
+    """Stripes over the same servers, or over disjoint ones, where there are enough."""
+    shuffled = source.sample(numbers, len(numbers))
+    settings = {"stripes": str(source.choice((2, 2, 3)))}
+    if source.random() < 0.5 and len(numbers) >= 2 * STRIPE_SERVERS:
+        halves = (shuffled[:STRIPE_SERVERS], shuffled[STRIPE_SERVERS : 2 * STRIPE_SERVERS])
+        return {"groups": ";".join(",".join(sorted(half)) for half in halves)}
+    if source.random() < 0.5:
+        settings["servers"] = ",".join(shuffled[:STRIPE_SERVERS])
+    return settings
 
 
 async def swap(actor: Actor) -> None:
@@ -166,8 +193,8 @@ async def copy_segment(actor: Actor, segment: Segment) -> bool:
 
     The copy may begin at any offset of the new loglet; only the chain knows at which.
     """
-    log, archive, stop = actor.client.log, actor.stage.archive, segment.stop
-    if archive is None or stop is None:
+    log, copies, stop = actor.client.log, actor.stage.copies, segment.stop
+    if copies is None or stop is None:
         return False
     base = actor.random.choice((0, 0, 7))
     placed, at = [], segment.start
@@ -175,7 +202,7 @@ async def copy_segment(actor: Actor, segment: Segment) -> bool:
         for item in await log.read(at, stop, COPY_BYTES):
             placed.append(item.shift(base - segment.start))
             at = LogPosition(item.stop)
-    config = await archive.store_copy(log.view.environment, f"copy {actor.name}", placed)
+    config = await copies.store_copy(log.view.environment, f"copy {actor.name}", placed)
     work = log.reconfig_modify(segment.id, WEAK_SEAL, config, LogletOffset(base))
     after = await actor.change(ModifyAsked(segment.id, WEAK_SEAL, base), work)
     if after.chain.find(segment.id) is None:
@@ -209,9 +236,10 @@ ACTS: Final[Acts] = (
     (1.5, modify),
     (1.5, change_members),
 )
-SWAPPING_ACTS: Final[Acts] = (*ACTS, (10, swap))
+SWAP_WEIGHT: Final = 10
 
 
 def acts(stage: Stage) -> Acts:
     """What operators do in a run that has these kinds of loglets."""
-    return SWAPPING_ACTS if stage.swaps else ACTS
+    swapping: Acts = ((SWAP_WEIGHT, swap),) if stage.swaps else ()
+    return (*ACTS, *swapping, *(archiving.ACTS if stage.archives is not None else ()))

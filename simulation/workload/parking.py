@@ -92,7 +92,7 @@ async def at_a_sealed_loglet(actor: Actor) -> None:
 async def at_a_replaced_loglet(actor: Actor) -> None:
     """It begins to read with a chain in which the segment still has its former loglet."""
     segment = await operating.closed_segment(actor)
-    if segment is None or actor.stage.archive is None:
+    if segment is None or actor.stage.copies is None:
         return
     parked = await _park(actor, "park at a replaced loglet", segment.start, reads=False)
     try:

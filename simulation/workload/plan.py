@@ -68,3 +68,9 @@ class WorkloadPlan:
         if options.operations is None:
             return self
         return attrs.evolve(self, acts={role: min(count, options.operations) for role, count in self.acts.items()})
+
+    def lighter(self, share: float) -> WorkloadPlan:
+        """With this share of the acts of each client, spread over as much time: for runs in which an act costs more."""
+        acts = {role: max(1, round(count * share)) for role, count in self.acts.items()}
+        seconds = {role: self.pauses[role] * self.acts[role] for role in self.acts}
+        return attrs.evolve(self, acts=acts, pauses={role: seconds[role] / acts[role] for role in acts})

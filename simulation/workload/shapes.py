@@ -71,11 +71,24 @@ LIVING: Final = (
     "be cancelled at an await",
 )
 
-SWAPPING: Final = (
-    "swap native for paxos",
-    "swap paxos for native",
+KINDS: Final = ("native", "paxos", "striped", "zookeeper")
+"""Kinds of loglets that take appends, and may be put in each other's place."""
+SWAPPING: Final = tuple(f"swap {one} for {other}" for one in KINDS for other in KINDS if one != other)
+"""Of runs whose chains may have several of them."""
+
+STRIPING: Final = (
+    "stripe over the same servers",
+    "stripe over disjoint servers",
 )
-"""Of runs whose chains may have both kinds."""
+"""Of runs with striped loglets."""
+
+ARCHIVING: Final = (
+    "archive a segment",
+    "archive the start of the log",
+    "take an archive out again",
+    "trim an archive",
+)
+"""Of runs with archives."""
 
 SHAPES: Final = (*APPENDING, *READING, *TAILING, *PARKING, *TRIMMING, *OPERATING, *LIVING)
 
@@ -90,7 +103,10 @@ REGISTERING: Final = (
 """Of runs of a bare MetaStore."""
 
 
+_ALL: Final = frozenset((*SHAPES, *SWAPPING, *STRIPING, *ARCHIVING, *REGISTERING))
+
+
 def count(counts: Counter[str], shape: str) -> None:
     """A shape has been reached."""
-    assert shape in SHAPES or shape in SWAPPING or shape in REGISTERING, shape
+    assert shape in _ALL, shape
     counts[PREFIX + shape] += 1

@@ -87,6 +87,10 @@ class Cluster:
         return [NodeId(number) for number in range(1, self.plan.nodes + 1)]
 
     @property
+    def kind_names(self) -> Sequence[str]:
+        return [make().kind for make in self.kinds]
+
+    @property
     def replicated_kinds(self) -> Sequence[str]:
         """Kinds of loglets that live on its nodes."""
         made = [make() for make in self.kinds]

@@ -22,6 +22,7 @@ from virtuallog.address import split_address
 from virtuallog.address_book import AddressBook
 from virtuallog.api import LogletProvider
 from virtuallog.cluster_file import NodeAddress
+from virtuallog.kept import KeepsLoglets
 from virtuallog.ports import Handler, Handlers, Request, Services
 from virtuallog.register import Register
 from virtuallog.rpc.interface import Interface
@@ -166,7 +167,8 @@ class Streams:
         self.streams.start(node)
 
     def carries(self, provider: LogletProvider) -> bool:
-        return bool(provider.interfaces)
+        # A kind that says what nodes keep for it sends them no messages of its own.
+        return bool(provider.interfaces) or isinstance(provider, KeepsLoglets)
 
     @property
     def connections(self) -> Sequence[Connection]:

@@ -18,7 +18,7 @@ def excused(
     harm: Callable[[Actor], None],
     *,
     nodes: frozenset[int] = frozenset(),
-    outside: str | None = None,
+    outside: frozenset[str] = frozenset(),
     faults: bool = True,
     stranger: bool = True,
 ) -> bool:
@@ -76,4 +76,4 @@ def test_nothing_is_excused_without_faults() -> None:
 
 def test_nothing_that_happens_to_nodes_concerns_somebody_elses_service() -> None:
     """Its loglets have to take appends."""
-    assert not excused(restart, outside="native")
+    assert not excused(restart, outside=frozenset({"native"}))
