@@ -13,7 +13,7 @@ from server.cli.failures import FAILED, WrongUsage
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.reach import widened
 from server.explaining.conclusions import conclude
-from server.explaining.finding import Finding, Topic, all_well, chosen
+from server.explaining.finding import Finding, Topic, all_well, chosen, listed
 from server.explaining.gathering import gather, open_environment
 from server.explaining.picture import Picture, SegmentFacts
 from virtuallog.chain import Segment, SegmentId
@@ -165,5 +165,6 @@ def _show_evidence(console: Any, facts: SegmentFacts) -> None:
 
 
 def _line(piece: Evidence) -> str:
-    facts = ", ".join(f"{name}={value}" for name, value in piece.facts.items() if name != "node" and value is not None)
+    shown = {name: value for name, value in piece.facts.items() if name not in {"node", "orders"} and value is not None}
+    facts = ", ".join(f"{name}={listed(value) if isinstance(value, list) else value}" for name, value in shown.items())
     return "; ".join(part for part in (facts, piece.problem) if part)

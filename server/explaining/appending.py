@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from server.explaining.finding import Finding, Topic, Weight, listed, nodes_text
 from server.explaining.finishing import who_finishes
-from server.explaining.picture import Picture, SegmentFacts
+from server.explaining.picture import Picture, SegmentFacts, said
 
 TOPICS = (Topic.APPEND,)
 
@@ -75,7 +75,7 @@ def _absence(picture: Picture, number: int, boot: int) -> str:
     if node is None:
         return f"node {number} is not in the register any more"
     if node.problem:
-        return f"node {number}: {node.problem}"
+        return said(f"node {number}", node.problem)
     if boot not in {0, node.boot}:
         return f"node {number} has started again: the loglet names its start {boot}, this is start {node.boot}"
     if node.failures:

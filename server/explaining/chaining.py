@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from server.explaining.finding import Finding, Topic, Weight, listed, nodes_text
 from server.explaining.finishing import members_text
-from server.explaining.picture import UNTOLD, NodeFacts, Picture, SegmentFacts
+from server.explaining.picture import UNTOLD, NodeFacts, Picture, SegmentFacts, said
 
 TOPICS = (Topic.CHAIN,)
 
@@ -39,7 +39,7 @@ def _shape(picture: Picture) -> Finding:
 def _members(picture: Picture) -> Iterator[Finding]:
     if not picture.silent_members:
         return
-    because = tuple(f"{member.source}: {member.problem}" for member in picture.silent_members)
+    because = tuple(said(member.source, member.problem) for member in picture.silent_members)
     if picture.spare_members < 0:
         yield Finding(
             topics=TOPICS,

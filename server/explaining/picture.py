@@ -33,6 +33,11 @@ class NodeFacts:
     healing: tuple[str, ...] = ()
 
 
+def said(source: str, problem: str) -> str:
+    """Whose problem it is, said once: the errors of a node begin with its name."""
+    return problem if problem.startswith(source) else f"{source}: {problem}"
+
+
 @attrs.frozen(kw_only=True)
 class SegmentFacts:
     """A segment, and what its loglet says."""
@@ -88,7 +93,13 @@ class SegmentFacts:
 
     def says(self, parts: Sequence[Evidence]) -> tuple[str, ...]:
         """Their problems, one by one."""
-        return tuple(f"{part.source}: {part.problem}" for part in parts)
+        return tuple(said(part.source, part.problem) for part in parts)
+
+    @property
+    def committed(self) -> LogPosition:
+        """Below it everything is part of the log, as far as anybody who answers knows."""
+        known = max((part.facts.get("known_tail", 0) for part in self.parts), default=0)
+        return max(self.segment.start, self.segment.position(known))
 
 
 @attrs.frozen(kw_only=True)

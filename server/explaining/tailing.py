@@ -29,7 +29,7 @@ def _unknown(facts: SegmentFacts) -> Finding:
         topics=TOPICS,
         weight=Weight.TROUBLE,
         statement=f"the tail cannot be told: too few of the open loglet's servers answer ({facts.counted()})",
-        because=(f"it is not below {facts.segment.start}, where the open segment starts", *facts.says(facts.silent)),
+        because=(f"it is not below {facts.committed}, as far as anybody who answers knows", *facts.says(facts.silent)),
         next="start what is silent; whoever waits for the tail is told then",
         segment=facts.segment.id,
     )

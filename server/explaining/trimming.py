@@ -17,12 +17,17 @@ def findings(picture: Picture) -> list[Finding]:
 
 def _start(picture: Picture) -> Finding:
     start = picture.register.chain.start
-    trims = [(facts.position("trim"), facts.segment.id) for facts in picture.segments]
-    point, segment = max(((point or start, segment) for point, segment in trims), default=(start, None))
-    because = [f"the chain starts at {start}"] + (
-        [f"segment {segment} is trimmed up to {point}"] if point > start else []
-    )
+    trimmed = {facts.segment.id: point for facts in picture.segments if (point := _trim_point(facts)) is not None}
+    because = [f"the chain starts at {start}"]
+    because += [f"segment {segment} is trimmed up to {point}" for segment, point in trimmed.items()]
+    point = max(trimmed.values(), default=start)
     return Finding(topics=TOPICS, weight=Weight.WELL, statement=f"the log begins at {point}", because=tuple(because))
+
+
+def _trim_point(facts: SegmentFacts) -> int | None:
+    """Up to where it is trimmed; None: nothing of it is, wherever it starts."""
+    point = facts.position("trim")
+    return point if point is not None and point > facts.segment.start else None
 
 
 def _of_segment(picture: Picture, facts: SegmentFacts) -> Iterator[Finding]:

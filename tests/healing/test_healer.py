@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 import trio
 
-from loglets.native import NativeProvider
 from loglets.native.messages import ReadWaves, Repair
 from server.healing.healer import Healer
 from server.healing.lane import BACKOFF_SECONDS, Lane
 from server.healing.rebuild import rebuild
 from simulation.runner import run_seed
-from simulation.world import scheduler
-from simulation.world.cluster import Client, Cluster, ClusterPlan
-from simulation.world.world import World, open_world
-from tests.simulation.stage import WAL
+from simulation.world.cluster import Client, Cluster
+from tests.simulation.stage import in_cluster, native
 from virtuallog.amending import amend
 from virtuallog.control import RebuildSegment
 from virtuallog.errors import InvalidSettingError
@@ -25,30 +20,6 @@ from virtuallog.node_table import Forget
 from virtuallog.register import decode_untrusted
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.versions import MOVED_SEGMENTS
-
-Story = Callable[[Cluster, Client], Awaitable[None]]
-
-
-def native() -> NativeProvider:
-    return NativeProvider(WAL)
-
-
-def in_cluster(nodes: int, story: Story, *, healing: str = "replace-failed") -> None:
-    """Tell a story of a cluster and a client of it."""
-
-    async def told() -> None:
-        async with open_world(1) as world:
-            await _tell(world)
-
-    async def _tell(world: World) -> None:
-        cluster = Cluster(world, ClusterPlan(nodes=nodes, members=3, kinds=(native,)), healing=healing)
-        cluster.start()
-        await cluster.wait_ready()
-        async with cluster.client("client") as client:
-            await trio.sleep(2.0)  # noqa: TID251 -- simulated time
-            await story(cluster, client)
-
-    scheduler.run(1, told)
 
 
 async def servers_of(client: Client) -> list[tuple[int, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from functools import cache, partial
+from functools import cache
 
 import trio
 
@@ -15,7 +15,7 @@ from simulation.workload.actor import Act, Actor, Stage
 from simulation.workload.plan import WorkloadPlan
 from simulation.workload.shapes import PREFIX
 from simulation.world import scheduler
-from simulation.world.cluster import Cluster, ClusterPlan
+from simulation.world.cluster import Client, Cluster, ClusterPlan, ProviderMaker
 from simulation.world.world import World, open_world
 from virtuallog.testing.actions import ExtendAsked
 
@@ -25,6 +25,7 @@ WAL = WalSettings(
 )  # fmt: skip
 """Small: simulated disks fill a segment with zeros, too."""
 Story = Callable[[Actor], Awaitable[None]]
+ClusterStory = Callable[[Cluster, Client], Awaitable[None]]
 
 PLAN = WorkloadPlan(
     clients=dict.fromkeys(("appender", "reader", "tailer", "parker", "trimmer", "operator"), 1),
@@ -35,6 +36,30 @@ PLAN = WorkloadPlan(
     lifetime_seconds=None,
     close=True,
 )
+
+
+def native() -> NativeProvider:
+    return NativeProvider(WAL)
+
+
+def in_cluster(
+    nodes: int, story: ClusterStory, *, kinds: tuple[ProviderMaker, ...] = (native,), healing: str = "replace-failed"
+) -> None:
+    """Tell a story of a cluster and a client of it, of which all is well at first."""
+
+    async def told() -> None:
+        async with open_world(1) as world:
+            await _tell_of_cluster(world)
+
+    async def _tell_of_cluster(world: World) -> None:
+        cluster = Cluster(world, ClusterPlan(nodes=nodes, members=3, kinds=kinds), healing=healing)
+        cluster.start()
+        await cluster.wait_ready()
+        async with cluster.client("client") as client:
+            await trio.sleep(2.0)
+            await story(cluster, client)
+
+    scheduler.run(1, told)
 
 
 def on_stage(story: Story, *, seed: int = 1, plan: WorkloadPlan = PLAN, foreign: bool = True) -> World:
@@ -52,7 +77,6 @@ def on_stage(story: Story, *, seed: int = 1, plan: WorkloadPlan = PLAN, foreign:
 
 async def _tell(world: World, story: Story, plan: WorkloadPlan, *, foreign: bool) -> None:
     service = Outside(world)
-    native = partial(NativeProvider, WAL)
     kinds = (native, service.provider) if foreign else (native,)
     cluster = Cluster(world, ClusterPlan(nodes=5, members=3, kinds=kinds))
     service.start(cluster.nodes)
