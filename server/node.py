@@ -158,7 +158,7 @@ class Node:
             register=register.encode() if register else b"",
             failures=tuple(self._failures()),
             phase=identity.phase.value,
-            healing=self._healer.report() if self._healer else (),
+            healing=self._healing(),
             protocol=self.config.versions.last,
         )
 
@@ -339,6 +339,11 @@ class Node:
         """What the config says, as far as the version of the protocol that is spoken has it."""
         is_older = self.config.versions.last < REPLICAS
         return tuple(role for role in self.config.all_roles if not (is_older and role == "replica"))
+
+    def _healing(self) -> tuple[str, ...]:
+        """What is wrong with other nodes, or with where the log is kept."""
+        watched = self._log.chain_writer.problem if self._log is not None else ""
+        return (*(self._healer.report() if self._healer else ()), *([watched] if watched else []))
 
     def _failures(self) -> list[str]:
         failures = [f"{role.name}: {role.failure}" for role in self._roles if role.failure]

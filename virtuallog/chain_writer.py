@@ -50,6 +50,9 @@ from virtuallog.view import View
 Planner: TypeAlias = Callable[[Register], Awaitable[Cluster]]
 """Finds out which nodes live, for a loglet provider to choose from."""
 
+LOOKS: Final = 3
+"""Of the watchdog, in vain, before it says so: most of what it meets is over at the next one."""
+
 log = structlog.get_logger(__name__)
 
 _PLANNED = CrashPoint("chain: a successor is planned, nothing is sealed")
@@ -98,6 +101,8 @@ class ChainWriter:
         self._settings = settings
         self._changing = trio.Lock()
         self.may_change = settings.may_change
+        self._problems: list[str] = []
+        """Of the last looks of the watchdog, up to the first one that found nothing wrong."""
         self.meter: Final = ChainMeter()
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
@@ -182,12 +187,25 @@ class ChainWriter:
         environment, period = self._view.environment, self._settings.watchdog_period
         while True:
             await environment.clock.sleep(period * (0.5 + environment.random.random()))
+            problem = ""
             try:
                 await self._watch_once()
             except RetryableError as error:
-                log.debug("watchdog", error=str(error))
+                problem = str(error)
+                log.debug("watchdog", error=problem)
             except VirtualLogError as error:
-                log.warning("watchdog", error=f"{type(error).__name__}: {error}")
+                problem = f"{type(error).__name__}: {error}"
+                log.warning("watchdog", error=problem)
+            self._problems = [*self._problems, problem][-LOOKS:] if problem else []
+
+    @property
+    def problem(self) -> str:
+        """Why the watchdog cannot look after the open segment, if that is so for several looks; for people."""
+        register = self._view.cached
+        if len(self._problems) < LOOKS or register is None:
+            return ""
+        last = register.chain.last
+        return f"the open segment {last.id} ({last.kind}) cannot be looked after: {self._problems[-1]}"
 
     async def _watch_once(self) -> None:
         segment = (await self._view.refresh()).chain.active

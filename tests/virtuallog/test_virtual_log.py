@@ -356,29 +356,6 @@ async def test_reads_past_the_tail_and_unknown_kinds_are_typed_errors(autojump_c
         assert await log.append(b"b") == 1
 
 
-async def test_a_modified_segment_is_read_from_its_new_loglet(autojump_clock: MockClock) -> None:
-    """Item 18 without the copying: clients on the old chain may read either copy, both are right."""
-    async with world() as w:
-        log, stale = w.client(), w.client()
-        await log.append_many([b"a", b"b"])
-        await log.reconfig_extend("memory")
-        await stale.check_tail()
-        closed = w.register.chain.segments[0]
-
-        await log.reconfig_modify(closed.id, "sparse", b"")
-        provider = w.providers["sparse"]
-        copy = provider.open(w.register.chain.segments[0].id, b"", log.view.environment)
-        for number, payload in enumerate((b"a", b"b")):
-            await copy.append(Batch.build(SessionId(b"m" * 16), number, [payload]), opens=number == 0)
-
-        found = await stale.read(LogPosition(0), LogPosition(2))
-        assert [data.payload for item in found if isinstance(item, PlacedBatch) for data in item.records()] == [
-            b"a",
-            b"b",
-        ]
-        assert w.register.chain.segments[0].stop == 2
-
-
 @attrs.define
 class CopyProvider(MemoryProvider):
     """The config, not the segment, says which log it is: a copy can be made before the chain has it."""
@@ -415,6 +392,38 @@ async def closed_and_copied(w: World) -> chain.Segment:
     await copy.append(Batch.build(SessionId(b"c" * 16), 0, [b"a", b"b", b"c", b"d"]), opens=True)
     await copy.seal()
     return closed
+
+
+async def test_a_modified_segment_is_read_from_its_new_loglet(autojump_clock: MockClock) -> None:
+    """Item 18 without the copying: clients on the old chain may read either copy, both are right."""
+    async with world() as w:
+        closed = await closed_and_copied(w)
+        log, stale = w.client(), w.client()
+        await stale.check_tail()
+        await log.reconfig_modify(closed.id, "copy", b"7")
+
+        assert [payload for _, payload in await contents(stale)] == [b"a", b"b", b"c", b"d"]
+        assert [payload for _, payload in await contents(log)] == [b"a", b"b", b"c", b"d"]
+        assert w.register.chain.segments[0].stop == closed.stop
+
+
+@pytest.mark.parametrize(("config", "sealed", "entries"), [(b"8", False, 4), (b"9", True, 3), (b"10", True, 0)])
+async def test_a_copy_that_is_not_whole_is_refused(
+    config: bytes, sealed: bool, entries: int, autojump_clock: MockClock
+) -> None:
+    """One that is open may grow, one that is too short would be a hole in the log. The chain stays as it is."""
+    async with world() as w:
+        closed, log = await closed_and_copied(w), w.client()
+        copy = w.providers["copy"].open(closed.id, config, log.view.environment)
+        for number in range(entries):
+            await copy.append(Batch.build(SessionId(b"c" * 16), number, [b"x"]), opens=number == 0)
+        if sealed:
+            await copy.seal()
+        before = w.register
+
+        with pytest.raises(InvalidSettingError, match="has to be sealed at 4"):
+            await log.reconfig_modify(closed.id, "copy", config)
+        assert w.register == before
 
 
 async def test_what_was_trimmed_while_a_copy_was_made_stays_trimmed(autojump_clock: MockClock) -> None:
@@ -666,6 +675,25 @@ async def test_the_watchdog_outlives_a_chain_that_it_cannot_handle(autojump_cloc
         await trio.sleep(5)
 
         assert isinstance(await active_loglet(log, w).check_tail(), Open)
+
+
+async def test_the_watchdog_says_what_it_cannot_look_after(autojump_clock: MockClock) -> None:
+    """In the status of its node, once it is no passing matter: nobody heals a loglet that is kept elsewhere."""
+    async with world() as w:
+        log, watch = w.client(), w.client()
+        providers = watch.view.providers
+        watch.view.providers = {"memory": w.providers["memory"]}
+        w.nursery.start_soon(watch.chain_writer.run_watchdog)
+        await log.reconfig_extend("sparse")
+        await trio.sleep(5)
+
+        last = w.register.chain.last.id
+        assert watch.chain_writer.problem.startswith(
+            f"the open segment {last} (sparse) cannot be looked after: Unknown"
+        )
+        watch.view.providers = providers
+        await trio.sleep(5)
+        assert watch.chain_writer.problem == ""
 
 
 async def test_a_change_whose_loglet_was_dropped_meanwhile_starts_over(autojump_clock: MockClock) -> None:
