@@ -25,7 +25,7 @@ from server.process import SWITCH_SECONDS
 from server.workload.verdict import Verdict, judge_log
 from server.workload.writers import Workload, acknowledgement_times
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import TlsFiles
+from virtuallog.cluster_file import ClusterFile, TlsFiles
 from virtuallog.connect import ask_living, connect, open_services_to
 from virtuallog.control import ReconfigExtend, Setting
 from virtuallog.errors import UnavailableError
@@ -73,10 +73,8 @@ class Trial:
         return await find_orderer(self.services, (await self.log.view.refresh()).chain.last)
 
     async def extend(self, kind: str, settings: Mapping[str, str]) -> Register:
-        """Let a node continue the log on a new loglet."""
-        request = ReconfigExtend(kind=kind, settings=tuple(Setting(*pair) for pair in settings.items()))
-        changed = await ask_living(self.services, self.cluster.file, request, CHANGE_SECONDS)
-        return decode_untrusted(changed.register)
+        """See `extend`."""
+        return await extend(self.services, self.cluster.file, kind, settings)
 
     async def wait_acknowledged(self, offered_after: float, patience_seconds: float) -> bool:
         """Whether an append that was offered after a time (of the workload) is acknowledged, at the latest after so long."""
@@ -105,6 +103,18 @@ class Trial:
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
+
+
+async def extend(services: Services, cluster: ClusterFile, kind: str, settings: Mapping[str, str]) -> Register:
+    """Let a node continue the log on a new loglet.
+
+    Raises:
+        UnavailableError: no node answers, or not in time: the outcome is unknown.
+        VirtualLogError: what the node answered.
+    """
+    request = ReconfigExtend(kind=kind, settings=tuple(Setting(*pair) for pair in settings.items()))
+    changed = await ask_living(services, cluster, request, CHANGE_SECONDS)
+    return decode_untrusted(changed.register)
 
 
 Story = Callable[[Trial], Awaitable[ResultT]]
