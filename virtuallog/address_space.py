@@ -18,6 +18,7 @@ from virtuallog.crash_points import CrashPoint
 from virtuallog.deputies import ask_for_trim_point
 from virtuallog.errors import (
     BeyondTailError,
+    InvalidSettingError,
     ReconfigurationNeededError,
     RetryableError,
     SealedError,
@@ -147,6 +148,8 @@ class AddressSpace:
         """
         segments = (await self.view.refresh()).chain.segments
         old = next((segment for segment in segments if segment.id == modification.segment), None)
+        if old is not None and old.stop is not None:
+            await self._check_copy(old, old.stop, modification)
         # Asked before as well: once nobody needs the original any more, its servers drop it.
         trimmed = LogPosition(0) if old is None else await self._trim_point(old)
         register = (await self.chain_writer.change(modification)).register
@@ -154,6 +157,28 @@ class AddressSpace:
         if old is not None and new is not None and new.id != old.id:
             await self._carry_trim(max(trimmed, await self._trim_point(old)), new)
         return register
+
+    async def _check_copy(self, old: Segment, stop: LogPosition, modification: reconfigure.Modify) -> None:
+        """Whether the other loglet is there, as seen from here, and has an end for good at or past that of the segment.
+
+        Whoever puts it into the chain makes everybody depend on it. One that stands for itself, as a new segment does, has no
+        entries; so one that has them says in its config whose they are, and the id it is opened with does not matter.
+
+        Raises:
+            InvalidSettingError: it is open, or too short, or has been dropped.
+            VirtualLogError: what its `check_tail` raises: it cannot be reached, or is damaged.
+        """
+        opened = self.view.provider(modification.kind).open(old.id, modification.config, self.view.environment)
+        try:
+            tail = await opened.check_tail()
+        except SealedError as error:
+            raise InvalidSettingError(f"segment {old.id}", f"the {modification.kind} copy is gone: {error}") from error
+        length = stop - old.start
+        if not isinstance(tail, Sealed) or tail.tail < modification.base + length:
+            found = f"the {modification.kind} copy is {type(tail).__name__.lower()} at {tail.tail}"
+            raise InvalidSettingError(
+                f"segment {old.id}", f"{found}, and has to be sealed at {modification.base + length}"
+            )
 
     async def _trim_point(self, segment: Segment) -> LogPosition:
         """How far a closed segment is trimmed; its start if nobody can tell: it may be lost, and the copy what is left."""

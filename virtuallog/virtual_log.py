@@ -233,7 +233,8 @@ class VirtualLog:
         base: LogletOffset = _ORIGIN,
         directories: Mapping[NodeId, bytes] | None = None,
     ) -> Register:
-        """Put another loglet, which holds exactly the same entries, under a closed segment.
+        """Put another loglet, which holds exactly the same entries, under a closed segment. It must be sealed, and this client
+        must be able to ask it.
 
         What was trimmed while the copy was made is trimmed in the copy as well, before this returns. If this client dies
         before that, or the former loglet does not answer, the last trims are lost: what they dropped can be read until the
@@ -249,8 +250,11 @@ class VirtualLog:
         Raises:
             UnknownKindError, MalformedError: no such kind, no config of this kind.
             UnsupportedError: a node of the cluster is too old for the kind.
-            InvalidSettingError: the segment is open or not in the chain, or one of the directories has been replaced.
-            UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over.
+            InvalidSettingError: the segment is open or not in the chain, or one of the directories has been replaced, or the
+                other loglet is not sealed at or past the end of the segment.
+            UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over. Or the other
+                loglet does not answer, and nothing was done.
+            CorruptionError, MalformedError, StorageError, UnsupportedError: the other loglet cannot be read; nothing was done.
         """
         provider = self.view.provider(kind)
         provider.describe(config)

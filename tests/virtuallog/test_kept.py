@@ -12,6 +12,7 @@ from loglets.memory import MemoryProvider
 from server.following import live_loglets
 from tests.virtuallog.worlds import World, world
 from virtuallog.api import LogletProvider
+from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId, extend, genesis
 from virtuallog.composite import compose, inner
 from virtuallog.errors import MalformedError, UnknownKindError, UnsupportedError
@@ -119,6 +120,9 @@ async def test_no_chain_names_a_kind_before_every_node_knows_it(autojump_clock: 
         assert w.register.version == before
 
         await at_level(w, COMPOSED)
+        copy = w.providers["pair"].open(closed.id, b"two", log.view.environment)
+        await copy.append(Batch.build(SessionId(b"p" * 16), 0, [b"a", b"b"]), opens=True)
+        await copy.seal()
         assert (await log.reconfig_extend("pair")).chain.last.kind == "pair"
         modified = await log.reconfig_modify(closed.id, "pair", b"two")
         assert modified.chain.segments[0].kind == "pair"
