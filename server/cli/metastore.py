@@ -10,6 +10,7 @@ import click
 import trio
 
 from metastore.dump import DUMP_BYTES_MAX, Dump, decode_untrusted, dump
+from metastore.editing import edit
 from server import revival
 from server.cli.failures import Failure
 from server.cli.membership import ask_once, listed
@@ -95,6 +96,29 @@ def export(file: Path, data: Path | None, cluster: Path | None, as_json: bool) -
         click.echo(
             f"{file}: version {summary['version']} of cluster {summary['cluster']}, {summary['segments']} segments"
         )
+
+
+@metastore.command(name="edit")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("edited", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--close-at", type=click.IntRange(min=0), metavar="POSITION",
+              help="The open segment ends here, without a seal: past everything that was ever acknowledged.")  # fmt: skip
+@click.option("--start-at", type=click.IntRange(min=0), metavar="POSITION",
+              help="The segments wholly below are left out, with all that is in them.")  # fmt: skip
+def edit_(file: Path, edited: Path, close_at: int | None, start_at: int | None) -> None:
+    """Change an exported register, when a loglet is lost for good that nobody can seal any more. Import the result.
+
+    \b
+    Example:
+        virtuallog metastore edit register-monday register-edited --close-at 5000000
+    """
+    found = edit(decode_untrusted(_bytes(file)), close_at, start_at)
+    _write(edited, found.encode())
+    segments = found.register.chain.segments
+    spelt = [
+        f"{segment.start} to {'now' if segment.stop is None else segment.stop} ({segment.kind})" for segment in segments
+    ]
+    click.echo(f"{edited}: {len(segments)} segment{'s' * (len(segments) > 1)}: {', '.join(spelt)}")
 
 
 @metastore.command(name="import")
