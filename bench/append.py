@@ -3,11 +3,14 @@
 
     python -m bench.append --bare ../shared/limits/bare_pipeline.py --rounds 5
     python -m bench.append --loglet paxos --rounds 5
+    python -m bench.append --loglet striped --outstanding 256
 
 One round measures every system with every number of outstanding appends, one right after the other, so that whatever
 else the machine does hits them alike. Medians over the rounds are what counts, and ratios to the bare pipeline, or to the native
 loglet, of the same run: figures of two runs cannot be compared. CPU time per append hardly depends on noise; use it to judge
 a change. `--loglet paxos` puts the paxos loglet beside the native one, and PySyncObj, which syncs nothing to any disk.
+`--loglet striped` puts a striped loglet of two stripes over three servers beside a native one over as many, both with the same
+number of sessions.
 """
 
 from __future__ import annotations
@@ -28,13 +31,16 @@ from bench.bare import measure_bare
 from bench.contestants.pysyncobj import PySyncObjContestant
 from bench.own import open_own_systems
 from bench.report import as_markdown, draw, put_into, summarize
-from bench.samples import BARE, LOGLET, NATIVE_SYSTEMS, OWN, PAXOS_SYSTEMS, PYSYNCOBJ, SYSTEMS, Sample
+from bench.samples import BARE, LOGLET, NATIVE_SYSTEMS, OWN, PAXOS_SYSTEMS, PYSYNCOBJ, STRIPED_SYSTEMS, SYSTEMS, Sample
 from server import logging
 from virtuallog.clock import SystemClock
 
 Measure: TypeAlias = Callable[[int, int, float], Awaitable[Sample]]
 """Given how many appends are outstanding, the bytes of an entry, and for how many seconds."""
-FIGURES: Final = {"native": "{}.svg", "paxos": "{}-paxos.svg"}
+COMPARED: Final = {"native": NATIVE_SYSTEMS, "paxos": PAXOS_SYSTEMS, "striped": STRIPED_SYSTEMS}
+FIGURES: Final = {"native": "{}.svg", "paxos": "{}-paxos.svg", "striped": "{}-striped.svg"}
+SESSIONS: Final = {"native": 1, "paxos": 1, "striped": 8}
+"""A striped loglet keeps a session to one stripe, so it needs some to have several at work; native ones beside it get as many."""
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +52,7 @@ class Plan:
     size: int
     seconds: float
     segments: int
+    sessions: int
     systems: Sequence[str]
     bare: str
     """The script of the bare pipeline."""
@@ -73,7 +80,9 @@ async def _open_own(plan: Plan) -> AsyncIterator[dict[str, Measure]]:
         measures: dict[str, Measure] = {}
         for kind, systems in OWN.items():
             if set(systems) & set(plan.systems):
-                own = await stack.enter_async_context(open_own_systems(SystemClock(), plan.segments, kind))
+                own = await stack.enter_async_context(
+                    open_own_systems(SystemClock(), plan.segments, kind, plan.sessions)
+                )
                 measures |= {system: partial(own.measure, system) for system in systems}
         yield measures
 
@@ -112,6 +121,9 @@ def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 @click.option("--size", default=100, show_default=True, type=click.IntRange(min=1), help="Bytes of an entry.")
 @click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Of one measurement.")
 @click.option("--segments", default=1, show_default=True, type=click.IntRange(min=1), help="Of the chain.")
+@click.option(
+    "--sessions", type=click.IntRange(1, 256), help="That share what is outstanding.  [default: 1, for striped 8]"
+)
 @click.option("--system", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only this one; may be repeated.")
 @click.option(
     "--bare",
@@ -135,6 +147,7 @@ def main(
     size: int,
     seconds: float,
     segments: int,
+    sessions: int | None,
     systems: tuple[str, ...],
     bare: str | None,
     as_json: bool,
@@ -142,7 +155,7 @@ def main(
 ) -> None:
     """Measure appends against the bare pipeline, or against the native loglet."""
     logging.configure("warning")
-    wanted = systems or (NATIVE_SYSTEMS if loglet == "native" else PAXOS_SYSTEMS)
+    wanted = systems or COMPARED[loglet]
     if BARE in wanted and bare is None:
         click.echo("Without --bare the bare pipeline is left out: there are no ratios.", err=True)
         wanted = tuple(system for system in wanted if system != BARE)
@@ -152,6 +165,7 @@ def main(
         size=size,
         seconds=seconds,
         segments=segments,
+        sessions=sessions or SESSIONS[loglet],
         systems=wanted,
         bare=bare or "",
     )

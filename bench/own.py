@@ -1,9 +1,12 @@
-"""Measures a loglet by itself and a VirtualLog on it, on three processes of this machine."""
+"""Measures a loglet by itself and a VirtualLog on it, on three processes of this machine.
+
+With several sessions, for a loglet that keeps each to a part of itself, each has an equal share of what is outstanding.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
@@ -12,15 +15,14 @@ import trio
 from bench.cpu import CpuMeter
 from bench.loglet_client import LogletClient
 from bench.samples import OWN, Sample
-from server.bench.appends import Measurement, measure, warm_up_seconds
+from server.bench.appends import Append, Measurement, measure_spread, warm_up_seconds
 from server.bench.orderer import ASKED, find_orderer
 from server.bench.trial import temporary_cluster
 from server.cluster import LocalCluster
+from virtuallog.appender import Appender
 from virtuallog.connect import connect, open_services_to
 from virtuallog.ports import Clock
 from virtuallog.types import NodeId
-
-Append = Callable[[bytes], Awaitable[object]]
 
 
 @attrs.frozen
@@ -28,8 +30,8 @@ class OwnSystems:
     """A cluster, and a client of it in this process."""
 
     clock: Clock
-    appends: dict[str, Append]
-    """How to append, by system."""
+    appends: dict[str, list[Append]]
+    """How to append in each session, by system."""
     _cluster: LocalCluster
     _orderer: NodeId
 
@@ -38,7 +40,7 @@ class OwnSystems:
         measured: list[Measurement] = []
 
         async def run() -> None:
-            measured.append(await measure(self.appends[system], self.clock, outstanding, size, seconds))
+            measured.append(await measure_spread(self.appends[system], self.clock, outstanding, size, seconds))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
@@ -67,8 +69,10 @@ class OwnSystems:
 
 
 @asynccontextmanager
-async def open_own_systems(clock: Clock, segments: int, kind: str = "native") -> AsyncIterator[OwnSystems]:
-    """A new cluster, whose chain has so many segments of a kind, for the length of the block."""
+async def open_own_systems(
+    clock: Clock, segments: int, kind: str = "native", sessions: int = 1
+) -> AsyncIterator[OwnSystems]:
+    """A new cluster, whose chain has so many segments of a kind, and clients with so many sessions, for the length of the block."""
     async with (
         temporary_cluster(loglet=kind) as cluster,
         open_services_to(cluster.file, ASKED) as services,
@@ -79,9 +83,19 @@ async def open_own_systems(clock: Clock, segments: int, kind: str = "native") ->
             await log.append(b"in an earlier segment")
             await log.reconfig_extend(kind)
         active = (await log.view.current()).chain.last
-        client = LogletClient(log.view.loglet(active))
-        nursery.start_soon(client.run)
-        await client.append(b"somebody orders from now on")
-        appends: dict[str, Append] = dict(zip(OWN[kind], (client.append, log.append), strict=True))
+        clients = [LogletClient(log.view.loglet(active)) for _ in range(sessions)]
+        for client in clients:
+            nursery.start_soon(client.run)
+            await client.append(b"somebody orders from now on")
+        by_itself: list[Append] = [client.append for client in clients]
+        through_log = [_one_by_one(log.appender()) for _ in range(sessions)]
+        appends = dict(zip(OWN[kind], (by_itself, through_log), strict=True))
         yield OwnSystems(clock, appends, cluster, await find_orderer(services, active))
         nursery.cancel_scope.cancel()
+
+
+def _one_by_one(appender: Appender) -> Append:
+    async def append(payload: bytes) -> range:
+        return await appender.append([payload])
+
+    return append

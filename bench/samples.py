@@ -12,12 +12,19 @@ LOGLET: Final = "native loglet"
 VIRTUAL_LOG: Final = "VirtualLog"
 PAXOS_LOGLET: Final = "paxos loglet"
 PAXOS_LOG: Final = "VirtualLog on paxos"
+STRIPED_LOGLET: Final = "striped loglet"
+STRIPED_LOG: Final = "VirtualLog on striped"
 PYSYNCOBJ: Final = "PySyncObj, never syncs"
 NATIVE_SYSTEMS: Final = (BARE, LOGLET, VIRTUAL_LOG)
 PAXOS_SYSTEMS: Final = (LOGLET, PAXOS_LOGLET, VIRTUAL_LOG, PAXOS_LOG, PYSYNCOBJ)
-SYSTEMS: Final = (BARE, *PAXOS_SYSTEMS)
+STRIPED_SYSTEMS: Final = (LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, STRIPED_LOG)
+SYSTEMS: Final = (BARE, LOGLET, PAXOS_LOGLET, STRIPED_LOGLET, VIRTUAL_LOG, PAXOS_LOG, STRIPED_LOG, PYSYNCOBJ)
 """In the order in which they are measured and shown."""
-OWN: Final = {"native": (LOGLET, VIRTUAL_LOG), "paxos": (PAXOS_LOGLET, PAXOS_LOG)}
+OWN: Final = {
+    "native": (LOGLET, VIRTUAL_LOG),
+    "paxos": (PAXOS_LOGLET, PAXOS_LOG),
+    "striped": (STRIPED_LOGLET, STRIPED_LOG),
+}
 """By kind: the loglet by itself, and a log on it."""
 
 PROCESSES: Final = ("client", "sequencer", "servers")

@@ -7,12 +7,14 @@ measurement is not counted: connections open, code warms up.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import trio
 
 from virtuallog.ports import Clock
+
+Append: TypeAlias = Callable[[bytes], Awaitable[object]]
 
 WARM_UP_SHARE: Final = 0.2
 WARM_UP_SECONDS_MAX: Final = 1.0
@@ -41,10 +43,19 @@ def warm_up_seconds(seconds: float) -> float:
     return min(WARM_UP_SHARE * seconds, WARM_UP_SECONDS_MAX)
 
 
-async def measure(
-    append: Callable[[bytes], Awaitable[object]], clock: Clock, outstanding: int, size: int, seconds: float
-) -> Measurement:
+async def measure(append: Append, clock: Clock, outstanding: int, size: int, seconds: float) -> Measurement:
     """Append for `seconds`, warm-up not counted.
+
+    Raises:
+        VirtualLogError: an append failed.
+    """
+    return await measure_spread([append], clock, outstanding, size, seconds)
+
+
+async def measure_spread(
+    appends: Sequence[Append], clock: Clock, outstanding: int, size: int, seconds: float
+) -> Measurement:
+    """The same in several ways at once, such as sessions: what is outstanding is spread over them evenly, each task keeps to one.
 
     Raises:
         VirtualLogError: an append failed.
@@ -54,7 +65,7 @@ async def measure(
     end = begin + seconds
     latencies: list[float] = []
 
-    async def keep_one_outstanding() -> None:
+    async def keep_one_outstanding(append: Append) -> None:
         now = clock.monotonic()
         while now < end:
             started = now
@@ -64,8 +75,8 @@ async def measure(
                 latencies.append(now - started)
 
     async with trio.open_nursery() as nursery:
-        for _ in range(outstanding):
-            nursery.start_soon(keep_one_outstanding)
+        for number in range(outstanding):
+            nursery.start_soon(keep_one_outstanding, appends[number % len(appends)])
     return _summary(latencies, outstanding, size, seconds)
 
 
