@@ -17,10 +17,14 @@ import trio
 
 from server.certificates import Authority, certify
 from server.cluster import LocalCluster, open_local_cluster
+from server.explaining.conclusions import conclude
+from server.explaining.finding import Finding, all_well
+from server.explaining.gathering import gather, open_environment
 from tests.free_ports import free_ports
 from virtuallog.cluster_file import ClusterFile, TlsFiles
 from virtuallog.connect import connect, open_services_to
 from virtuallog.errors import ForbiddenError, UnavailableError, UntrustedError, VirtualLogError
+from virtuallog.plugins import loglet_providers, metastore_provider
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.roles import Principal, Role
 from virtuallog.survey import ask_all
@@ -49,6 +53,16 @@ def as_client(cluster: LocalCluster) -> ClusterFile:
     return attrs.evolve(cluster.file, tls=mine)
 
 
+async def explained(cluster: ClusterFile) -> list[Finding]:
+    """What whoever has this file finds out about the log."""
+    providers, metastore, nodes = loglet_providers(), metastore_provider(), [NodeId(node.id) for node in cluster.nodes]
+    async with open_environment(cluster, providers, metastore) as environment:
+        found = await gather(nodes, providers, metastore, environment)
+    assert not [part.problem for facts in found.segments for part in facts.evidence if part.problem]
+    assert not found.silent_members
+    return conclude(found)
+
+
 async def wait_ready(cluster: LocalCluster) -> None:
     async with open_services_to(cluster.file) as services:
         await cluster.wait_ready(services)
@@ -73,6 +87,7 @@ async def test_roles_and_rotation(folder: Path) -> None:
             assert await client.find_trim_point() == 0
             assert await admin.prefix_trim(LogPosition(1)) == 1
             assert await client.find_trim_point() == 1
+            assert all_well(await explained(as_client(cluster)))
 
             former = rotate(cluster, folder)
             for node in cluster.running:
