@@ -1,0 +1,123 @@
+"""What to do about a stripe that others wait for: look, wait, or pad it with fillers.                                   Pure.
+
+A stripe to which nobody appends holds up all others (the published text leaves that open). So whoever waits fills it.
+
+* **A filler is offered on condition of the tail**, so of many clients that see the same hole one fills it, and none fills it twice.
+  What is filled too much on one stripe, the others would have to be filled up to: clients could outdo each other without end.
+* **A stripe at which nobody else appends is *calm***: where it ends is known without looking. Its filler leaves side by side with
+  the append, which so takes no longer than on a single loglet.
+* **Otherwise look first**: what others append there fills it for nothing. If they do not append enough, a filler comes after a short
+  pause; and if they always come first, one without a condition, which is small, so that it does little harm if many have the same idea.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+
+PAUSE_SECONDS: Final = 0.002
+"""For those who append to a stripe already: about what an append takes."""
+COMPANY_SECONDS: Final = 0.02
+"""For an append of our own that is on its way to the stripe. One that takes longer may be lost."""
+MISMATCHES_MAX: Final = 2
+"""In a row; then somebody else is always first."""
+UNCONDITIONAL_MAX: Final = 256
+"""Places that a filler without a condition fills at most. So much may be filled in vain by each client that does it."""
+FAILURES_MAX: Final = 3
+"""Fillers in a row whose outcome is not known. Then those who wait are told, and may try again."""
+
+
+@attrs.frozen
+class Wait:
+    """For news of the stripe, but no longer."""
+
+    seconds: float
+
+
+@attrs.frozen
+class Look:
+    """Check its tail."""
+
+
+@attrs.frozen
+class Fill:
+    """Append so many fillers."""
+
+    count: int
+    conditional: bool
+
+
+Step: TypeAlias = Wait | Look | Fill
+
+
+@attrs.define(eq=False)
+class Filling:
+    """One stripe, as one client sees it."""
+
+    places_max: int
+    """Of one filler."""
+    conditions: bool = True
+    """Whether the stripe takes conditional appends."""
+    calm: bool = attrs.field(default=False, init=False)
+    """Nobody else appends here, as far as we can tell: it ends where we expect it to."""
+    failures: int = attrs.field(default=0, init=False)
+    _mismatches: int = attrs.field(default=0, init=False)
+    _looked: bool = attrs.field(default=False, init=False)
+    _waited: bool = attrs.field(default=False, init=False)
+    """Since the last filler."""
+
+    def step(self, lacking: int) -> Step:
+        """What comes next.
+
+        Args:
+            lacking: places that nobody has filled or is about to fill, as far as we know. None: an append of our own is under
+                way, which fills what is missing, if it arrives.
+        """
+        if lacking == 0:
+            self._waited = not self._waited
+            return Wait(COMPANY_SECONDS) if self._waited else Look()
+        if self._mismatches and not self._waited:
+            self._waited = True
+            return Wait(PAUSE_SECONDS)
+        if not (self.calm or self._looked):
+            return Look()
+        if not self.conditions or self._mismatches >= MISMATCHES_MAX:
+            return Fill(min(lacking, self.places_max, UNCONDITIONAL_MAX), conditional=False)
+        return Fill(min(lacking, self.places_max), conditional=True)
+
+    def looked(self, *, surprising: bool) -> None:
+        """The tail has been checked just now. Surprising: it lies behind all that we know of."""
+        self._looked = True
+        self.calm = self.calm and not surprising
+
+    def filled(self, *, as_expected: bool) -> None:
+        """A filler is where it was to be, or behind what somebody else appended."""
+        self.calm, self.failures = as_expected, 0
+        self._begin_again()
+        if as_expected:
+            self._mismatches = 0
+
+    def preceded(self) -> None:
+        """Somebody else was first: the filler was refused, and nothing was done."""
+        self.calm = False
+        self._mismatches += 1
+        self._begin_again()
+
+    def unknown(self) -> None:
+        """Nobody knows what became of a filler. Padding may be there twice: there is nothing to settle."""
+        self.calm = False
+        self.failures += 1
+        self._begin_again()
+
+    def surprised(self) -> None:
+        """An append of our own is not where it was expected: somebody else appends here."""
+        self.calm = False
+
+    def done(self) -> None:
+        """Nothing is missing now."""
+        self.failures = self._mismatches = 0
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._looked = self._waited = False
