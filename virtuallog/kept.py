@@ -71,6 +71,23 @@ class ReleasedElsewhere(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesLoglets(Protocol):
+    """A `LogletProvider` that can tell in a config whose entries it means. Pure.
+
+    A segment that is put under a closed one gets a new id, and a loglet usually has the id of its segment. Kinds that are copies
+    on nodes do this with `ReplicatedProvider.move`.
+    """
+
+    def named(self, segment: SegmentId, config: bytes) -> bytes:
+        """The config of the same loglet for a segment of any other id.
+
+        Raises:
+            MalformedError: not a config of this kind.
+        """
+        ...
+
+
 def kept_by(segment: Segment, providers: Mapping[str, LogletProvider]) -> Kept | None:
     """What nodes keep for a segment. None: nobody here can tell, as its kind is not installed or its config not readable."""
     provider = providers.get(segment.kind)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import attrs
@@ -14,6 +12,7 @@ import trio
 from server.cli.failures import Failure, Unavailable
 from server.cli.lines import LineCutter
 from server.cli.options import cluster_option, echo_json, json_option
+from server.cli.progress import progress_bar
 from virtuallog.appender import Appender
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile
@@ -72,7 +71,7 @@ async def _append_one(cluster: ClusterFile, payload: bytes, as_json: bool) -> No
 
 async def _append_lines(cluster: ClusterFile, lines: BinaryIO, rate: int | None, as_json: bool) -> None:
     async with connect(cluster) as log:
-        with log.appender() as appender, _progress() as progress:
+        with log.appender() as appender, progress_bar() as progress:
             run = _Run(appender, progress, Pace(rate, SystemClock()))
             await run.append(lines)
     if as_json:
@@ -173,14 +172,3 @@ async def _groups(lines: BinaryIO) -> AsyncIterator[list[bytes]]:
             yield group
     for group in cutter.finish():
         yield group
-
-
-def _progress() -> Any:
-    """A progress bar on stderr; nothing if that is no terminal."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console  # a good part of a second, for terminals only
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -21,6 +21,7 @@ _MODULES: Final = {
     "membership": ("node",),
     "metastore": ("metastore",),
     "chain": ("chain", "reconfigure", "truncate", "seal"),
+    "archive": ("archive",),
     "bench": ("bench",),
     "certificates": ("certificates",),
     "demo": ("demo",),
