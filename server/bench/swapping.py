@@ -12,7 +12,7 @@ from server.bench.steps import PHASES, Steps, split_into_phases
 from server.bench.targets import Target
 from server.bench.trial import Trial
 from server.workload.pauses import Spread
-from virtuallog.errors import RetryableError, UnavailableError
+from virtuallog.errors import ChainConflictError, RetryableError, UnavailableError
 
 WARM_UP_SECONDS: Final = 2.0
 RESUME_SECONDS: Final = 30.0
@@ -55,7 +55,7 @@ async def swap(trial: Trial, target: Target) -> None:
     for _ in range(ATTEMPTS):
         try:
             register = await trial.extend(target.kind, target.settings)
-        except RetryableError as error:
+        except (RetryableError, ChainConflictError) as error:
             tell(f"swap to {target.name}: {error}; again")
             continue
         if register.chain.last.kind == target.kind:
