@@ -33,8 +33,8 @@ RESUME_SECONDS: Final = 0.05
 """Between a failed store and the next attempt."""
 EARLY_MAX: Final = 256
 """Appends that wait while the chain is asked whether there is a sequencer here."""
-EARLY_SEGMENTS_MAX: Final = 32
-"""Segments that the chain is asked about at a time. There is one active segment; more are made up."""
+EARLY_SEGMENTS_MAX: Final = 128
+"""Loglets that the chain is asked about at a time. One segment is open, of 64 stripes perhaps; more are made up."""
 
 _MADE = CrashPoint("native: a sequencer is made, nothing is ordered")
 _SENT = CrashPoint("native: a wave has left for one LogServer more")
