@@ -29,7 +29,9 @@ class KeepsLoglets(Protocol):
     """A `LogletProvider` whose segments rest on other loglets than the one of their own id. Pure."""
 
     def loglets(self, segment: SegmentId, config: bytes) -> Kept:
-        """What the nodes keep for the segment; empty: nothing.
+        """What the segment rests on; empty: no loglet at all. Also one that is kept elsewhere than on nodes is among it: by this
+        others know that an archive still has it as its hot copy, and that it left the chain, so that it can be freed
+        (`ReleasedElsewhere`). Nodes pass over ids that they keep nothing of.
 
         Raises:
             MalformedError: not a config of this kind.
