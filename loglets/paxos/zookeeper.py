@@ -9,14 +9,13 @@ ends: the higher sequence counts. While ZooKeeper cannot be asked everything sta
 Source: Mesos, `src/zookeeper/group.cpp` and `ZooKeeperNetwork`; data that cannot be read within 5 s is asked for again. Departure:
 an ended session takes nobody out of the network, only what ZooKeeper says does.
 
-kazoo works in threads of its own. They stay behind this module: what they tell is handed to the event loop.
+kazoo works in threads of its own; they stay behind `virtuallog.kazoo_bridge`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import Any, Final
 
 import attrs
@@ -24,7 +23,9 @@ import structlog
 import trio
 
 from loglets.paxos.network import Member, Network
-from virtuallog.errors import InvalidSettingError, MalformedError, UnavailableError, UnsupportedError
+from virtuallog import kazoo_bridge
+from virtuallog.errors import InvalidSettingError, MalformedError, UnavailableError
+from virtuallog.kazoo_bridge import Bridge
 from virtuallog.ports import Clock
 from virtuallog.types import NodeId
 
@@ -33,8 +34,6 @@ ANSWER_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
 """After a failure. Nobody is kept waiting: the members stay as they were."""
 _PREFIX: Final = "member-"
-_PATIENCE: Final = {"max_tries": -1, "max_delay": 2.0}
-"""Of kazoo with servers that do not answer: for ever, at least every two seconds; its own longest pause is an hour."""
 _DATA_BYTES_MAX: Final = 1024
 """Of the znode of a member."""
 
@@ -66,27 +65,11 @@ async def join(zookeeper: ZooKeeper, own: Member, network: Network, clock: Clock
         UnsupportedError: kazoo is not installed.
         InvalidSettingError: ZooKeeper refuses our credential, or an address or path.
     """
-    session = _Session(_open_client(zookeeper), zookeeper, own, clock)
+    client = kazoo_bridge.open_client(zookeeper.servers, zookeeper.timeout_seconds, zookeeper.auth)
     try:
-        await session.run(network)
+        await _Session(client, zookeeper, own, clock).run(network)
     finally:
-        with trio.CancelScope(shield=True):  # bounded: kazoo waits no longer than a session's timeout for its threads
-            await trio.to_thread.run_sync(session.close)
-
-
-def _open_client(zookeeper: ZooKeeper) -> Any:
-    """Not started yet."""
-    try:
-        from kazoo.client import KazooClient
-    except ImportError as error:
-        raise UnsupportedError("ZooKeeper needs the package kazoo: pip install 'virtuallog[zookeeper]'") from error
-    auth = None if zookeeper.auth is None else [zookeeper.auth]
-    try:
-        return KazooClient(
-            hosts=zookeeper.servers, timeout=zookeeper.timeout_seconds, auth_data=auth, connection_retry=_PATIENCE
-        )
-    except ValueError as error:
-        raise InvalidSettingError("servers", f"'{zookeeper.servers}': {error}") from error
+        await kazoo_bridge.close_client(client)
 
 
 @attrs.define(eq=False)
@@ -99,7 +82,7 @@ class _Session:
     _clock: Clock
     _known: dict[str, Member | None] = attrs.field(factory=dict, init=False)
     """What znodes hold; it never changes. None: nothing of use."""
-    _token: trio.lowlevel.TrioToken = attrs.field(factory=trio.lowlevel.current_trio_token, init=False)
+    _bridge: Bridge = attrs.field(factory=Bridge, init=False)
     _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def run(self, network: Network) -> None:
@@ -114,14 +97,6 @@ class _Session:
                 log.info("members cannot be read", reason=str(error))
                 with self._clock.timeout(RETRY_SECONDS):
                     await woken.wait()
-
-    def close(self) -> None:
-        """Leave. Blocks."""
-        from kazoo.exceptions import KazooException
-
-        with suppress(KazooException, OSError):  # the session ends by itself in the end
-            self._client.stop()
-            self._client.close()
 
     # -- the members --------------------------------------------------------------------------------------------------
 
@@ -171,7 +146,7 @@ class _Session:
     # -- across the threads -------------------------------------------------------------------------------------------
 
     async def _answer(self, pending: Any) -> Any:
-        """What ZooKeeper says. kazoo fails what waits when the connection goes; the time is for one that is silent.
+        """What ZooKeeper says.
 
         Raises:
             UnavailableError: nothing, for now.
@@ -180,14 +155,8 @@ class _Session:
         """
         from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
 
-        answered = trio.Event()
-        pending.rawlink(lambda _: self._in_the_loop(answered.set))
-        with self._clock.timeout(ANSWER_SECONDS) as scope:
-            await answered.wait()
-        if scope.cancelled_caught:
-            raise UnavailableError(f"ZooKeeper has not answered within {ANSWER_SECONDS:g} s")
         try:
-            return pending.get_nowait()
+            return await self._bridge.answer(pending, self._clock, ANSWER_SECONDS)
         except NoNodeError:
             raise
         except (NoAuthError, AuthFailedError) as error:
@@ -197,14 +166,10 @@ class _Session:
 
     def _wake(self, _: object) -> None:
         """Called on a thread of kazoo: something has changed, in ZooKeeper or on the way to it."""
-        self._in_the_loop(self._look_again)
+        self._bridge.call_soon(self._look_again)
 
     def _look_again(self) -> None:
         self._woken.set()
-
-    def _in_the_loop(self, function: Callable[[], None]) -> None:
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(function)
 
 
 def _newest(found: Iterable[tuple[str, Member | None]]) -> list[Member]:

@@ -17,7 +17,7 @@ from kazoo.exceptions import NoAuthError
 from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.network import Member, Mode, Network
 from loglets.paxos.zookeeper import ZooKeeper, join
-from tests.paxos.zookeeper_server import Server, open_zookeeper
+from tests.zookeeper_server import Server, open_zookeeper
 from virtuallog.clock import SystemClock
 from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.types import NodeId

@@ -14,7 +14,7 @@ from loglets.paxos.reader import Reader
 from loglets.paxos.standalone import open_log
 from loglets.paxos.writer import Writer
 from loglets.paxos.zookeeper import ZooKeeper
-from tests.paxos.zookeeper_server import Server, open_zookeeper
+from tests.zookeeper_server import Server, open_zookeeper
 from virtuallog.clock import SystemClock
 
 pytestmark = [pytest.mark.processes]

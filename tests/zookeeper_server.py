@@ -17,15 +17,9 @@ import attrs
 import pytest
 import trio
 
+from server.bench.zookeeper import is_installed, java_command
 from tests.free_ports import free_ports
 
-JARS = Path("/usr/share/java")
-NAMES = (
-    "zookeeper.jar", "zookeeper-jute.jar", "slf4j-log4j12.jar", "log4j-1.2.jar", "servlet-api.jar", "netty-buffer.jar",
-    "netty-codec.jar", "netty-common.jar", "netty-handler.jar", "netty-resolver.jar", "netty-transport.jar",
-    "netty-transport-native-epoll.jar", "netty-transport-native-unix-common.jar",
-)  # fmt: skip
-"""What the jar's own list of others leaves out."""
 PACKAGES = (
     "zookeeper", "libzookeeper-java", "libslf4j-java", "liblog4j1.2-java", "libnetty-java", "libservlet-api-java",
     "default-jre-headless",
@@ -37,20 +31,16 @@ START_SECONDS = 30.0
 
 def require_zookeeper() -> None:
     """Skip the test, loudly, if there is no ZooKeeper here and none can be had."""
-    if _is_installed():
+    if is_installed():
         return
     reason = "ZooKeeper is not installed, and cannot be: needs root and apt-get"
     if os.geteuid() == 0 and shutil.which("apt-get"):
         reason = f"ZooKeeper is not installed, and apt-get failed: {_install()}"
-    if not _is_installed():
+    if not is_installed():
         with warnings.catch_warnings():
             warnings.simplefilter("always")
-            warnings.warn(f"{reason}: MEMBERSHIP THROUGH ZOOKEEPER IS NOT TESTED", stacklevel=2)
+            warnings.warn(f"{reason}: WHAT NEEDS ZOOKEEPER IS NOT TESTED", stacklevel=2)
         pytest.skip(reason)
-
-
-def _is_installed() -> bool:
-    return shutil.which("java") is not None and all((JARS / name).exists() for name in NAMES)
 
 
 def _install() -> str:
@@ -91,10 +81,7 @@ class Server:
             f"tickTime=200\nminSessionTimeout=400\ndataDir={self.folder}/data\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nstandaloneEnabled=true\n4lw.commands.whitelist=*\n"
         )
-        command = [
-            "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", ":".join(str(JARS / name) for name in NAMES),
-            "-Dzookeeper.jmx.log4j.disable=true", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
-        ]  # fmt: skip
+        command = java_command(config, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
         with (self.folder / "log").open("ab") as output:
             self._process = await trio.lowlevel.open_process(command, stdout=output, stderr=output)
         with trio.fail_after(START_SECONDS):  # noqa: TID251 -- a real process

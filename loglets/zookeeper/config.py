@@ -1,0 +1,86 @@
+"""The config of a ZooKeeperLoglet in the chain: JSON, so that it outlives every binary.                                 Pure.
+
+    {"hosts": "10.0.0.1:2181,10.0.0.2:2181", "root": "/virtuallog"}
+
+Fields that this program does not know are kept as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.errors import InvalidSettingError, MalformedError
+
+ROOT_DEFAULT: Final = "/virtuallog"
+_SETTINGS: Final = ("hosts", "root")
+_FORBIDDEN: Final = frozenset("/\0 \t\r\n")
+
+
+@attrs.frozen(kw_only=True)
+class ZooKeeperConfig:
+    """Where the znodes of a loglet are.
+
+    Raises:
+        InvalidSettingError: when made, if that can be no place.
+    """
+
+    hosts: str
+    """host:port,host:port"""
+    root: str = ROOT_DEFAULT
+    """The loglet is a child of this znode, which is made if it is missing. May be shared, also by clusters."""
+    others: Mapping[str, Any] = attrs.field(factory=dict)
+    """Fields of later versions, kept."""
+
+    def __attrs_post_init__(self) -> None:
+        for host in self.hosts.split(","):
+            name, _, port = host.rpartition(":")
+            if not name or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+                raise InvalidSettingError("hosts", f"'{host}' is not host:port")
+        parts = self.root.split("/")
+        # ZooKeeper has reserved a tree of its own, and takes no dots for a name.
+        if parts[0] or len(parts) < 2 or any(_is_no_name(part) for part in parts[1:]) or parts[1] == "zookeeper":
+            raise InvalidSettingError("root", f"'{self.root}' is not an absolute path of znodes")
+
+    def encode(self) -> bytes:
+        return json.dumps({**self.others, "hosts": self.hosts, "root": self.root}, sort_keys=True).encode()
+
+
+def decode_untrusted(blob: bytes) -> ZooKeeperConfig:
+    """The config in `blob`.
+
+    Raises:
+        MalformedError: not a config of a ZooKeeperLoglet.
+    """
+    try:
+        fields = json.loads(blob)
+        others = {name: value for name, value in fields.items() if name not in _SETTINGS}
+        return ZooKeeperConfig(hosts=_text(fields["hosts"]), root=_text(fields["root"]), others=others)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSettingError) as error:
+        raise MalformedError(f"not the config of a loglet in ZooKeeper: {blob[:100]!r}") from error
+
+
+def plan(settings: Mapping[str, str], previous: bytes | None, hosts_default: str) -> ZooKeeperConfig:
+    """See `LogletProvider.plan`. What is not set stays as it is in the active segment."""
+    for name in settings:
+        if name not in _SETTINGS:
+            raise InvalidSettingError(name, f"unknown; a loglet in ZooKeeper has {', '.join(_SETTINGS)}")
+    former = decode_untrusted(previous) if previous is not None else None
+    hosts = settings.get("hosts", former.hosts if former else hosts_default)
+    if not hosts:
+        raise InvalidSettingError("hosts", "which ZooKeeper? --set hosts=host:port,host:port")
+    root = settings.get("root", former.root if former else ROOT_DEFAULT)
+    return ZooKeeperConfig(hosts=hosts, root=root, others=former.others if former else {})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _is_no_name(part: str) -> bool:
+    return part in {"", ".", ".."} or bool(_FORBIDDEN & set(part)) or not part.isprintable()

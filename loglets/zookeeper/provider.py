@@ -1,0 +1,71 @@
+"""Loglets in a ZooKeeper as a pluggable kind: plans them, opens clients of them, frees what they took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from loglets.zookeeper import config as configs
+from loglets.zookeeper.config import ZooKeeperConfig, decode_untrusted
+from loglets.zookeeper.kazoo_znodes import Connections
+from loglets.zookeeper.loglet import ZooKeeperLoglet
+from virtuallog.api import Cluster, Loglet
+from virtuallog.chain import SegmentId
+from virtuallog.kept import Kept
+from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.rpc.interface import Interface
+from virtuallog.versions import COMPOSED
+from virtuallog.znodes import Znodes
+
+Connect: TypeAlias = Callable[[ZooKeeperConfig, Environment], Znodes]
+"""Must not block or fail: a client connects when it is first used."""
+
+
+@attrs.define(eq=False)
+class ZooKeeperProvider:
+    """See `virtuallog.api.LogletProvider` and `virtuallog.kept.ReleasedElsewhere`."""
+
+    connect: Connect = attrs.field(factory=Connections)
+    hosts: str = ""
+    """Of the ZooKeeper to use where neither the operator nor the active segment names one."""
+
+    @property
+    def kind(self) -> str:
+        return "zookeeper"
+
+    @property
+    def contiguous(self) -> bool:
+        return False
+
+    @property
+    def interfaces(self) -> Sequence[Interface]:
+        return ()
+
+    @property
+    def since(self) -> int:
+        """Nodes of earlier versions look for a loglet of every segment on nodes."""
+        return COMPOSED
+
+    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+        """See `virtuallog.kept.KeepsLoglets`: nodes keep nothing."""
+        return {}
+
+    def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
+        return configs.plan(settings, previous, self.hosts).encode()
+
+    def describe(self, config: bytes) -> Mapping[str, Any]:
+        decoded = decode_untrusted(config)
+        return {**decoded.others, "hosts": decoded.hosts, "root": decoded.root}
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+        decoded = decode_untrusted(config)
+        return ZooKeeperLoglet(segment, decoded, self.connect(decoded, environment), environment)
+
+    async def serve(self, environment: NodeEnvironment) -> Handlers:
+        """Nodes have no part in it."""
+        return {}
+
+    async def forget(self, lowest_live_version: int) -> None:
+        """Nodes keep nothing of it."""

@@ -1,0 +1,101 @@
+"""Reads slots, several at once, and says of what is not there why it is not: trimmed, dropped, not written, lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from loglets.zookeeper.layout import Layout
+from loglets.zookeeper.records import decode_trim_untrusted
+from loglets.zookeeper.skeleton import Skeleton
+from loglets.zookeeper.slots import Slots
+from virtuallog.api import Placed
+from virtuallog.errors import CorruptionError, MalformedError, UnavailableError, VirtualLogError
+from virtuallog.ordering import slots as places
+from virtuallog.ordering.slots import INDEX_BITS
+from virtuallog.types import Gap, GapKind
+from virtuallog.znodes import Znode, Znodes
+
+FIRST_SLOTS: Final = 2
+"""Asked for together at first. How large they are says how many are asked for next."""
+SLOTS_MAX: Final = 64
+"""Asked for together: enough to fill the time that an answer takes."""
+
+
+@attrs.frozen(eq=False)
+class Reading:
+    """Of one client of a loglet."""
+
+    _layout: Layout
+    _znodes: Znodes
+    _skeleton: Skeleton
+    _slots: Slots
+
+    async def read(self, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
+        """See `Loglet.read`."""
+        found = _Found(start, stop)
+        size, width, slot, end = 0, FIRST_SLOTS, start >> INDEX_BITS, ((stop - 1) >> INDEX_BITS) + 1
+        while slot < end and (size < max_bytes or not found.items):
+            for znode in await self._slots.read(slot, min(slot + width, end)):
+                body = None if znode is None else await self._slots.body_untrusted(znode.data)
+                if znode is None or body is None:
+                    return found.items or [*await self._ask_again(slot, found)]
+                if not found.add_untrusted(slot, body, znode):
+                    return found.result()
+                size += len(body)
+                slot += 1
+            width = max(1, min(SLOTS_MAX, (max_bytes - size) * (slot - (start >> INDEX_BITS)) // max(1, size)))
+        return found.result()
+
+    async def _ask_again(self, slot: int, found: _Found) -> Sequence[Placed]:
+        """The server that was asked may lag behind; then a fresh answer has it."""
+        layout, segment = self._layout, self._layout.segment
+        # The trim point is read behind the slot: whoever deletes has moved it before.
+        znode, trim, seal, batches = await self._znodes.read(
+            [layout.slot(slot), layout.trim, layout.base, layout.batches], fresh=True
+        )
+        self._skeleton.check_dropped(seal)
+        if seal is None or trim is None or batches is None:
+            self._skeleton.missing()
+            raise UnavailableError(f"ZooKeeper has no loglet {segment}, at {layout.root}")
+        self._skeleton.recognise(batches.stat)
+        body = None if znode is None else await self._slots.body_untrusted(znode.data)
+        trimmed = decode_trim_untrusted(trim.data).trim
+        if znode is not None and body is not None:
+            found.add_untrusted(slot, body, znode)
+        elif trimmed >> INDEX_BITS > slot:
+            found.items.append(Gap(found.start, min(trimmed, found.stop), GapKind.TRIMMED))
+        elif slot >= batches.stat.version:
+            raise UnavailableError(f"offset {found.start} of loglet {segment} is not written")
+        else:
+            raise self._skeleton.lost(f"slot {slot} is not there, and is not trimmed")
+        return found.result()
+
+
+@attrs.define(eq=False)
+class _Found:
+    """What lies in [start, stop), as far as it has been read."""
+
+    start: int
+    stop: int
+    items: list[Placed] = attrs.field(factory=list)
+    damage: VirtualLogError | None = None
+
+    def add_untrusted(self, slot: int, body: bytes, znode: Znode) -> bool:
+        """False: it is damaged."""
+        try:
+            parts = places.open_untrusted(body, 0, slot << INDEX_BITS, znode.stat.ctime_ms)
+        except (MalformedError, CorruptionError) as error:
+            self.damage = error
+            return False
+        for part in parts:
+            places.add(self.items, part.clip(self.start, self.stop))
+        return True
+
+    def result(self) -> list[Placed]:
+        """Raises CorruptionError if there is nothing, as it is damaged."""
+        if not self.items and self.damage is not None:
+            raise CorruptionError(f"offset {self.start} is damaged: {self.damage}")
+        return self.items
