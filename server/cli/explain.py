@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import attrs
@@ -56,15 +57,15 @@ def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
         raise click.exceptions.Exit(FAILED)
 
 
-def _parse(subject: str | None) -> tuple[Topic | None, str | None]:
-    """A topic, or what may name a segment."""
+def _parse(subject: str | None) -> tuple[Topic | None, int | SegmentId | None]:
+    """A topic, or what names a segment: a position in it, or its id."""
     if subject is None:
         return None, None
     if subject in {topic.value for topic in Topic}:
         return Topic(subject), None
-    if not subject[:1].isdecimal():
-        raise WrongUsage(f"'{subject}' is none of {_TOPICS}, and no segment (see `virtuallog explain --help`)")
-    return None, subject
+    with suppress(InvalidSettingError):
+        return None, int(subject) if subject.isdecimal() else SegmentId.parse(subject)
+    raise WrongUsage(f"'{subject}' is none of {_TOPICS}, and no segment (see `virtuallog explain --help`)")
 
 
 async def _gather(cluster: ClusterFile) -> Picture:
@@ -73,12 +74,14 @@ async def _gather(cluster: ClusterFile) -> Picture:
         return await gather([NodeId(node.id) for node in cluster.nodes], providers, metastore, environment)
 
 
-def _find(picture: Picture, name: str) -> Segment:
+def _find(picture: Picture, name: int | SegmentId) -> Segment:
     """The segment of that id, or the one that holds that position."""
     chain = picture.register.chain
-    found = chain.segment_at(int(name)) if name.isdecimal() else chain.find(SegmentId.parse(name))
+    found = chain.segment_at(name) if isinstance(name, int) else chain.find(name)
     if found is None:
-        raise InvalidSettingError("segment", f"the chain has none at or of '{name}'; it starts at {chain.start}")
+        raise InvalidSettingError(
+            "segment", f"the chain has none of that name, or at that position: '{name}'; it starts at {chain.start}"
+        )
     return found
 
 

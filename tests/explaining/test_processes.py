@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,5 +80,10 @@ async def test_an_operator_at_night(folder: Path) -> None:
             assert code == 1
             for words in ("the chain cannot change: 1 of 3 members answers", "the tail cannot be told", "appends wait"):
                 assert words in statements(told)
+            shown = command("explain", "tail", cluster=cluster.file_path).stdout.decode()
+            assert re.search(
+                rf"^  trouble  the tail cannot be told.*\n( +because: .*\n)+ +next: start", shown, re.MULTILINE
+            )
+            assert f"  node {first}: node {first} is unreachable" in shown
             segment = told["segments"][-1]["id"]
             assert (await explain(cluster, segment))[1]["segments"][0]["id"] == segment

@@ -37,7 +37,8 @@ def dead_cluster(tmp_path: Path) -> Path:
     return path
 
 
-EVERY_COMMAND = ["up", "serve", "append", "read", "tail", "trim", "seal", "chain", "status", "reconfigure", "truncate"]
+EVERY_COMMAND = ["up", "serve", "append", "read", "tail", "trim", "seal", "chain", "status", "reconfigure", "truncate",
+                 "explain"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*EVERY_COMMAND, "bench append", "demo"])
@@ -97,6 +98,8 @@ def test_wrong_usage_ends_with_2(arguments: list[str], words: str) -> None:
         (["trim", str(1 << 64)], "is not in the range"),
         (["reconfigure"], "Missing option '--to'"),
         (["reconfigure", "--to", "native", "--set", "sequencer"], "must be name=value"),
+        (["explain", "appends"], "'appends' is none of chain, append, tail, seal, trim, and no segment"),
+        (["explain", "3.x"], "'3.x' is none of chain"),
     ],
 )
 def test_wrong_usage_with_a_cluster_ends_with_2(dead_cluster: Path, arguments: list[str], words: str) -> None:
@@ -110,7 +113,9 @@ def test_wrong_usage_with_a_cluster_ends_with_2(dead_cluster: Path, arguments: l
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["append", "x"], ["read"], ["tail"], ["seal"], ["chain"], ["trim", "3"]])
+@pytest.mark.parametrize(
+    "arguments", [["append", "x"], ["read"], ["tail"], ["seal"], ["chain"], ["trim", "3"], ["explain"]]
+)
 def test_nobody_there_ends_with_3_and_one_line(dead_cluster: Path, arguments: list[str]) -> None:
     """Unavailable is told from failed, without a traceback."""
     result = run(*arguments, cluster=dead_cluster)
