@@ -82,7 +82,7 @@ async def test_an_operator_at_night(folder: Path) -> None:
                 assert words in statements(told)
             shown = command("explain", "tail", cluster=cluster.file_path).stdout.decode()
             assert re.search(
-                rf"^  trouble  the tail cannot be told.*\n( +because: .*\n)+ +next: start", shown, re.MULTILINE
+                r"^  trouble  the tail cannot be told.*\n( +because: .*\n)+ +next: start", shown, re.MULTILINE
             )
             assert f"  node {first}: node {first} is unreachable" in shown
             segment = told["segments"][-1]["id"]
