@@ -2,7 +2,8 @@
 
 The main scenario of the simulator, with its workload, its faults (those that are named in the options, drawn anew for
 each seed), its judge and its checks. `mixed` alternates with native loglets. What a loglet gets wrong shows here as what
-a user of the log would see: an acknowledged entry that is gone, a reader that stands still.
+a user of the log would see: an acknowledged entry that is gone, a reader that stands still. Nodes that serve loglets which
+consist of native ones serve these as well, so for such a kind there is not much difference.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import attrs
 
 from simulation.conformance import options as kit
 from simulation.conformance.options import DEAD
-from simulation.conformance.providers import find
+from simulation.conformance.providers import below, find
 from simulation.faults.nemesis import LOST_MAX
 from simulation.stories import cluster
 from simulation.stories.scenario import Scenario
@@ -29,7 +30,7 @@ CHAINS: Final = {
 async def _story(world: World, *, mixed: bool) -> None:
     options = kit.of(world.options)
     name = (options.loglets or ("native",))[0]
-    make, others = find(name), (find("native"),) if mixed and name != "native" else ()
+    make, others = find(name), (find("native"),) if mixed and name != "native" else below(name)
     if not make().interfaces:  # nothing that could travel as bytes
         world.options = attrs.evolve(world.options, transport="calls")
     await cluster.tell(world, (make, *others), dead_max=LOST_MAX if options.allows_fault(DEAD) else 0)

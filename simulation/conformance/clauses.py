@@ -15,7 +15,7 @@ import trio
 
 from simulation.conformance import options as kit
 from simulation.conformance.fixture import SimulatedFixture
-from simulation.conformance.providers import find
+from simulation.conformance.providers import below, find
 from simulation.stories.scenario import Scenario
 from simulation.stories.served import ServedLoglets
 from simulation.world.world import World
@@ -39,7 +39,8 @@ async def _story(world: World, clause: str) -> None:
     world.network.set_quality(
         LinkQuality(tail_probability=source.choice((0.0, 0.1)), tail_seconds=source.choice((0.002, 0.02)))
     )
-    served = ServedLoglets(world, find((options.loglets or ("native",))[0], roomy="largest" in clause))
+    name, roomy = (options.loglets or ("native",))[0], "largest" in clause
+    served = ServedLoglets(world, find(name, roomy=roomy), below(name, roomy=roomy))
     served.start(options.nodes)
     try:
         async with trio.open_nursery() as nursery:

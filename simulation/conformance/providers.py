@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final
 
 from simulation.world.cluster import ProviderMaker
+from virtuallog.composite import CompositeProvider
 from virtuallog.errors import InvalidSettingError
 from virtuallog.plugins import LOGLETS
 
@@ -43,6 +44,14 @@ def find(name: str, *, roomy: bool = False) -> ProviderMaker:
     if missing:
         raise InvalidSettingError(name, f"is no LogletProvider: it lacks {', '.join(missing)}")
     return make
+
+
+def below(name: str, *, roomy: bool = False) -> tuple[ProviderMaker, ...]:
+    """What makes the kinds that loglets of this name consist of: native ones, if they consist of others at all.
+
+    Raises: as `find`.
+    """
+    return (find("native", roomy=roomy),) if isinstance(find(name)(), CompositeProvider) else ()
 
 
 def _installed(kind: str) -> ProviderMaker:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import attrs
 import trio
@@ -18,7 +19,7 @@ from loglets.striped.loglet import StripedLoglet
 from tests.conformance.fixtures import Nobody
 from tests.loglet_cluster import SEGMENT, Writer
 from tests.native.cluster import SMALL_WAL, Cluster
-from virtuallog.api import Loglet
+from virtuallog.api import Loglet, Placed
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.composite import compose
@@ -27,6 +28,8 @@ from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.model import LogModel
 from virtuallog.testing.process import Process
 from virtuallog.types import LogletOffset, NodeId, Tail
+
+AnswerT = TypeVar("AnswerT")
 
 __all__ = ["Board", "MemoryStripes", "NativeStripes", "Stripe", "board", "open_striped", "session_on", "striped_native"]
 
@@ -69,7 +72,7 @@ class Stripe:
     async def wait_tail(self, past: LogletOffset) -> Tail:
         return await self._pass("wait_tail", lambda: self._loglet.wait_tail(past))
 
-    async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
         return await self._pass("read", lambda: self._loglet.read(start, stop, max_bytes))
 
     async def seal(self) -> None:
@@ -78,7 +81,7 @@ class Stripe:
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         return await self._pass("prefix_trim", lambda: self._loglet.prefix_trim(offset))
 
-    async def _pass(self, name: str, call: Callable[[], Awaitable[object]]):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    async def _pass(self, name: str, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         self.asked.append(name)
         await self._gate(name)
         if self.dead is not None:
