@@ -12,7 +12,7 @@ import attrs
 
 from virtuallog import reconfigure
 from virtuallog.api import Placed
-from virtuallog.chain import Chain, Segment
+from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.chain_writer import ChainWriter
 from virtuallog.crash_points import CrashPoint
 from virtuallog.deputies import ask_for_trim_point
@@ -161,14 +161,16 @@ class AddressSpace:
     async def _check_copy(self, old: Segment, stop: LogPosition, modification: reconfigure.Modify) -> None:
         """Whether the other loglet is there, as seen from here, and has an end for good at or past that of the segment.
 
-        Whoever puts it into the chain makes everybody depend on it. One that stands for itself, as a new segment does, has no
-        entries; so one that has them says in its config whose they are, and the id it is opened with does not matter.
+        Whoever puts it into the chain makes everybody depend on it. It has entries before it has a segment, so its config says
+        whose they are, and the id it is opened with does not matter: the segment's own is not known before the put.
 
         Raises:
             InvalidSettingError: it is open, or too short, or has been dropped.
             VirtualLogError: what its `check_tail` raises: it cannot be reached, or is damaged.
         """
-        opened = self.view.provider(modification.kind).open(old.id, modification.config, self.view.environment)
+        environment = self.view.environment
+        someone = SegmentId(old.id.version, environment.random.getrandbits(63))
+        opened = self.view.provider(modification.kind).open(someone, modification.config, environment)
         try:
             tail = await opened.check_tail()
         except SealedError as error:

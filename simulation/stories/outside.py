@@ -25,7 +25,7 @@ from simulation.world.world import World
 from virtuallog.api import LogletProvider, Placed
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment, Handlers
-from virtuallog.testing.actions import LogletAppend, LogletTrim
+from virtuallog.testing.actions import LogletAppend, LogletSeal, LogletTrim
 from virtuallog.testing.files import FilesServer, SimulatedFiles
 from virtuallog.testing.history import History
 from virtuallog.testing.links import Link
@@ -60,10 +60,14 @@ class ServiceProvider(WeakSealProvider):
     _history: History
     _copies: dict[bytes, Sequence[Placed]]
     """By config; of all processes."""
+    _told: set[SegmentId]
+    """The copies that the history knows of. It is opened by another id as well before the chain has it, to be looked at."""
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> WeakSealLoglet:
-        for item in self._copies.pop(config, ()):
-            for action in _made_by(segment, item):
+        if segment not in self._told and config in self._copies:
+            self._told.add(segment)
+            made = [action for item in self._copies[config] for action in _made_by(segment, item)]
+            for action in [*made, LogletSeal(segment)]:
                 with suppress(_CopiedError), self._history.record("copier", action):
                     raise _CopiedError
         return WeakSealProvider.open(self, segment, config, environment)
@@ -94,6 +98,7 @@ class Outside:
     zookeeper: SimulatedZooKeeper = attrs.field(init=False)
     files: FilesServer = attrs.field(init=False)
     _copies: dict[bytes, Sequence[Placed]] = attrs.field(factory=dict, init=False)
+    _told: set[SegmentId] = attrs.field(factory=set, init=False)
     _servers: dict[NodeId, Process] = attrs.field(factory=dict, init=False)
     _nodes: Sequence[NodeId] = attrs.field(default=(), init=False)
     _random: random.Random = attrs.field(init=False)
@@ -109,7 +114,7 @@ class Outside:
 
     def provider(self) -> ServiceProvider:
         """Of kind weak-seal."""
-        return ServiceProvider(ENTRIES, SEAL, self.world.history, self._copies)
+        return ServiceProvider(ENTRIES, SEAL, self.world.history, self._copies, self._told)
 
     def zookeeper_provider(self) -> LogletProvider:
         from loglets.zookeeper.provider import ZooKeeperProvider

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from loglets.memory import MemoryProvider
+from loglets.memory import MemoryLoglet, MemoryProvider
 from server.following import live_loglets
 from tests.virtuallog.worlds import World, world
 from virtuallog.api import LogletProvider
@@ -17,6 +17,7 @@ from virtuallog.chain import SegmentId, extend, genesis
 from virtuallog.composite import compose, inner
 from virtuallog.errors import MalformedError, UnknownKindError, UnsupportedError
 from virtuallog.kept import Kept, find_kept, kept_by
+from virtuallog.ports import Environment
 from virtuallog.versions import COMPOSED, REPLICAS, check_level
 
 FIRST, PART, OTHER_PART = SegmentId(1, 7), SegmentId(1, 8), SegmentId(1, 9)
@@ -33,6 +34,10 @@ class PairProvider(MemoryProvider):
 
     def over(self, providers: Mapping[str, LogletProvider]) -> None:
         self.others = providers
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
+        """A config that names parts says whose entries it means."""
+        return super().open(FIRST if config else segment, config, environment)
 
     def loglets(self, segment: SegmentId, config: bytes) -> Kept:
         if config != b"two":
