@@ -19,6 +19,7 @@ from virtuallog.kept import Kept, kept_by
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.rpc.interface import Interface
 from virtuallog.types import LogPosition
+from virtuallog.versions import COMPOSED
 
 KIND: Final = "archive"
 
@@ -34,6 +35,11 @@ class ArchiveProvider:
     @property
     def kind(self) -> str:
         return KIND
+
+    @property
+    def since(self) -> int:
+        """An older node would drop the hot copies."""
+        return COMPOSED
 
     @property
     def contiguous(self) -> bool:
