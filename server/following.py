@@ -81,9 +81,10 @@ class Following:
             self._stay_behind(register.level)
         self._on_register(register)
         _FOLLOWING.reached()
+        live = live_loglets(register.chain, self._providers)
         for kind, role in self._roles.items():
-            if role.is_open:
-                await self._forget(role, self._providers[kind], register)
+            if role.is_open and live is not None:
+                await self._forget(role, self._providers[kind], register, live)
 
     def _leave(self, register: Register) -> None:
         """The place of this directory is somebody else's, for good: what it holds is no part of the cluster any more. Its
@@ -104,16 +105,15 @@ class Following:
             if role.cause is None:
                 role.fail(error)
 
-    async def _forget(self, role: Role, provider: LogletProvider, register: Register) -> None:
-        """Let go of loglets that the chain does not rest on any more; of none, if nobody can tell what it rests on."""
-        chain = register.chain
-        live = live_loglets(chain, self._providers)
-        if live is None:
-            return
+    async def _forget(
+        self, role: Role, provider: LogletProvider, register: Register, live: Collection[SegmentId]
+    ) -> None:
+        """Let go of loglets that the chain does not rest on any more."""
+        version = register.chain.version
         try:
-            await provider.forget(min((loglet.version for loglet in live), default=chain.version))
+            await provider.forget(min((loglet.version for loglet in live), default=version))
             if isinstance(provider, ForgetsOthers) and min(register.level, self._versions.last) >= LIVE_LOGLETS:
-                await provider.forget_others(chain.version, live)
+                await provider.forget_others(version, live)
         except RetryableError:
             raise
         except VirtualLogError as error:
