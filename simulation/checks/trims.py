@@ -14,11 +14,13 @@ import attrs
 from simulation.checks.facts import Decided, chains
 from simulation.checks.order import floor
 from virtuallog.chain import Segment
+from virtuallog.ordering.slots import SLOT
 from virtuallog.testing.actions import FindTrimPoint, LogletTrim, ModifyAsked, Reconfigure, Trim
 from virtuallog.testing.history import History, Operation
 from virtuallog.testing.linearizability import Asked
 from virtuallog.testing.violation import Check, Violation, once, proof
 from virtuallog.testing.witness import Step, in_order, out_of_time
+from virtuallog.types import LogPosition
 
 
 def trims_are_modest(history: History) -> Iterator[Violation]:
@@ -32,13 +34,22 @@ def trims_are_modest(history: History) -> Iterator[Violation]:
 
 def trims_are_effective(history: History) -> Iterator[Violation]:
     """The tail is established before a trim decides that it has nothing to do: all that was asked for is trimmed, as
-    far as the log was known to reach."""
+    far as the log was known to reach. Striped loglets trim whole batches only."""
     for trim in history.operations(Trim):
         if trim.returned:
             known, witness = floor(history).before(trim)
-            if trim.result < min(trim.action.position, known):
+            if trim.result < _whole_batches(history, min(trim.action.position, known)):
                 message = f"trimmed to {trim.result}, asked for {trim.action.position}, and tail {known} was known"
                 yield Violation("trims are effective", message, proof(witness, trim))
+
+
+def _whole_batches(history: History, position: int) -> int:
+    """How far a trim up to this position must get at least: in a striped loglet, to the batch that it is in."""
+    for version in chains(history).values():
+        segment = version.chain.segment_at(LogPosition(position - 1)) if position else None
+        if segment is not None and segment.kind == "striped":
+            return max(segment.start, position - (position - segment.shift) % SLOT)
+    return position
 
 
 def trim_points_move_forward(history: History) -> Iterator[Violation]:

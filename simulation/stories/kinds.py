@@ -22,7 +22,7 @@ from simulation.world.cluster import ClusterPlan, ProviderMaker
 from simulation.world.world import World
 from virtuallog.api import LogletProvider
 
-SHARE: Final = 0.5
+SHARE: Final = 0.3
 """Of the usual load: an append to stripes is one to a native loglet and a filler or two, and swaps are most of what happens."""
 Draw: TypeAlias = Callable[[random.Random, Outside], ClusterPlan]
 

@@ -77,7 +77,7 @@ async def _archive(actor: Actor, segment: Segment) -> bool:
 
 
 ACTS: Final[Acts] = (
-    (4, archive),
-    (3, archive_the_start),
-    (1.5, trim_an_archive),
+    (10, archive),
+    (6, archive_the_start),
+    (3, trim_an_archive),
 )

@@ -29,10 +29,11 @@ MEMBERS: Final = 3
 
 
 async def extend(actor: Actor, kind: str | None = None, settings: Mapping[str, str] | None = None) -> Register:
-    """Extend to `kind`, or to the kind of the last segment."""
+    """Extend to `kind`, or to the kind of the last segment; a log that ends with an archive is opened again with the first kind."""
     log = actor.client.log
     before = (await log.view.refresh()).chain
-    kind, settings = kind or before.last.kind, settings or {}
+    last = before.last.kind if before.last.kind != ARCHIVE else actor.stage.cluster.kind_names[0]
+    kind, settings = kind or last, settings or {}
     asked = ExtendAsked(kind, " ".join(f"{name}={value}" for name, value in settings.items()))
     after = await actor.change(asked, log.reconfig_extend(kind, settings))
     if after.chain.last.id != before.last.id:

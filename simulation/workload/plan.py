@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 
 from simulation.options import Options
+
+OPERATOR: Final = "operator"
 
 
 @attrs.frozen(kw_only=True)
@@ -70,7 +73,11 @@ class WorkloadPlan:
         return attrs.evolve(self, acts={role: min(count, options.operations) for role, count in self.acts.items()})
 
     def lighter(self, share: float) -> WorkloadPlan:
-        """With this share of the acts of each client, spread over as much time: for runs in which an act costs more."""
-        acts = {role: max(1, round(count * share)) for role, count in self.acts.items()}
+        """With this share of the acts of each client, spread over as much time: for runs in which an act costs more. Of what
+        operators do, at least half stays, as that is what such runs are about."""
+        acts = {
+            role: max(1, round(count * (max(share, 0.5) if role == OPERATOR else share)))
+            for role, count in self.acts.items()
+        }
         seconds = {role: self.pauses[role] * self.acts[role] for role in self.acts}
         return attrs.evolve(self, acts=acts, pauses={role: seconds[role] / acts[role] for role in acts})

@@ -70,7 +70,7 @@ class _Loglet:
     )
     entries: Entries[Name] = attrs.field(factory=Entries)
     batches: dict[tuple[SessionId, int], Batch] = attrs.field(factory=dict)
-    """What was offered, by session and first sequence number."""
+    """What was offered, and not refused for good, by session and first sequence number."""
 
     def judge(self) -> Iterator[Violation]:
         yield from self._offers()
@@ -93,7 +93,8 @@ class _Loglet:
     def _offers(self) -> Iterator[Violation]:
         for append in self.of[LogletAppend]:
             batch = append.action.batch
-            known = self.batches.setdefault((batch.session, batch.first_sequence), batch)
+            # What was refused for good leaves its numbers to another batch: nothing was done, nor will be.
+            known = batch if append.failed else self.batches.setdefault((batch.session, batch.first_sequence), batch)
             if known != batch:
                 yield self.broken("one batch per sequence", f"two batches were offered as {_names(batch)}", append)
             for name in _names(batch):
