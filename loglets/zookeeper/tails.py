@@ -97,7 +97,7 @@ class Tails:
 
     async def look(self, *, fresh: bool) -> Tail:
         """Raises SealedError if the loglet has been dropped, CorruptionError if ZooKeeper has lost it."""
-        layout = self._layout
+        layout, known = self._layout, self.known
         batches, seal, again = await self._znodes.stats([layout.batches, layout.base, layout.batches], fresh=fresh)
         if seal is None:
             if fresh:
@@ -110,8 +110,9 @@ class Tails:
         self._skeleton.recognise(batches)
         is_sealed = seal.version > 0
         tail = (again if is_sealed else batches).version << INDEX_BITS
-        if fresh and tail < self.known:
-            raise self._skeleton.lost(f"it ends at {tail}, and has ended at {self.known}")
+        # Against what was known when it was asked: an append of our own may be acknowledged before the older answer is here.
+        if fresh and tail < known:
+            raise self._skeleton.lost(f"it ends at {tail}, and has ended at {known}")
         self.known = max(self.known, tail)
         return Sealed(tail) if is_sealed else Open(tail)
 
