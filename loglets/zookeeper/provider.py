@@ -9,10 +9,14 @@ import attrs
 
 from loglets.zookeeper import config as configs
 from loglets.zookeeper.config import ZooKeeperConfig, decode_untrusted
+from loglets.zookeeper.explaining import explain
 from loglets.zookeeper.kazoo_znodes import Connections
+from loglets.zookeeper.layout import Layout
 from loglets.zookeeper.loglet import ZooKeeperLoglet
+from loglets.zookeeper.releasing import Releasing
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
+from virtuallog.explaining import Evidence
 from virtuallog.kept import Kept
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.rpc.interface import Interface
@@ -25,7 +29,7 @@ Connect: TypeAlias = Callable[[ZooKeeperConfig, Environment], Znodes]
 
 @attrs.define(eq=False)
 class ZooKeeperProvider:
-    """See `virtuallog.api.LogletProvider` and `virtuallog.kept.ReleasedElsewhere`."""
+    """See `virtuallog.api.LogletProvider`; what else it offers refers to where it is described."""
 
     connect: Connect = attrs.field(factory=Connections)
     hosts: str = ""
@@ -69,3 +73,14 @@ class ZooKeeperProvider:
 
     async def forget(self, lowest_live_version: int) -> None:
         """Nodes keep nothing of it."""
+
+    async def release(self, segment: SegmentId, config: bytes, environment: Environment) -> None:
+        """See `virtuallog.kept.ReleasedElsewhere`."""
+        decoded = decode_untrusted(config)
+        await Releasing(Layout(decoded.root, segment), self.connect(decoded, environment)).run()
+
+    async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
+        """See `virtuallog.explaining.ExplainsLoglets`."""
+        decoded = decode_untrusted(config)
+        znodes = self.connect(decoded, environment)
+        return await explain(Layout(decoded.root, segment), znodes, decoded.hosts, environment.clock)

@@ -28,7 +28,7 @@ from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import ReconfigurationNeededError, UnavailableError, VirtualLogError
 from virtuallog.ordering.slots import INDEX_BITS
 from virtuallog.ports import Environment
-from virtuallog.types import LogletOffset
+from virtuallog.types import LogletOffset, Sealed
 from virtuallog.znodes import (
     ANY_VERSION,
     BadVersionError,
@@ -145,7 +145,7 @@ class Writing:
             if isinstance(effect, Fence):
                 return await self._fence(session, effect)
             assert isinstance(effect, AskTail)
-            return writer.mismatched((await self._tails.look(fresh=True)).tail)
+            return await self._meet_tail(writer)
         except UnavailableError:
             await self._environment.clock.sleep(PAUSE_SECONDS)
             return writer.unknown()
@@ -189,8 +189,12 @@ class Writing:
         if path == self._layout.writer(session.name):
             return writer.outdated()
         if path == self._layout.batches and isinstance(error, BadVersionError):
-            return writer.mismatched((await self._tails.look(fresh=True)).tail)
+            return await self._meet_tail(writer)
         raise self._skeleton.lost(str(error))
+
+    async def _meet_tail(self, writer: Writer) -> list[Effect]:
+        tail = await self._tails.look(fresh=True)
+        return writer.sealed() if isinstance(tail, Sealed) else writer.mismatched(tail.tail)
 
     async def _look(self, session: _Session) -> list[Effect]:
         layout = self._layout

@@ -1,0 +1,118 @@
+"""The simulated ZooKeeper is like the real one; and it does to its clients what a real one may do."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import trio
+
+from loglets.zookeeper.config import ZooKeeperConfig
+from loglets.zookeeper.kazoo_znodes import Connections
+from tests.conformance.fixtures import Nobody
+from tests.zookeeper.agreements import AGREEMENTS, Agreement
+from tests.zookeeper.world import running_bench
+from tests.zookeeper_server import open_zookeeper
+from virtuallog.clock import SystemClock
+from virtuallog.errors import UnavailableError
+from virtuallog.ports import Environment
+from virtuallog.testing.znodes import ZooKeeperFaults
+from virtuallog.znodes import Create, Set, Znodes
+
+LAGGING = ZooKeeperFaults(lag_seconds=0.1)
+
+
+@pytest.mark.parametrize("agreement", AGREEMENTS, ids=lambda agreement: agreement.__name__)
+@pytest.mark.parametrize("faults", [ZooKeeperFaults(), LAGGING], ids=["in step", "lagging"])
+async def test_simulated(faults: ZooKeeperFaults, agreement: Agreement, autojump_clock: trio.testing.MockClock) -> None:
+    """See there."""
+    async with running_bench(faults) as bench:
+        one, other = bench.znodes(), bench.znodes()
+        await one.multi([Create("/root")])
+        await agreement(one, other, "/root")
+
+
+@pytest.mark.processes
+async def test_real(tmp_path: Path, nursery: trio.Nursery) -> None:
+    """Debian's ZooKeeper, through kazoo: all of them, each below a znode of its own."""
+    async with open_zookeeper(tmp_path) as server:
+        config = ZooKeeperConfig(hosts=server.address)
+        one, other = (Connections()(config, _environment(nursery)) for _ in range(2))
+        for agreement in AGREEMENTS:
+            root = f"/{agreement.__name__}"
+            await one.multi([Create(root)])
+            try:
+                await agreement(one, other, root)
+            except BaseException as error:
+                error.add_note(f"agreement: {agreement.__name__}")
+                raise
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_may_lag_behind(autojump_clock: trio.testing.MockClock) -> None:
+    """A plain read may show what was; one client never goes back, whatever server it is connected to."""
+    async with running_bench(LAGGING) as bench:
+        writer = bench.znodes()
+        await writer.multi([Create("/a")])
+        readers, stale = [bench.znodes() for _ in range(8)], 0
+        for number in range(1, 20):
+            await writer.multi([Set("/a", b"")])
+            for reader in readers:
+                (stat,) = await reader.stats(["/a"])
+                stale += stat is None or stat.version < number
+        assert stale > 0
+        for reader in readers:
+            (stat,) = await reader.stats(["/a"], fresh=True)
+            assert stat is not None
+            assert stat.version == 19
+        bench.zookeeper.faults.breaks = 0.5
+        await _write_more(writer)
+        for reader in readers:
+            for _ in range(20):
+                with suppress(UnavailableError):
+                    (stat,) = await reader.stats(["/a"])
+                    assert stat is not None
+                    assert stat.version >= 19
+
+
+async def _write_more(znodes: Znodes) -> None:
+    """Something more happens that servers can lag behind."""
+    for _ in range(10):
+        with suppress(UnavailableError):
+            await znodes.multi([Set("/a", b"")])
+
+
+async def test_a_lost_connection_leaves_the_outcome_open(autojump_clock: trio.testing.MockClock) -> None:
+    """Of the transactions without an answer some have happened, some have not, and some happen long after."""
+    async with running_bench(ZooKeeperFaults(breaks=0.3, late=0.5, late_seconds=5.0)) as bench:
+        znodes, unknown = bench.znodes(), set()
+        for number in range(300):
+            try:
+                await znodes.multi([Create(f"/{number}")])
+            except UnavailableError:
+                unknown.add(number)
+        at_once = {number for number in range(300) if bench.zookeeper.tree.find(f"/{number}")}
+        await trio.sleep(6)  # noqa: TID251 -- on a mock clock
+        at_last = {number for number in range(300) if bench.zookeeper.tree.find(f"/{number}")}
+
+        assert set(range(300)) - at_last < unknown
+        assert at_last & unknown
+        assert at_once < at_last
+        assert bench.zookeeper.counts["zookeeper late request"] > 0
+
+
+async def test_who_cannot_be_reached_does_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    """An answer that does not come ends the call after its time; later the same client is served again."""
+    async with running_bench() as bench:
+        znodes = bench.znodes()
+        bench.zookeeper.faults.reachable = False
+        with pytest.raises(UnavailableError, match="has not answered"):
+            await znodes.multi([Create("/a")])
+        bench.zookeeper.faults.reachable = True
+        assert await znodes.multi([Create("/b")]) == ["/b"]
+
+
+def _environment(nursery: trio.Nursery) -> Environment:
+    return Environment(services=Nobody(), clock=SystemClock(), random=random.Random(1), nursery=nursery)
