@@ -2,45 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import random
-
-import attrs
 import pytest
 import trio
 
-from tests.native.cluster import LARGE_WAL, SMALL_WAL, Cluster, running_cluster
-from virtuallog.chain import SegmentId
-from virtuallog.ports import Clock
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.links import LinkQuality
-from virtuallog.testing.loglet_suite import CLAUSES, Clause, Opener, run_clause
-from virtuallog.testing.process import Process
-from virtuallog.types import NodeId
-
-QUALITIES = {
-    "good": LinkQuality(),
-    "bad": LinkQuality(loss=0.01, duplicate=0.02, reorder=0.05, tail_probability=0.02, tail_seconds=0.02),
-}
-
-
-@attrs.define
-class NativeFixture:
-    """Fresh loglets of one cluster."""
-
-    cluster: Cluster
-    contiguous: bool = True
-    clock: Clock = attrs.field(factory=lambda: SimulatedClock(Process(NodeId(99))))
-    versions: itertools.count[int] = attrs.field(factory=lambda: itertools.count(1))
-
-    @property
-    def random(self) -> random.Random:
-        return self.cluster.random
-
-    async def fresh(self) -> Opener:
-        segment = SegmentId(next(self.versions), 1)
-        self.cluster.create(segment=segment)
-        return lambda: self.cluster.client(segment)
+from tests.loglet_conformance import QUALITIES, ClusterFixture, check_clause
+from tests.native.cluster import LARGE_WAL, SMALL_WAL, running_cluster
+from virtuallog.testing.loglet_suite import CLAUSES, Clause
 
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
@@ -49,5 +16,4 @@ async def test_clause(network: str, clause: Clause, autojump_clock: trio.testing
     """The loglet keeps the clause (its docstring says which promise that is)."""
     wal_settings = LARGE_WAL if "largest" in clause.__name__ else SMALL_WAL
     async with running_cluster(quality=QUALITIES[network], wal_settings=wal_settings) as cluster:
-        await run_clause(clause, NativeFixture(cluster))
-        assert not any(node.failures for node in cluster.nodes.values())
+        await check_clause(clause, ClusterFixture(cluster, contiguous=True))

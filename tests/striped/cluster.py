@@ -18,6 +18,7 @@ from loglets.striped.config import StripedConfig
 from loglets.striped.loglet import StripedLoglet
 from tests.conformance.fixtures import Nobody
 from tests.loglet_cluster import SEGMENT, Writer
+from tests.loglet_conformance import ClusterFixture
 from tests.native.cluster import SMALL_WAL, Cluster
 from virtuallog.api import Loglet, Placed
 from virtuallog.batch import Batch, SessionId
@@ -164,18 +165,10 @@ def open_striped(cluster: Cluster, config: StripedConfig, segment: SegmentId = S
 
 
 @attrs.define
-class NativeStripes:
-    """Fresh loglets of one cluster, for the conformance suite."""
+class NativeStripes(ClusterFixture[Cluster]):
+    """Fresh striped loglets of a cluster that serves native ones."""
 
-    cluster: Cluster
-    stripes: int
-    contiguous: bool = False
-    clock: Clock = attrs.field(factory=lambda: SimulatedClock(Process(NodeId(99))))
-    versions: itertools.count[int] = attrs.field(factory=lambda: itertools.count(1))
-
-    @property
-    def random(self) -> random.Random:
-        return self.cluster.random
+    stripes: int = attrs.field(kw_only=True)
 
     async def fresh(self) -> Callable[[], Loglet]:
         segment = SegmentId(next(self.versions), 1)
