@@ -34,7 +34,7 @@ def striped() -> LogletProvider:
 
 
 def _draw_striped(source: random.Random, service: Outside) -> ClusterPlan:
-    return _plan(source, (3, 5, 6), [striped, cluster.native])
+    return _plan(source, (3, 6, 6), [striped, cluster.native])
 
 
 def _draw_zookeeper(source: random.Random, service: Outside) -> ClusterPlan:

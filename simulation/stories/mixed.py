@@ -1,7 +1,8 @@
-"""The main story with two kinds of loglets on the same nodes: native and paxos, one put in the place of the other under load.
+"""The main story with every kind of loglets on one chain: native, paxos, striped, in a ZooKeeper, and archived.
 
-Operators swap kinds all the time, in both directions, beside everything else that they do in `cluster`; in the end the judge
-demands a swap to each. Nodes may also lose the store of their paxos replicas, and nothing else, and must recover.
+Operators put one kind in the place of another all the time, beside everything else that they do in `cluster`, and move closed
+segments to archives; in the end the judge demands a swap to each kind that takes appends. Nodes may also lose the store of their
+paxos replicas, and nothing else, and must recover.
 """
 
 from __future__ import annotations
@@ -9,36 +10,40 @@ from __future__ import annotations
 import random
 from typing import Final
 
-import attrs
-
 from loglets.paxos.provider import PaxosProvider
-from simulation.stories import cluster
+from simulation.stories import cluster, kinds
 from simulation.stories.outside import Outside
 from simulation.stories.scenario import Scenario
 from simulation.world.cluster import ClusterPlan, ProviderMaker
 from simulation.world.world import World
 
 OUTSIDE: Final = 0.2
-"""Share of the seeds in which some loglets are on somebody else's service as well."""
+"""Share of the seeds in which some loglets are copies on somebody else's service as well."""
+ALL: Final = 0.5
+"""Share of the seeds with all kinds; in the others there are two, which so meet each other more often."""
 
 
 async def _story(world: World) -> None:
-    await cluster.tell(world, draw=_draw_plan)
+    await cluster.tell(world, draw=_draw_plan, share=kinds.SHARE)
 
 
 def _draw_plan(source: random.Random, service: Outside) -> ClusterPlan:
-    plan = cluster.draw_plan(source, service)
-    kinds: list[ProviderMaker] = [cluster.native, PaxosProvider]
-    if source.random() < 0.5:
-        kinds.reverse()
+    makers: list[ProviderMaker] = [cluster.native, PaxosProvider, kinds.striped, service.zookeeper_provider]
+    source.shuffle(makers)
+    if source.random() >= ALL:
+        del makers[2:]
     if source.random() < OUTSIDE:
-        kinds.append(service.provider)
-    return attrs.evolve(plan, kinds=tuple(kinds))
+        makers.append(service.provider)
+    if kinds.striped in makers and cluster.native not in makers:
+        makers.append(cluster.native)
+    nodes = source.choice((3, 5))
+    archives = (service.archive_provider,) if source.random() < 0.5 else ()
+    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=(*makers, *archives))
 
 
 MIXED: Final = Scenario(
     name="mixed",
-    about="product nodes under load and faults, swapped between native and paxos loglets all the time",
+    about="product nodes under load and faults, swapped between all kinds of loglets all the time; closed segments are archived",
     story=_story,
     limit_seconds=cluster.CLUSTER.limit_seconds,
 )

@@ -86,7 +86,7 @@ def _settings(kind: str, source: random.Random, nodes: int) -> Mapping[str, str]
         return _stripes(source, numbers)
     settings = {}
     if source.random() < 0.5:
-        settings["servers"] = ",".join(source.sample(numbers, source.choice((3, nodes))))
+        settings["servers"] = ",".join(source.sample(numbers, source.choice((3, nodes - (nodes + 1) % 2))))
     if source.random() < 0.5:
         settings["sequencer"] = source.choice(numbers)
     if kind == "paxos" and "sequencer" in settings:
@@ -111,7 +111,8 @@ async def swap(actor: Actor) -> None:
     for _ in range(actor.random.choice((1, 2, 2))):
         before = (await actor.client.log.view.refresh()).chain.last
         kind = actor.random.choice([kind for kind in actor.stage.swaps if kind != before.kind])
-        await extend(actor, kind)
+        striped = kind == "striped" and actor.random.random() < 0.7
+        await extend(actor, kind, _settings(kind, actor.random, actor.stage.cluster.plan.nodes) if striped else None)
         await trio.sleep(actor.random.expovariate(20.0))
 
 

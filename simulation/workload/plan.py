@@ -74,9 +74,9 @@ class WorkloadPlan:
 
     def lighter(self, share: float) -> WorkloadPlan:
         """With this share of the acts of each client, spread over as much time: for runs in which an act costs more. Of what
-        operators do, at least half stays, as that is what such runs are about."""
+        operators do, at least three quarters stay, as that is what such runs are about."""
         acts = {
-            role: max(1, round(count * (max(share, 0.5) if role == OPERATOR else share)))
+            role: max(1, round(count * (max(share, 0.75) if role == OPERATOR else share)))
             for role, count in self.acts.items()
         }
         seconds = {role: self.pauses[role] * self.acts[role] for role in self.acts}
