@@ -7,7 +7,9 @@ fsspec is `fsspec_files.py`; the simulator has its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
+
+NEEDS: Final = "archives need more libraries: pip install 'virtuallog[archive]'"
 
 
 class Files(Protocol):

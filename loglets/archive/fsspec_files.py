@@ -17,14 +17,22 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from virtuallog.errors import DiskFullError, InvalidSettingError, StorageError, UnavailableError, UnsupportedError
+from loglets.archive.files import NEEDS
+from virtuallog.errors import (
+    DiskFullError,
+    InvalidSettingError,
+    StorageError,
+    UnavailableError,
+    UnsupportedError,
+    VirtualLogError,
+)
 
 ResultT = TypeVar("ResultT")
 
 THREADS_MAX: Final = 8
 """Calls under way at a place that does not answer: further ones wait, and are given up by whoever waits."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-_REFUSED: Final = (PermissionError, NotADirectoryError, IsADirectoryError)
+_REFUSED: Final = (PermissionError, NotADirectoryError, IsADirectoryError, FileNotFoundError)
 
 
 class FsspecFiles:
@@ -63,8 +71,10 @@ class FsspecFiles:
 
 
 def _open(url: str) -> tuple[Any, str]:
-    import fsspec.core  # not before it is needed: who has no archives does without it
-
+    try:
+        import fsspec.core  # not before it is needed: who has no archives does without it
+    except ImportError as error:
+        raise UnsupportedError(NEEDS) from error
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
     except ValueError as error:
@@ -77,10 +87,10 @@ def _translated(url: str) -> Iterator[None]:
     """What is behind fsspec raises whatever it likes."""
     try:
         yield
-    except (InvalidSettingError, FileExistsError):
+    except VirtualLogError:
         raise
     except ImportError as error:
-        raise UnsupportedError(f"{url} needs a library: {error} (archives: pip install virtuallog[archive])") from error
+        raise UnsupportedError(f"{url} needs a library that is not installed: {error}") from error
     except _REFUSED as error:
         raise StorageError(f"{url}: {error}") from error
     except OSError as error:

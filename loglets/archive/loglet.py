@@ -19,7 +19,7 @@ import structlog
 from loglets.archive import manifest as manifests
 from loglets.archive.config import ArchiveConfig
 from loglets.archive.digest import clipped
-from loglets.archive.files import Files
+from loglets.archive.files import NEEDS, Files
 from loglets.archive.manifest import DataFile, Manifest
 from loglets.archive.trimming import trim, trim_point
 from virtuallog.api import Loglet, Placed
@@ -147,9 +147,7 @@ class ArchiveLoglet:
 
     async def _group_at(self, file: DataFile, position: int) -> list[Placed]:
         """All that is in the row group with this position."""
-        from loglets.archive import parquet  # a third of a second, for those who read archives only
-
-        footer = await self._footer(file)
+        parquet, footer = _parquet(), await self._footer(file)
         group = footer.groups[bisect_right(footer.groups, position, key=lambda group: group.start) - 1]
         key = (file.name, group.index)
         if key not in self._groups:
@@ -159,16 +157,9 @@ class ArchiveLoglet:
         return self._groups[key]
 
     async def _footer(self, file: DataFile) -> Footer:
-        try:
-            from loglets.archive import parquet
-        except ImportError as error:
-            raise UnsupportedError(
-                f"archives need more libraries: pip install virtuallog[archive] ({error})"
-            ) from error
-
         if file.name not in self._footers:
             tail = await self._bytes(file, file.bytes - file.footer_bytes, file.bytes)
-            _keep(self._footers, file.name, parquet.footer_untrusted(file, tail), FOOTERS_KEPT)
+            _keep(self._footers, file.name, _parquet().footer_untrusted(file, tail), FOOTERS_KEPT)
         self._footers.move_to_end(file.name)
         return self._footers[file.name]
 
@@ -197,6 +188,19 @@ class ArchiveLoglet:
         shift = self.config.start - self.config.hot.base
         found = await self._hot.read(LogletOffset(start - shift), LogletOffset(stop - shift), max_bytes)
         return [item.shift(shift) for item in found]
+
+
+def _parquet() -> Any:
+    """What takes a third of a second to load: for those who read archives only.
+
+    Raises:
+        UnsupportedError: it is not installed.
+    """
+    try:
+        from loglets.archive import parquet
+    except ImportError as error:
+        raise UnsupportedError(NEEDS) from error
+    return parquet
 
 
 def _as_much_as(max_bytes: int, items: Sequence[Placed]) -> Sequence[Placed]:
