@@ -20,8 +20,9 @@ PAUSE_SECONDS: Final = 0.002
 """For those who append to a stripe already: about what an append takes."""
 COMPANY_SECONDS: Final = 0.02
 """For an append of our own that is on its way to the stripe. One that takes longer may be lost."""
-MISMATCHES_MAX: Final = 2
-"""In a row; then somebody else is always first."""
+MISMATCHES_MAX: Final = 5
+"""In a row; then those who are always first do not fill, but append. Of many who fill the same hole, who comes first covers on
+average half of those who are left, so this is enough for some dozens of them."""
 UNCONDITIONAL_MAX: Final = 256
 """Places that a filler without a condition fills at most. So much may be filled in vain by each client that does it."""
 FAILURES_MAX: Final = 3

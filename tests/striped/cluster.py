@@ -47,14 +47,15 @@ def session_on(stripe: int, stripes: int, name: bytes = b"w") -> SessionId:
 class Stripe:
     """One client's way to one log in memory. What it asks passes a gate on its way there, and another one on its way back."""
 
-    _loglet: MemoryLoglet
-    model: LogModel
+    _loglet: Loglet
     gates: dict[str, trio.Event] = attrs.field(factory=dict)
     """What is held back, by name: a call ('check_tail'), or its answer ('append answer')."""
     asked: list[str] = attrs.field(factory=list)
     """The names of all calls."""
     dead: Exception | None = None
     """What every call raises."""
+    meddle: Callable[[str], None] = lambda name: None
+    """Told of each call before it arrives."""
 
     def hold(self, *names: str) -> None:
         for name in names:
@@ -84,6 +85,7 @@ class Stripe:
 
     async def _pass(self, name: str, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
         self.asked.append(name)
+        self.meddle(name)
         await self._gate(name)
         if self.dead is not None:
             raise self.dead
@@ -101,11 +103,15 @@ class Board:
     """Some logs in memory, and clients that see them as one."""
 
     environment: Environment
-    models: list[LogModel]
+    logs: list[SharedLog]
+
+    @property
+    def models(self) -> list[LogModel]:
+        return [log.model for log in self.logs]
 
     def client(self) -> tuple[StripedLoglet, list[Stripe]]:
         """One more, and its ways to the stripes."""
-        stripes = [Stripe(MemoryLoglet(SharedLog(model), self.environment.clock), model) for model in self.models]
+        stripes = [Stripe(MemoryLoglet(log, self.environment.clock)) for log in self.logs]
         return StripedLoglet(stripes, self.environment), stripes
 
     def writer(self, loglet: StripedLoglet, stripe: int, name: bytes = b"w") -> Writer[StripedLoglet]:
@@ -117,7 +123,7 @@ async def board(stripes: int = 2) -> AsyncIterator[Board]:
     async with trio.open_nursery() as nursery:
         clock = SimulatedClock(Process(NodeId(1)))
         environment = Environment(services=Nobody(), clock=clock, random=random.Random(7), nursery=nursery)
-        yield Board(environment, [LogModel() for _ in range(stripes)])
+        yield Board(environment, [SharedLog(LogModel()) for _ in range(stripes)])
         nursery.cancel_scope.cancel()
 
 
