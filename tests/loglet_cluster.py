@@ -101,6 +101,13 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
         node.disk.crash()
         node.scope.cancel()
 
+    async def restart(self, *node_ids: int) -> None:
+        """All of them lose power, then each begins another life."""
+        for node_id in node_ids:
+            self.crash(node_id)
+        for node_id in node_ids:
+            await self.start(node_id)
+
     def environment(self) -> Environment:
         """Of a client in a process of its own."""
         self.clients += 1

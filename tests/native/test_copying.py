@@ -13,51 +13,27 @@ from loglets.native.config import NativeConfig, decode_untrusted
 from loglets.native.loglet import NativeLoglet
 from loglets.native.messages import Repair
 from loglets.native.pieces import Pieces
-from tests.native.cluster import SEGMENT, Cluster, read_all, running_cluster, writer
+from tests.loglet_copying import ENTRIES, Spaced, copy
+from tests.loglet_copying import closed as close
+from tests.native.cluster import SEGMENT, Cluster, read_all, running_cluster
 from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError, UnavailableError
-from virtuallog.ports import Environment, Request
+from virtuallog.ports import Request
 from virtuallog.types import LogletOffset, NodeId
 
-ENTRIES = [b"entry %d" % number for number in range(20)]
 PIECES = Pieces(repair_bytes=300)
 """Some waves of one entry each."""
 
 
-@attrs.define
-class Spaced:
-    """A pace that counts."""
-
-    moved: list[int] = attrs.field(factory=list)
-
-    async def __call__(self, moved_bytes: int) -> None:
-        self.moved.append(moved_bytes)
-
-
-def environment_of(cluster: Cluster) -> Environment:
-    return cluster.client()._environment
-
-
 async def closed(cluster: Cluster) -> NativeLoglet:
     """A sealed loglet on nodes 1 to 3, with some waves."""
-    loglet = cluster.client()
-    session = writer(loglet)
-    for entry in ENTRIES:
-        await session.append(entry)
-    await loglet.seal()
-    await loglet.check_tail()
-    return loglet
+    return await close(cluster.client(), len(ENTRIES))
 
 
 async def move(
     cluster: Cluster, *servers: int, pace: Spaced | None = None, lost: tuple[NodeId, ...] = ()
 ) -> NativeLoglet:
     """Copy what the servers lack, and open the loglet on them."""
-    provider, former = NativeProvider(pieces=PIECES), cluster.chain[SEGMENT].encode()
-    target = provider.move(SEGMENT, former, tuple(NodeId(server) for server in servers))
-    environment = environment_of(cluster)
-    stop = LogletOffset(len(ENTRIES))
-    await provider.replicate(SEGMENT, former, target, stop, environment, pace or Spaced(), lost)
-    moved = provider.open(SEGMENT, target, environment)
+    moved = await copy(NativeProvider(pieces=PIECES), cluster, SEGMENT, servers, len(ENTRIES), pace, lost)
     assert isinstance(moved, NativeLoglet)
     return moved
 
@@ -160,7 +136,7 @@ async def test_a_server_with_a_hole_is_no_copy(autojump_clock: MockClock) -> Non
         kept = cluster.nodes[NodeId(1)].provider
         assert kept is not None and kept.log_server is not None
         durable = kept.log_server.core.durable.loglets[SEGMENT]
-        environment = environment_of(cluster)
+        environment = cluster.environment()
         address = durable.waves.find(10, 11, 1)[0]
         blob = (await kept.log_server._wal.read(address)).payload
         await environment.services.call(NodeId(4), Repair(segment=SEGMENT, waves=(blob,), known_tail=20), 1)

@@ -12,6 +12,7 @@ import trio
 from loglets.native import log_server
 from loglets.native.messages import Append, ReadWaves, Repair, Seal, Store, Trim, WaitTail
 from loglets.native.sequencer_service import RESUME_SECONDS
+from tests.loglet_outage import seal_after_an_outage
 from tests.native.cluster import SEGMENT, Cluster, read_all, running_cluster, writer
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, ReconfigurationNeededError, SealedError, UnavailableError
@@ -63,17 +64,7 @@ async def test_without_a_majority_nothing_is_answered_and_later_all_is(autojump_
         cluster.create(sequencer=3)
         loglet = cluster.client()
         await writer(loglet).append(b"a")
-        cluster.crash(1)
-        cluster.crash(2)
-
-        for operation in (loglet.check_tail, loglet.seal, lambda: loglet.prefix_trim(LogletOffset(1))):
-            with pytest.raises(UnavailableError):
-                await operation()
-        with pytest.raises(UnavailableError):
-            await writer(loglet, b"v").append(b"b")
-        await cluster.start(1)
-        await cluster.start(2)
-        await loglet.seal()
+        await seal_after_an_outage(cluster, loglet)
 
         tail = await loglet.check_tail()
         assert tail in {Sealed(1), Sealed(2)}, "the second append is a maybe"
@@ -89,10 +80,7 @@ async def test_item_37_servers_that_lose_power_keep_what_they_said(autojump_cloc
             await one.append(b"%d" % n)
         await one.loglet.prefix_trim(LogletOffset(2))
         await one.loglet.seal()
-        for node in (1, 2, 3):
-            cluster.crash(node)
-        for node in (1, 2, 3):
-            await cluster.start(node)
+        await cluster.restart(1, 2, 3)
 
         loglet = cluster.client()
         assert await loglet.check_tail() == Sealed(5)

@@ -11,6 +11,7 @@ import trio
 
 from loglets.paxos import values
 from loglets.paxos.messages import Append, Learn, Promise, Seal, Status, Write
+from tests.loglet_outage import seal_after_an_outage
 from tests.paxos.cluster import SEGMENT, payloads_of, read_all, running_cluster, writer
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
@@ -72,17 +73,7 @@ async def test_without_a_majority_nothing_is_answered_and_later_all_is(autojump_
         cluster.create(coordinator=3)
         loglet = cluster.client()
         await writer(loglet).append(b"a")
-        cluster.crash(1)
-        cluster.crash(2)
-
-        for operation in (loglet.check_tail, loglet.seal, lambda: loglet.prefix_trim(LogletOffset(1))):
-            with pytest.raises(UnavailableError):
-                await operation()
-        with pytest.raises(UnavailableError):
-            await writer(loglet, b"v").append(b"b")
-        await cluster.start(1)
-        await cluster.start(2)
-        await loglet.seal()
+        await seal_after_an_outage(cluster, loglet)
 
         tail = await loglet.check_tail()
         assert isinstance(tail, Sealed)
@@ -99,10 +90,7 @@ async def test_replicas_that_lose_power_keep_what_they_said(autojump_clock: Mock
         await one.loglet.prefix_trim(LogletOffset(2 * SLOT))
         await one.loglet.seal()
         tail = await one.loglet.check_tail()
-        for node in (1, 2, 3):
-            cluster.crash(node)
-        for node in (1, 2, 3):
-            await cluster.start(node)
+        await cluster.restart(1, 2, 3)
 
         loglet = cluster.client()
         assert await loglet.check_tail() == tail

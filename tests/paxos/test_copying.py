@@ -13,6 +13,8 @@ from loglets.paxos.config import PaxosConfig
 from loglets.paxos.loglet import PaxosLoglet
 from loglets.paxos.messages import NOWHERE, Learn, Write
 from loglets.paxos.provider import PaxosProvider
+from tests.loglet_copying import ENTRIES, Spaced, copy
+from tests.loglet_copying import closed as close
 from tests.paxos.cluster import SEGMENT, Cluster, payloads_of, read_all, running_cluster, writer
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError, SealedError, UnavailableError
@@ -20,29 +22,12 @@ from virtuallog.ordering.slots import SLOT
 from virtuallog.ports import Request
 from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Sealed
 
-ENTRIES = [b"entry %d" % number for number in range(20)]
 STOP = LogletOffset(len(ENTRIES) * SLOT)
-
-
-@attrs.define
-class Spaced:
-    """A pace that counts."""
-
-    moved: list[int] = attrs.field(factory=list)
-
-    async def __call__(self, moved_bytes: int) -> None:
-        self.moved.append(moved_bytes)
 
 
 async def closed(cluster: Cluster) -> PaxosLoglet:
     """A sealed log on nodes 1 to 3."""
-    loglet = cluster.client()
-    session = writer(loglet)
-    for entry in ENTRIES:
-        await session.append(entry)
-    await loglet.seal()
-    assert await loglet.check_tail() == Sealed(STOP)
-    return loglet
+    return await close(cluster.client(), STOP)
 
 
 async def move(
@@ -53,11 +38,7 @@ async def move(
     segment: SegmentId = SEGMENT,
 ) -> PaxosLoglet:
     """Copy what the nodes lack, and open the log on them."""
-    provider, former = PaxosProvider(piece_bytes=300), cluster.chain[segment].encode()
-    target = provider.move(segment, former, tuple(NodeId(server) for server in servers))
-    environment = cluster.environment()
-    await provider.replicate(segment, former, target, STOP, environment, pace or Spaced(), lost)
-    moved = provider.open(segment, target, environment)
+    moved = await copy(PaxosProvider(piece_bytes=300), cluster, segment, servers, STOP, pace, lost)
     assert isinstance(moved, PaxosLoglet)
     return moved
 
