@@ -17,7 +17,6 @@ from loglets.zookeeper.releasing import Releasing
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
 from virtuallog.explaining import Evidence
-from virtuallog.kept import Kept
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.rpc.interface import Interface
 from virtuallog.versions import COMPOSED
@@ -51,10 +50,6 @@ class ZooKeeperProvider:
     def since(self) -> int:
         """Nodes of earlier versions look for a loglet of every segment on nodes."""
         return COMPOSED
-
-    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
-        """See `virtuallog.kept.KeepsLoglets`: nodes keep nothing."""
-        return {}
 
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
         return configs.plan(settings, previous, self.hosts).encode()

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import trio
 from trio.testing import MockClock
 
-from loglets.memory import MemoryProvider
+from loglets.archive.config import ArchiveConfig, HotCopy
+from loglets.archive.provider import ArchiveProvider
+from loglets.memory import MemoryLoglet, MemoryProvider
+from loglets.zookeeper.provider import ZooKeeperProvider
 from server.releasing import FREE_SECONDS, LOOK_SECONDS, TURN_SECONDS, Releasing
 from tests.virtuallog.worlds import World, world
-from virtuallog.chain import Segment, SegmentId
+from virtuallog.api import LogletProvider
+from virtuallog.batch import Batch, SessionId
+from virtuallog.chain import Segment, SegmentId, extend, genesis, modify
+from virtuallog.composite import compose
 from virtuallog.errors import UnavailableError
-from virtuallog.kept import Kept
+from virtuallog.kept import Kept, no_longer_kept
 from virtuallog.ports import Environment
 from virtuallog.types import LogPosition, NodeId
 
@@ -26,6 +34,10 @@ class ColdProvider(MemoryProvider):
 
     def loglets(self, segment: SegmentId, config: bytes) -> Kept:
         return {HOT: ("far", b"hot")} if config else {}
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
+        """There is one archive, whatever segment it is under."""
+        return super().open(SegmentId(1, 1), b"", environment)
 
     def released(self, config: bytes, now_ms: int) -> bytes | None:
         return b"" if config and now_ms >= int(config) else None
@@ -72,6 +84,9 @@ async def cold_for(w: World, seconds: float) -> Segment:
     await log.append(b"a")
     await log.reconfig_extend("memory")
     closed = w.register.chain.segments[0]
+    copy = w.providers["cold"].open(closed.id, b"", log.view.environment)
+    await copy.append(Batch.build(SessionId(b"c" * 16), 0, [b"a"]), opens=True)
+    await copy.seal()
     release_at = int((log.view.environment.clock.wall() + seconds) * 1000)
     await log.reconfig_modify(closed.id, "cold", str(release_at).encode())
     return w.register.chain.segments[0]
@@ -92,6 +107,37 @@ async def test_a_hot_copy_goes_when_its_time_is_over(autojump_clock: MockClock) 
         await passes(10 * TURN_SECONDS)
         assert w.register == released
         assert set(far.freed) == {(HOT, b"hot")}
+
+
+def test_a_loglet_in_zookeeper_is_freed_when_nothing_rests_on_it() -> None:
+    """Not while an archive has it as its hot copy, and may give its place back."""
+    open_ = extend(genesis("zookeeper", b'{"hosts": "h:1", "root": "/r"}', 7), 10, "native", b"", 8)
+    providers: Mapping[str, LogletProvider] = {
+        "zookeeper": ZooKeeperProvider(),
+        "archive": ArchiveProvider(),
+        "native": MemoryProvider(kind="native"),
+    }
+    compose(providers)
+    closed = open_.segments[0]
+    archived = ArchiveConfig(
+        url="file:///a",
+        directory="d",
+        start=0,
+        stop=10,
+        manifest="m",
+        cluster="c",
+        hot=HotCopy.of(closed, release_at_ms=5),
+    )
+    kept = modify(open_, closed.id, "archive", archived.encode(), attempt=9)
+    cold = providers["archive"]
+    assert isinstance(cold, ArchiveProvider)
+    config = cold.released(archived.encode(), 5)
+    assert config is not None
+    released = modify(kept, kept.segments[0].id, "archive", config, attempt=10)
+
+    assert no_longer_kept(open_, kept, providers) == {}
+    assert no_longer_kept(kept, released, providers) == {closed.id: ("zookeeper", closed.config)}
+    assert no_longer_kept(open_, released, providers) == {closed.id: ("zookeeper", closed.config)}
 
 
 async def test_the_next_node_does_it_when_the_first_one_is_down(autojump_clock: MockClock) -> None:
