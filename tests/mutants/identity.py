@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from server.following import Following
+from server.following import Following, live_loglets
 from server.formatting import Wait, advance
 from server.healing.policy import PlacedSegment
 from server.identity import FILE_NAME, Identity, Phase, decode_untrusted
@@ -68,10 +68,10 @@ async def live_loglets_forgotten(self: Following, register: Register) -> None:
     """A node drops all loglets but the active one, as if sealed meant done with."""
     await self._identity.join(register.cluster)
     self._on_register(register)
-    active = attrs.evolve(register, chain=attrs.evolve(register.chain, segments=(register.chain.last,)))
+    active = live_loglets(attrs.evolve(register.chain, segments=(register.chain.last,)), self._providers) or ()
     for kind, role in self._roles.items():
         if role.is_open:
-            await self._forget(role, self._providers[kind], active)
+            await self._forget(role, self._providers[kind], register, active)
 
 
 @mutant(Node._is_seated, scenario="unseated", within=8, found_by=["one winner per version", "versions move forward"])
