@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -45,61 +46,54 @@ class Missed(enum.Enum):
 _PREFIX: Final = "virtuallog_paxos"
 
 
+def _counter(name: str, meaning: str) -> Counter:
+    return Counter(f"{_PREFIX}_{name}_total", meaning)
+
+
+def _counters(name: str, meaning: str, label: str, known: type[enum.Enum]) -> Counters:
+    return Counters.of(f"{_PREFIX}_{name}_total", meaning, label, [each.value for each in known])
+
+
+def _histogram(name: str, meaning: str, bounds: tuple[float, ...]) -> Histogram:
+    return Histogram(f"{_PREFIX}_{name}", meaning, bounds)
+
+
+_ELECTIONS: Final = partial(
+    _counters, "elections", "Elections that a coordinator here has stood for.", "outcome", Election
+)
+_REJECTS: Final = partial(
+    _counters, "rejects", "Rounds of a proposer here that ended with a higher number.", "phase", Phase
+)
+_CAUGHT_UP: Final = partial(
+    _counters, "caught_up_positions", "Positions that a replica here had missed and has now.", "how", Missed
+)
+_CATCH_UPS: Final = partial(_counter, "catch_ups", "Times that a replica here went to fetch what it had missed.")
+_TRUNCATIONS: Final = partial(_counter, "truncations", "Times that the begin of a log moved on here.")
+_RECOVERIES: Final = partial(_counter, "recoveries", "Replicas here that did not vote and do now.")
+_COMMIT_SECONDS: Final = partial(
+    _histogram, "commit_seconds", "From the first send of a position until a quorum has accepted it.", SECONDS
+)
+_VALUE_BYTES: Final = partial(
+    _histogram, "value_bytes", "Bytes of the value of a decided position: the batches that share it.", BYTES
+)
+_GROUP_REQUESTS: Final = partial(_histogram, "group_requests", "Requests that shared one write and one sync.", COUNTS)
+_SYNC_SECONDS: Final = partial(_histogram, "sync_seconds", "One write of a group, and its sync.", SECONDS)
+
+
 @attrs.define(eq=False)
 class PaxosMeter:
     """Counts for one node."""
 
-    elections: Counters = attrs.field(
-        factory=lambda: Counters.of(
-            f"{_PREFIX}_elections_total",
-            "Elections that a coordinator here has stood for.",
-            "outcome",
-            [each.value for each in Election],
-        )
-    )
-    rejects: Counters = attrs.field(
-        factory=lambda: Counters.of(
-            f"{_PREFIX}_rejects_total",
-            "Rounds of a proposer here that ended with a higher number.",
-            "phase",
-            [each.value for each in Phase],
-        )
-    )
-    caught_up: Counters = attrs.field(
-        factory=lambda: Counters.of(
-            f"{_PREFIX}_caught_up_positions_total",
-            "Positions that a replica here had missed and has now.",
-            "how",
-            [each.value for each in Missed],
-        )
-    )
-    catch_ups: Counter = attrs.field(
-        factory=lambda: Counter(
-            f"{_PREFIX}_catch_ups_total", "Times that a replica here went to fetch what it had missed."
-        )
-    )
-    truncations: Counter = attrs.field(
-        factory=lambda: Counter(f"{_PREFIX}_truncations_total", "Times that the begin of a log moved on here.")
-    )
-    recoveries: Counter = attrs.field(
-        factory=lambda: Counter(f"{_PREFIX}_recoveries_total", "Replicas here that did not vote and do now.")
-    )
-    commit_seconds: Histogram = attrs.field(
-        factory=lambda: Histogram(
-            f"{_PREFIX}_commit_seconds", "From the first send of a position until a quorum has accepted it.", SECONDS
-        )
-    )
-    value_bytes: Histogram = attrs.field(
-        factory=lambda: Histogram(
-            f"{_PREFIX}_value_bytes", "Bytes of the value of a decided position: the batches that share it.", BYTES
-        )
-    )
-    group_requests: Histogram = attrs.field(
-        factory=lambda: Histogram(f"{_PREFIX}_group_requests", "Requests that shared one write and one sync.", COUNTS)
-    )
-    sync_seconds: Histogram = attrs.field(
-        factory=lambda: Histogram(f"{_PREFIX}_sync_seconds", "One write of a group, and its sync.", SECONDS)
-    )
+    elections: Counters = attrs.field(factory=_ELECTIONS)
+    rejects: Counters = attrs.field(factory=_REJECTS)
+    caught_up: Counters = attrs.field(factory=_CAUGHT_UP)
+    catch_ups: Counter = attrs.field(factory=_CATCH_UPS)
+    truncations: Counter = attrs.field(factory=_TRUNCATIONS)
+    recoveries: Counter = attrs.field(factory=_RECOVERIES)
+    commit_seconds: Histogram = attrs.field(factory=_COMMIT_SECONDS)
+    value_bytes: Histogram = attrs.field(factory=_VALUE_BYTES)
+    group_requests: Histogram = attrs.field(factory=_GROUP_REQUESTS)
+    sync_seconds: Histogram = attrs.field(factory=_SYNC_SECONDS)
 
     # -- what services call -------------------------------------------------------------------------------------------
 
