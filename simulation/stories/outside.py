@@ -39,6 +39,8 @@ from virtuallog.types import GapKind, LogletOffset, NodeId, PlacedBatch
 ENTRIES: Final = NodeId(901)
 SEAL: Final = NodeId(902)
 FILES: Final = NodeId(903)
+NOBODY: Final = NodeId(0)
+"""For faults of the ensemble, which is not one of the simulated servers."""
 ZOOKEEPER: Final = "zookeeper"
 ARCHIVE: Final = "archive"
 SERVERS: Final = {WEAK_SEAL: (ENTRIES, SEAL), ARCHIVE: (FILES,)}
@@ -210,7 +212,7 @@ class Outside:
 
 def _choices(kind: str) -> Iterator[tuple[str, NodeId]]:
     if kind == ZOOKEEPER:
-        yield from ((name, NodeId(0)) for name in ZOOKEEPER_FAULTS)
+        yield from ((name, NOBODY) for name in ZOOKEEPER_FAULTS)
     for server in SERVERS.get(kind, ()):
         yield from ((name, server) for name in FAULTS)
         if server == FILES:

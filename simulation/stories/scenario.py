@@ -61,10 +61,12 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.register import REGISTER
     from simulation.stories.returned import RETURNED, UNSEATED
     from simulation.stories.sealed import BROKEN_DISK, SEALED
+    from simulation.stories.stripes import HALVES, STRIPES
     from simulation.stories.trimmed import TRIMMED
     from simulation.stories.usurped import USURPED
     from simulation.stories.weak_seal import WEAK_SEAL
     from simulation.stories.wiped import WIPED
+    from simulation.stories.znodes import ZNODES
 
     return (
         AMNESIA,
@@ -80,6 +82,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         DROPPED,
         DUEL,
         FORGETFUL,
+        HALVES,
         LOADED,
         MINORITY,
         MIXED,
@@ -96,6 +99,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         RETURNED,
         SEALED,
         STRIPED,
+        STRIPES,
         TORN,
         TRIMMED,
         UNEVEN,
@@ -103,6 +107,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         USURPED,
         WEAK_SEAL,
         WIPED,
+        ZNODES,
         ZOOKEEPER,
     )
 

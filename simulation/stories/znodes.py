@@ -1,0 +1,87 @@
+"""One bare loglet in a ZooKeeper: clients that race over it, while the ensemble is gone at times, breaks connections, lags, and
+carries requests out late.
+
+Clients may also die. There are no machines of ours: whatever goes wrong is on the way to the ensemble, or in a client.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Final
+
+import trio
+
+from simulation.checks.loglet import LOGLET_CHECKS
+from simulation.faults.nemesis import FaultPlan, Nemesis
+from simulation.stories.loglet import SEGMENT, Cast, Race
+from simulation.stories.outside import NOBODY, Outside
+from simulation.stories.scenario import Scenario
+from simulation.stories.served import ServedLoglets
+from simulation.world.world import World
+from virtuallog.testing.znodes import ZooKeeperFaults
+
+RACE_SECONDS: Final = 30.0
+CALM_SECONDS: Final = 60.0
+
+
+async def _story(world: World) -> None:
+    source = world.random("plan")
+    service = Outside(world)
+    served = ServedLoglets(world, service.zookeeper_provider)
+    served.create(SEGMENT)
+    nemesis = Nemesis(world, {}, FaultPlan(active={"crash point": 1.0}))
+    nemesis.prepare()
+    race = Race(world, partial(served.open, SEGMENT))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_trouble, world, service, source)
+        with trio.move_on_after(RACE_SECONDS):
+            await race.run(_draw_cast(source))
+        nursery.cancel_scope.cancel()
+    nemesis.crash_points.stop()
+    service.stop()
+    await race.demand_seal(CALM_SECONDS)
+    world.check(*LOGLET_CHECKS)
+
+
+async def _trouble(world: World, service: Outside, source: random.Random) -> None:
+    """More of it than in a chain: a race takes about a second."""
+    acts = (service.gone, service.break_off, service.lag)
+    steady = ZooKeeperFaults(
+        breaks=source.choice((0.0, 0.0, 0.03)),
+        late=source.choice((0.0, 0.5)),
+        late_seconds=source.choice((0.05, 3.0)),
+        lag_seconds=source.choice((0.0, 0.0, 0.02, 0.3)),
+        commit_seconds=source.choice((0.001, 0.01)),
+    )
+    service.zookeeper.faults = steady
+    while source.random() < 0.8:
+        await trio.sleep(source.expovariate(3.0))
+        act = source.choice(acts)
+        world.fault(f"zookeeper {act.__name__.replace('_', ' ')}")
+        await act(NOBODY, source.expovariate(4.0))
+        service.zookeeper.faults = steady
+
+
+def _draw_cast(source: random.Random) -> Cast:
+    return Cast(
+        appenders=source.randint(1, 5),
+        batches=source.randint(5, 30),
+        sealers=source.randint(0, 3),
+        observers=source.randint(0, 3),
+        pause_seconds=source.choice((0.001, 0.005, 0.03)),
+        in_flight=source.choice((1, 4)),
+        impatient=source.choice((0.0, 0.1)),
+        conditional=source.choice((0.0, 0.1)),
+        readers=source.randint(0, 2),
+        waiters=source.randint(0, 2),
+        trimmers=source.randint(0, 2),
+    )
+
+
+ZNODES: Final = Scenario(
+    name="znodes",
+    about="clients race over one loglet in a ZooKeeper that is gone at times, breaks off, lags, and does things late",
+    story=_story,
+    limit_seconds=300.0,
+)
