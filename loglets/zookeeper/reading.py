@@ -38,7 +38,10 @@ class Reading:
         found = _Found(start, stop)
         size, width, slot, end = 0, FIRST_SLOTS, start >> INDEX_BITS, ((stop - 1) >> INDEX_BITS) + 1
         while slot < end and (size < max_bytes or not found.items):
-            for znode in await self._slots.read(slot, min(slot + width, end)):
+            batches, znodes = await self._slots.read(slot, min(slot + width, end))
+            if batches is not None:
+                self._skeleton.recognise(batches.stat)
+            for znode in znodes:
                 body = None if znode is None else await self._slots.body_untrusted(znode.data)
                 if znode is None or body is None:
                     return found.items or [*await self._ask_again(slot, found)]

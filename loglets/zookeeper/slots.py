@@ -49,9 +49,11 @@ class Slots:
             _CHUNK.reached()
         return manifest.encode()
 
-    async def read(self, start: int, stop: int) -> Sequence[Znode | None]:
-        """The slots in [start, stop), as they are in ZooKeeper. None: not on the server that answers."""
-        return await self._znodes.read([self._layout.slot(number) for number in range(start, stop)])
+    async def read(self, start: int, stop: int) -> tuple[Znode | None, Sequence[Znode | None]]:
+        """What they are in, and the slots in [start, stop), as they are in ZooKeeper. None: not on the server that answers."""
+        numbers = range(start, stop)
+        batches, *found = await self._znodes.read([self._layout.batches, *map(self._layout.slot, numbers)])
+        return batches, found
 
     async def body_untrusted(self, data: bytes) -> bytes | None:
         """The bundle that a slot stands for; None: a chunk of it is not on the server that answers.

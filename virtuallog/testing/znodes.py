@@ -93,8 +93,10 @@ class SimulatedZooKeeper:
         return self._catch_up(self._servers[0], len(self._decided)).tree
 
     def wipe(self) -> None:
-        """Every server has lost its disk. Clients that are connected do not notice."""
-        self._servers = [_Server(number) for number in range(self.servers)]
+        """Every server has lost its disk. Clients notice by what they find; a real server does not even talk to one that has
+        seen more than itself."""
+        for server in self._servers:
+            server.tree, server.applied = ZnodeTree(), 0
         self._decided.clear()
 
     # -- for clients --------------------------------------------------------------------------------------------------
