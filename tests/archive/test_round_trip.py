@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import trio
 from hypothesis import given, settings
@@ -85,7 +86,7 @@ def test_the_checksum_does_not_depend_on_the_cuts(items: list[Placed], cuts: set
     edges = [0, *sorted(cut for cut in cuts if cut < stop), stop]
     whole, pieces = ContentDigest(), ContentDigest()
     whole.feed(items)
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         pieces.feed(part for item in items if (part := item.clip(low, high)) is not None)
 
     assert whole.checksum() == pieces.checksum()
