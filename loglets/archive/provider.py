@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -16,16 +16,15 @@ from virtuallog.api import Cluster, Loglet, LogletProvider
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError, UnknownKindError
 from virtuallog.kept import Kept, kept_by
-from virtuallog.ports import Environment, Handlers, NodeEnvironment
-from virtuallog.rpc.interface import Interface
+from virtuallog.ports import Environment
 from virtuallog.types import LogPosition
-from virtuallog.versions import COMPOSED
+from virtuallog.unserved import Unserved
 
 KIND: Final = "archive"
 
 
 @attrs.define(eq=False)
-class ArchiveProvider:
+class ArchiveProvider(Unserved):
     """See `virtuallog.api.LogletProvider`, `virtuallog.composite.CompositeProvider`, `virtuallog.kept`."""
 
     open_files: OpenFiles = FsspecFiles
@@ -35,19 +34,6 @@ class ArchiveProvider:
     @property
     def kind(self) -> str:
         return KIND
-
-    @property
-    def since(self) -> int:
-        """An older node would drop the hot copies."""
-        return COMPOSED
-
-    @property
-    def contiguous(self) -> bool:
-        return False
-
-    @property
-    def interfaces(self) -> Sequence[Interface]:
-        return ()
 
     def over(self, providers: Mapping[str, LogletProvider]) -> None:
         self._providers = providers
@@ -82,13 +68,6 @@ class ArchiveProvider:
         if hot.kind == KIND or hot.kind not in self._providers:
             raise UnknownKindError(hot.kind, ", ".join(sorted(self._providers)))
         return self._providers[hot.kind].open(hot.id, hot.config, environment)
-
-    async def serve(self, environment: NodeEnvironment) -> Handlers:
-        """Nodes have no part in it."""
-        return {}
-
-    async def forget(self, lowest_live_version: int) -> None:
-        """The files go with trims, before a segment leaves the chain."""
 
     def loglets(self, segment: SegmentId, config: bytes) -> Kept:
         """See `virtuallog.kept.KeepsLoglets`."""

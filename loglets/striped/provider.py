@@ -16,15 +16,14 @@ from virtuallog.chain import SegmentId
 from virtuallog.errors import MalformedError, VirtualLogError
 from virtuallog.explaining import Evidence
 from virtuallog.kept import Kept
-from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.ports import Environment
 from virtuallog.replicated import Pace, Placement, ReplicatedProvider
-from virtuallog.rpc.interface import Interface
 from virtuallog.types import LogletOffset, NodeId
-from virtuallog.versions import COMPOSED
+from virtuallog.unserved import Unserved
 
 
 @attrs.define(eq=False)
-class StripedProvider:
+class StripedProvider(Unserved):
     """See `virtuallog.api.LogletProvider`, `virtuallog.replicated.ReplicatedProvider`, `virtuallog.composite.CompositeProvider`."""
 
     _providers: Mapping[str, LogletProvider] = attrs.field(factory=dict, init=False)
@@ -32,19 +31,6 @@ class StripedProvider:
     @property
     def kind(self) -> str:
         return KIND
-
-    @property
-    def contiguous(self) -> bool:
-        return False
-
-    @property
-    def since(self) -> int:
-        """See `virtuallog.versions.Recent`."""
-        return COMPOSED
-
-    @property
-    def interfaces(self) -> Sequence[Interface]:
-        return ()
 
     def over(self, providers: Mapping[str, LogletProvider]) -> None:
         """See `virtuallog.composite.CompositeProvider`."""
@@ -76,13 +62,6 @@ class StripedProvider:
             for part, stripe in zip(decoded.parts(segment), decoded.stripes, strict=True)
         ]
         return StripedLoglet(stripes, environment)
-
-    async def serve(self, environment: NodeEnvironment) -> Handlers:
-        """None: nodes serve the stripes as what they are."""
-        return {}
-
-    async def forget(self, lowest_live_version: int) -> None:
-        """Nothing to forget: the kind of the stripes does."""
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
         """See `virtuallog.explaining.ExplainsLoglets`."""

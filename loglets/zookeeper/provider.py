@@ -17,9 +17,8 @@ from loglets.zookeeper.releasing import Releasing
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
 from virtuallog.explaining import Evidence
-from virtuallog.ports import Environment, Handlers, NodeEnvironment
-from virtuallog.rpc.interface import Interface
-from virtuallog.versions import COMPOSED
+from virtuallog.ports import Environment
+from virtuallog.unserved import Unserved
 from virtuallog.znodes import Znodes
 
 Connect: TypeAlias = Callable[[ZooKeeperConfig, Environment], Znodes]
@@ -27,7 +26,7 @@ Connect: TypeAlias = Callable[[ZooKeeperConfig, Environment], Znodes]
 
 
 @attrs.define(eq=False)
-class ZooKeeperProvider:
+class ZooKeeperProvider(Unserved):
     """See `virtuallog.api.LogletProvider`; what else it offers refers to where it is described."""
 
     connect: Connect = attrs.field(factory=Connections)
@@ -37,19 +36,6 @@ class ZooKeeperProvider:
     @property
     def kind(self) -> str:
         return "zookeeper"
-
-    @property
-    def contiguous(self) -> bool:
-        return False
-
-    @property
-    def interfaces(self) -> Sequence[Interface]:
-        return ()
-
-    @property
-    def since(self) -> int:
-        """Nodes of earlier versions look for a loglet of every segment on nodes."""
-        return COMPOSED
 
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
         return configs.plan(settings, previous, self.hosts).encode()
@@ -61,13 +47,6 @@ class ZooKeeperProvider:
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
         decoded = decode_untrusted(config)
         return ZooKeeperLoglet(segment, decoded, self.connect(decoded, environment), environment)
-
-    async def serve(self, environment: NodeEnvironment) -> Handlers:
-        """Nodes have no part in it."""
-        return {}
-
-    async def forget(self, lowest_live_version: int) -> None:
-        """Nodes keep nothing of it."""
 
     async def release(self, segment: SegmentId, config: bytes, environment: Environment) -> None:
         """See `virtuallog.kept.ReleasedElsewhere`."""
