@@ -413,6 +413,8 @@ async def test_a_data_directory_of_another_cluster_ends_the_node(world: World, a
             own.disks[1] = disk
             await own.start(1, config={"peers": PEERS[:1]})
             await trio.sleep(30)  # noqa: TID251 -- simulated time
+    disk.crash()
+    assert (await Identity.open(disk.mount(), NodeId(1))).cluster == b"x" * 16, "it still belongs to the other one"
 
 
 async def test_a_first_loglet_of_an_unknown_kind_is_refused_at_once(world: World, autojump_clock: MockClock) -> None:

@@ -201,7 +201,8 @@ class Market:
                 connection.vanish()
 
 
-async def _chaos(seed: int) -> None:
+async def _chaos(seed: int) -> int:
+    """How many calls were answered in spite of it; what else is promised of them all is asserted once it is over."""
     source = random.Random(f"market {seed}")
     links = LinkQuality(
         loss=source.choice((0, 0.05)), duplicate=source.choice((0, 0.1)), reorder=source.choice((0, 0.3))
@@ -222,11 +223,12 @@ async def _chaos(seed: int) -> None:
                 for services in clients:
                     chaos.start_soon(market.call_for_ever, services)
                 await market.break_for_ever()
-        await _peace(market, clients)
+        answered = await _peace(market, clients)
         nursery.cancel_scope.cancel()
+    return answered
 
 
-async def _peace(market: Market, clients: Sequence[Services]) -> None:
+async def _peace(market: Market, clients: Sequence[Services]) -> int:
     market.process.resume()
     if not market.process.alive:
         market.nursery.start_soon(market.open)
@@ -243,13 +245,13 @@ async def _peace(market: Market, clients: Sequence[Services]) -> None:
     assert len(executed) == len(set(executed)), "no call is executed twice: the RPC repeats nothing"
     answered = {number for number, (outcome,) in market.outcomes.items() if isinstance(outcome, Stored)}
     assert answered <= set(executed)
-    assert len(answered) > 10
+    return len(answered)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_calls_are_executed_once_at_most_and_told_once(seed: int) -> None:
     """Whatever happens to connections; and when it is over, calls work again and no dead connection is left."""
-    scheduler.run(seed, partial(_chaos, seed))
+    assert scheduler.run(seed, partial(_chaos, seed)) > 10
 
 
 # -- clusters over it -------------------------------------------------------------------------------------------

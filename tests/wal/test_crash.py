@@ -50,6 +50,8 @@ class Witness:
     """How many of them must be there: acknowledged, or found by a recovery that returned."""
     found: int = 0
     last: int = -1
+    recoveries: int = 0
+    """That have returned, and were checked."""
 
     def begin_replay(self) -> None:
         self.found, self.last = -1, -1
@@ -69,6 +71,7 @@ class Witness:
         self.found = max(self.found, 0)
         assert self.found >= self.durable, "what was acknowledged is there"
         self.durable = self.found
+        self.recoveries += 1
         del self.appended[self.found :]
 
 
@@ -110,8 +113,8 @@ async def append_all(wal: WriteAheadLog, boot: Boot, witness: Witness) -> None:
         await CLOCK.sleep(boot.pause_seconds)
 
 
-async def tell(seed: int, boots: list[Boot], error_rate: float) -> Counter[str]:
-    """Live through the boots, then open the log once more on a disk that has stopped failing."""
+async def tell(seed: int, boots: list[Boot], error_rate: float) -> tuple[Witness, Counter[str]]:
+    """Live through the boots, then open the log twice more on a disk that has stopped failing."""
     faults = DiskFaults(write_seconds=(0.0, 0.02), change_seconds=(0.0, 0.05), sync_error=error_rate)
     disk, witness = Disk(Random(seed), faults, CLOCK), Witness()
     for boot in boots:
@@ -126,7 +129,7 @@ async def tell(seed: int, boots: list[Boot], error_rate: float) -> Counter[str]:
         await WriteAheadLog.open(disk.mount(), SMALL, witness.replay)
         witness.end_replay()
         disk.crash()
-    return disk.fired
+    return witness, disk.fired
 
 
 BOOTS = st.builds(
@@ -145,8 +148,11 @@ BOOTS = st.builds(
     seed=st.integers(0, 1 << 32), boots=st.lists(BOOTS, min_size=1, max_size=4), error_rate=st.sampled_from((0, 0.1))
 )
 def test_a_crash_at_any_point(seed: int, boots: list[Boot], error_rate: float) -> None:
-    """The claims of `Witness`, for any history."""
-    trio.run(tell, seed, boots, error_rate, clock=trio.testing.MockClock(autojump_threshold=0))
+    """The claims of `Witness`, for any history: every recovery that returns is checked, and the last two do return."""
+    witness, _ = trio.run(tell, seed, boots, error_rate, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    assert witness.recoveries >= 2
+    assert witness.durable == len(witness.appended), "in the end nothing is in doubt"
 
 
 def random_boot(random: Random) -> Boot:
@@ -167,7 +173,8 @@ def test_the_stories_meet_every_fault() -> None:
         random = Random(seed)
         boots = [random_boot(random) for _ in range(4)]
         rate = random.choice((0.0, 0.05))
-        fired += trio.run(tell, seed, boots, rate, clock=trio.testing.MockClock(autojump_threshold=0))
+        _, found = trio.run(tell, seed, boots, rate, clock=trio.testing.MockClock(autojump_threshold=0))
+        fired += found
 
     fates = ("unsynced lost", "unsynced torn", "unsynced kept", "change lost", "change kept", "sync error", "slow")
     assert [fate for fate in fates if not fired[fate]] == []

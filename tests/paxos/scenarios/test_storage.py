@@ -93,6 +93,7 @@ async def test_overflow_truncate(world: World) -> None:
     await _learn(world, [truncation])
 
     await _holds(world, [*entries[2:], truncation], lost=positions[:2])
+    assert (world.standing(1).begin, world.standing(1).end) == (positions[2], positions[-1])
 
 
 async def _learn(world: World, records: Sequence[Record]) -> None:

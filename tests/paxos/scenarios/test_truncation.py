@@ -30,7 +30,7 @@ async def test_truncate() -> None:
         with pytest.raises(ReadRangeError, match=r"Bad read range \(truncated position\)"):
             await reader.read(Position(6), Position(10))
         assert [entry.data for entry in await reader.read(Position(7), Position(10))] == TEN[6:]
-        await _from_seven_on(world, node=1)
+        assert await _kept(world, node=1) == (7, TEN[6:], 7)
 
 
 @simulated
@@ -43,7 +43,7 @@ async def test_truncate_not_learned_fill() -> None:
 
         await _take_over(world)
 
-        await _from_seven_on(world, node=3)
+        assert await _kept(world, node=3) == (7, TEN[6:], 7)
 
 
 @simulated
@@ -55,7 +55,7 @@ async def test_truncate_learned_fill() -> None:
 
         await _take_over(world)
 
-        await _from_seven_on(world, node=3)
+        assert await _kept(world, node=3) == (7, TEN[6:], 7)
 
 
 async def _truncated(world: World) -> None:
@@ -75,9 +75,9 @@ async def _take_over(world: World) -> None:
     assert await third.elect() == 11
 
 
-async def _from_seven_on(world: World, node: int) -> None:
-    assert world.standing(node).begin == 7
+async def _kept(world: World, node: int) -> tuple[int, list[bytes], int]:
+    """Where the log begins on a node, what it has from there on, and what the TRUNCATE at 11 says; of 6 it has nothing."""
     assert await world.read(node, 6, 10) == []
-    assert await world.payloads(node, 7, 10) == TEN[6:]
     (record,) = await world.read(node, 11, 11)
-    assert values.truncation_of(record.value).to == 7
+    begin = world.standing(node).begin
+    return begin, await world.payloads(node, begin, 10), values.truncation_of(record.value).to
