@@ -47,6 +47,7 @@ SERVERS: Final = {WEAK_SEAL: (ENTRIES, SEAL), ARCHIVE: (FILES,)}
 """By the kind that lives on them."""
 FAULTS: Final = ("service pause", "service cut off", "slow service")
 """Of those servers: their names, as they are counted."""
+FILES_FAULTS: Final = ("files refused", "files damaged")
 ZOOKEEPER_FAULTS: Final = ("zookeeper gone", "zookeeper breaks", "zookeeper lags")
 SLOWNESS: Final = 50.0
 """Factor on every delay: a call takes 50 to 100 ms."""
@@ -153,7 +154,7 @@ class Outside:
     def stop(self) -> None:
         """After `run` was cancelled. The network is healed by whoever heals all of it."""
         self.zookeeper.faults = ZooKeeperFaults()
-        self.files.refusing = self.files.torn = 0.0
+        self.files.refusing = self.files.torn = self.files.damaging = 0.0
         for process in self._servers.values():
             process.resume()
 
@@ -188,6 +189,12 @@ class Outside:
         await trio.sleep(seconds)
         self.files.refusing = self.files.torn = 0.0
 
+    async def damage(self, server: NodeId, seconds: float) -> None:
+        """On their way to the service, not on its disks: whoever reads a file back sees it."""
+        self.files.damaging = 0.5
+        await trio.sleep(seconds)
+        self.files.damaging = 0.0
+
     async def gone(self, server: NodeId, seconds: float) -> None:
         """Nobody reaches the ensemble."""
         await self._troubled(ZooKeeperFaults(reachable=False), seconds)
@@ -216,7 +223,7 @@ def _choices(kind: str) -> Iterator[tuple[str, NodeId]]:
     for server in SERVERS.get(kind, ()):
         yield from ((name, server) for name in FAULTS)
         if server == FILES:
-            yield "files refused", server
+            yield from ((name, server) for name in FILES_FAULTS)
 
 
 _ACTS: Final[dict[str, Callable[[Outside, NodeId, float], Awaitable[None]]]] = {
@@ -224,6 +231,7 @@ _ACTS: Final[dict[str, Callable[[Outside, NodeId, float], Awaitable[None]]]] = {
     "service cut off": Outside.cut_off,
     "slow service": Outside.slow,
     "files refused": Outside.refuse,
+    "files damaged": Outside.damage,
     "zookeeper gone": Outside.gone,
     "zookeeper breaks": Outside.break_off,
     "zookeeper lags": Outside.lag,

@@ -11,6 +11,7 @@ from typing import Final
 from loglets.archive.archiving import Archiving
 from loglets.archive.provider import KIND
 from loglets.archive.writing import Sizes
+from simulation.workload import operating
 from simulation.workload.actor import Actor, Acts
 from virtuallog.chain import Segment
 from virtuallog.errors import CorruptionError, UnavailableError
@@ -24,8 +25,12 @@ _SIZES: Final = (Sizes(), Sizes(group_bytes=300, file_bytes=1500))
 
 
 async def archive(actor: Actor) -> None:
-    """Any closed segment."""
+    """Any closed segment; if there is none, one that is filled and closed for it."""
     chosen = await _closed(actor)
+    if not chosen:
+        await actor.append(actor.random.randint(1, 5), actor.random.choice((0, 400)))
+        await operating.extend(actor)
+        chosen = await _closed(actor)
     if chosen:
         await _archive(actor, actor.random.choice(chosen))
 

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 import trio
 
-from simulation.workload import appending, operating, parking, reading, tailing, trimming
+from simulation.workload import appending, archiving, operating, parking, reading, tailing, trimming
 from simulation.workload.actor import Actor, Acts, Stage, choose
 from simulation.world.cluster import Client
 from virtuallog.errors import VirtualLogError
@@ -38,7 +38,7 @@ _ACTS: Final[dict[str, Callable[[Stage], Acts]]] = {
     "tailer": lambda _: tailing.ACTS,
     "parker": lambda _: parking.ACTS,
     "trimmer": lambda _: trimming.ACTS,
-    "operator": operating.acts,
+    "operator": lambda stage: (*operating.acts(stage), *(archiving.ACTS if stage.archives is not None else ())),
 }
 
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import trio
 
-from simulation.workload import archiving
 from simulation.workload.actor import Actor, Acts, Stage, attempt
 from simulation.workload.shapes import SWAPPING
 from virtuallog.chain import Chain, Segment
@@ -244,4 +243,4 @@ SWAP_WEIGHT: Final = 10
 def acts(stage: Stage) -> Acts:
     """What operators do in a run that has these kinds of loglets."""
     swapping: Acts = ((SWAP_WEIGHT, swap),) if stage.swaps else ()
-    return (*ACTS, *swapping, *(archiving.ACTS if stage.archives is not None else ()))
+    return (*ACTS, *swapping)

@@ -74,6 +74,8 @@ class FilesServer:
     """Share of the requests that are answered with an error, and do nothing."""
     torn: float = 0.0
     """Share of the files that are not made in one step."""
+    damaging: float = 0.0
+    """Share of the files that are not what was to be written: one bit is another."""
     on_write: Callable[[str, str, bytes], None] = lambda url, name, content: None
     """Told of each file that is whole now: (URL of the directory, name, content)."""
     directories: dict[str, dict[str, bytes]] = attrs.field(factory=dict, init=False)
@@ -81,18 +83,6 @@ class FilesServer:
     @property
     def handlers(self) -> Handlers:
         return {ReadFile: self._serve, WriteFile: self._serve, ListFiles: self._serve, DeleteFile: self._serve}
-
-    def rot(self) -> str:
-        """Change one bit of some file; returns where, nothing if there is none."""
-        files = [(url, name) for url in sorted(self.directories) for name in sorted(self.directories[url])]
-        files = [(url, name) for url, name in files if self.directories[url][name]]
-        if not files:
-            return ""
-        url, name = self.random.choice(files)
-        content = bytearray(self.directories[url][name])
-        content[self.random.randrange(len(content))] ^= 1 << self.random.randrange(8)
-        self.directories[url][name] = bytes(content)
-        return f"{url}/{name}"
 
     def _serve(self, request: FilesRequest, done: Done) -> None:
         if self.random.random() < self.refusing:
@@ -113,7 +103,7 @@ class FilesServer:
                 done(Answer(None))
 
     def _write(self, request: WriteFile, directory: dict[str, bytes], done: Done) -> None:
-        name, content = request.name, request.content
+        name, content = request.name, self._maybe_damaged(request.content)
         if not request.replace and name in directory:
             done(Answer(False))
             return
@@ -132,6 +122,14 @@ class FilesServer:
             return
         directory[name] = content[: len(content) // 2]
         self.network.timeline.schedule(self.random.uniform(*REST_SECONDS), finish)
+
+    def _maybe_damaged(self, content: bytes) -> bytes:
+        if not content or self.damaging == 0.0 or self.random.random() >= self.damaging:
+            return content
+        self.network.counts["file damaged"] += 1
+        damaged = bytearray(content)
+        damaged[self.random.randrange(len(damaged))] ^= 1 << self.random.randrange(8)
+        return bytes(damaged)
 
 
 @attrs.frozen(eq=False)
