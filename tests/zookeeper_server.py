@@ -26,7 +26,8 @@ PACKAGES = (
 )  # fmt: skip
 NO_SERVICES = Path("/usr/sbin/policy-rc.d")
 """Keeps Debian from starting what it installs."""
-START_SECONDS = 30.0
+START_SECONDS = 60.0
+ANSWER_SECONDS = 2.0
 
 
 def require_zookeeper() -> None:
@@ -68,6 +69,8 @@ class Server:
 
     folder: Path
     port: int
+    members: tuple[str, ...] = ()
+    """Of an ensemble: lines for its configuration."""
     _process: trio.Process | None = None
 
     @property
@@ -75,17 +78,24 @@ class Server:
         return f"127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Returns once it takes connections."""
+        """Returns once it takes requests."""
+        await self.launch()
+        await self.wait_ready()
+
+    async def launch(self) -> None:
         config = self.folder / "zoo.cfg"
         config.write_text(
             f"tickTime=200\nminSessionTimeout=400\ndataDir={self.folder}/data\nclientPort={self.port}\n"
-            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nstandaloneEnabled=true\n4lw.commands.whitelist=*\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\ninitLimit=50\nsyncLimit=20\n4lw.commands.whitelist=*\n"
+            + "\n".join(self.members)
         )
         command = java_command(config, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
         with (self.folder / "log").open("ab") as output:
             self._process = await trio.lowlevel.open_process(command, stdout=output, stderr=output)
+
+    async def wait_ready(self) -> None:
         with trio.fail_after(START_SECONDS):  # noqa: TID251 -- a real process
-            while not await self._is_ready():
+            while not await self.mode():
                 await trio.sleep(0.05)  # noqa: TID251 -- a real process
 
     async def stop(self) -> None:
@@ -96,14 +106,19 @@ class Server:
             with trio.CancelScope(shield=True):
                 await process.wait()
 
-    async def _is_ready(self) -> bool:
+    async def mode(self) -> str:
+        """'standalone', 'leader' or 'follower'; empty: it serves nobody."""
         assert self._process is not None
         assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
-        with suppress(OSError, trio.BrokenResourceError):
+        # One that is just starting may take a connection, and never answer on it.
+        with suppress(OSError, trio.BrokenResourceError), trio.move_on_after(ANSWER_SECONDS):  # noqa: TID251 -- a real process
             async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
                 await stream.send_all(b"srvr")
-                return b"Mode: standalone" in await stream.receive_some()
-        return False
+                answer = b""
+                async for part in stream:
+                    answer += part
+                return answer.partition(b"Mode: ")[2].partition(b"\n")[0].decode()
+        return ""
 
 
 @asynccontextmanager
@@ -116,3 +131,26 @@ async def open_zookeeper(folder: Path) -> AsyncIterator[Server]:
         yield server
     finally:
         await server.stop()
+
+
+@asynccontextmanager
+async def open_ensemble(folder: Path, size: int = 3) -> AsyncIterator[list[Server]]:
+    """Servers that have elected a leader, while the block runs."""
+    require_zookeeper()
+    port = free_ports(3 * size)
+    members = tuple(f"server.{n}=127.0.0.1:{port + size + n - 1}:{port + 2 * size + n - 1}" for n in range(1, size + 1))
+    servers = []
+    for number in range(1, size + 1):
+        own = folder / f"server-{number}"
+        (own / "data").mkdir(parents=True)
+        (own / "data" / "myid").write_text(f"{number}\n")
+        servers.append(Server(own, port + number - 1, members))
+    try:
+        for server in servers:
+            await server.launch()
+        for server in servers:
+            await server.wait_ready()
+        yield servers
+    finally:
+        for server in servers:
+            await server.stop()
