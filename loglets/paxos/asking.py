@@ -11,7 +11,7 @@ import trio
 
 from loglets.paxos.ensemble import Ensemble
 from loglets.paxos.messages import NOWHERE, GetStanding, Recover, Recovered, Standing
-from loglets.paxos.recovery import Recovery, Verdict
+from loglets.paxos.recovery import NextStep, Recovery
 from loglets.paxos.replica_service import LocalReplica
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import NodeEnvironment, Request
@@ -65,7 +65,7 @@ async def recovery_round(
     *,
     has_forgotten: bool,
     auto_initialize: bool = False,
-) -> Verdict | None:
+) -> NextStep | None:
     """Ask everybody how far they are; None: nothing follows from it.
 
     Args:
@@ -81,7 +81,7 @@ async def recovery_round(
     def take(node: NodeId, outcome: Recovered | VirtualLogError) -> None:
         if isinstance(outcome, Recovered):
             recovery.answered(node, outcome)
-            if recovery.verdict is not None:
+            if recovery.next_step is not None:
                 question.enough()
 
     incarnation = standing.incarnation if has_forgotten else NOWHERE
@@ -89,7 +89,7 @@ async def recovery_round(
     question = Question(environment, request, take)
     question.post(now.members, RECOVER_SECONDS)
     await question.wait()
-    return recovery.verdict
+    return recovery.next_step
 
 
 async def standings(replica: LocalReplica, environment: NodeEnvironment) -> Mapping[NodeId, Standing]:

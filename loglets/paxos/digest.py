@@ -40,7 +40,7 @@ _BATCH: Final = struct.Struct("<QIQ")
 
 
 @attrs.frozen
-class Placed:
+class KnownBatch:
     """One batch in the log."""
 
     first_sequence: int
@@ -55,7 +55,7 @@ class Session:
 
     session: SessionId
     next_sequence: int
-    last: tuple[Placed, ...]
+    last: tuple[KnownBatch, ...]
     """Its last batches, ascending; none of a session that has been idle for long."""
 
 
@@ -89,7 +89,7 @@ class Digest:
         for name, next_sequence in self._idle.items():
             yield Session(SessionId(name), next_sequence, ())
         for name, known in self._active.items():
-            yield Session(SessionId(name), known.next_sequence, tuple(Placed(*batch) for batch in known.batches))
+            yield Session(SessionId(name), known.next_sequence, tuple(KnownBatch(*batch) for batch in known.batches))
 
     def take(self, position: int, value: bytes) -> None:
         """The decided value of position `stop`, which has been checked."""
@@ -196,7 +196,7 @@ def _parse_untrusted(encoded: bytes) -> tuple[bool, list[Session]]:
             name, next_sequence, batches = _SESSION.unpack_from(encoded, at)
             at += _SESSION.size
             stop = at + batches * _BATCH.size
-            last = tuple(Placed(*batch) for batch in _BATCH.iter_unpack(encoded[at:stop]))
+            last = tuple(KnownBatch(*batch) for batch in _BATCH.iter_unpack(encoded[at:stop]))
             if len(last) != batches or batches > BATCHES_MAX:
                 raise MalformedError("a digest of sessions ends within a session")
             sessions.append(Session(SessionId(name), next_sequence, last))

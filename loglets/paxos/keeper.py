@@ -113,14 +113,14 @@ class _Keeper:
 
     async def _recover(self) -> None:
         """One round. Whoever made this replica says by its status whether it may have forgotten something."""
-        verdict = await recovery_round(
+        step = await recovery_round(
             self._replica, self._ensemble, self._environment, has_forgotten=True, auto_initialize=self._auto_initialize
         )
-        match verdict:
+        match step:
             case Follow():
-                await self._follow(verdict)
+                await self._follow(step)
             case Become(status=status):
-                await self._replica.adopt(status, verdict.promised, incarnations=verdict.incarnations)
+                await self._replica.adopt(status, step.promised, incarnations=step.incarnations)
                 if status is Status.VOTING:
                     self._replica.meter.recovered()
             case None:

@@ -52,7 +52,7 @@ class Become:
     incarnations: Incarnations = ()
 
 
-Verdict: TypeAlias = Follow | Become
+NextStep: TypeAlias = Follow | Become
 
 
 @attrs.define
@@ -77,7 +77,7 @@ class Recovery:
             self._answers[node] = answer
 
     @property
-    def verdict(self) -> Verdict | None:
+    def next_step(self) -> NextStep | None:
         """What follows from the answers so far; None: nothing, yet. With all answers in: ask again, after a pause."""
         answers = self._current()
         voting = [answer for answer in answers.values() if answer.status is Status.VOTING]

@@ -38,7 +38,7 @@ class Ask:
 
 
 @attrs.frozen
-class Settle:
+class SettleThrough:
     """Have everything through `past` decided, then `settled`."""
 
     past: int
@@ -51,7 +51,7 @@ class Finish:
     tail: Tail
 
 
-Effect: TypeAlias = Ask | Settle | Finish
+Effect: TypeAlias = Ask | SettleThrough | Finish
 
 
 @attrs.define(eq=False)
@@ -88,10 +88,10 @@ class TailCheck:
 
     def waited_long(self) -> list[Effect]:
         """Nobody tells the replicas what is decided: whoever led may be gone."""
-        return [Settle(self._cover)] if self.is_waiting and self._cover is not None else []
+        return [SettleThrough(self._cover)] if self.is_waiting and self._cover is not None else []
 
     def settled(self) -> list[Effect]:
-        """What `Settle` asked for has been tried."""
+        """What `SettleThrough` asked for has been tried."""
         self.is_waiting = False
         return self.begin()
 

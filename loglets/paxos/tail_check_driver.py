@@ -8,8 +8,7 @@ import attrs
 
 from loglets.paxos.leader_client import LeaderClient
 from loglets.paxos.messages import GetStanding, Settle, Standing, WaitLearned
-from loglets.paxos.tail_check import Ask, Effect, Finish, TailCheck
-from loglets.paxos.tail_check import Settle as SettleThrough
+from loglets.paxos.tail_check import Ask, Effect, Finish, SettleThrough, TailCheck
 from virtuallog.chain import SegmentId
 from virtuallog.courier import Answer, Courier
 from virtuallog.errors import UnavailableError

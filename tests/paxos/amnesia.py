@@ -220,9 +220,9 @@ class Model:
 
         def answered(voter: NodeId, answer: Recovered) -> None:
             recovery.answered(voter, answer)
-            verdict, same = recovery.verdict, self.replicas[node] is replica and replica.status is not Status.VOTING
-            if same and isinstance(verdict, Follow) and node not in self.following:
-                self.following[node] = verdict
+            step, same = recovery.next_step, self.replicas[node] is replica and replica.status is not Status.VOTING
+            if same and isinstance(step, Follow) and node not in self.following:
+                self.following[node] = step
                 replica.adopt(Status.RECOVERING)
 
         self._ask(Recover(segment=SEGMENT, node=node, incarnation=replica.incarnation), answered)

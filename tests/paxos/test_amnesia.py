@@ -102,7 +102,7 @@ class Story:
         request = Recover(segment=SEGMENT, node=NodeId(node), incarnation=replica.incarnation)
         for other in others:
             recovery.answered(NodeId(other), self.handle(other, request))
-        quorum = recovery.verdict
+        quorum = recovery.next_step
         assert isinstance(quorum, Follow)
         replica.adopt(Status.RECOVERING)
         if self.fixes.learns_all:

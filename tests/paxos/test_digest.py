@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loglets.paxos import digest as digests
 from loglets.paxos import values
-from loglets.paxos.digest import BATCHES_MAX, Digest, Placed, Session
+from loglets.paxos.digest import BATCHES_MAX, Digest, KnownBatch, Session
 from loglets.paxos.places import offset_of
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import MalformedError
@@ -34,8 +34,8 @@ def test_sessions_in_the_order_of_their_last_batches() -> None:
     digest = folded([append(ANN, 0, 3), append(BOB, 0), values.nop(), append(ANN, 3), values.append(b"no batch", 1)])
 
     assert list(digest.sessions()) == [
-        Session(BOB, 1, (Placed(0, 1, offset_of(2)),)),
-        Session(ANN, 4, (Placed(0, 3, 0), Placed(3, 1, offset_of(4)))),
+        Session(BOB, 1, (KnownBatch(0, 1, offset_of(2)),)),
+        Session(ANN, 4, (KnownBatch(0, 3, 0), KnownBatch(3, 1, offset_of(4)))),
     ]
     assert digest.stop == 6
     assert not digest.has_forgotten
@@ -74,7 +74,7 @@ def test_a_session_that_comes_back_goes_on_where_it_was(monkeypatch: pytest.Monk
     monkeypatch.setattr(digests, "SESSIONS_MAX", 1)
     digest = folded([append(ANN, 0, 5), append(BOB, 0), append(ANN, 5)])
 
-    assert list(digest.sessions()) == [Session(BOB, 1, ()), Session(ANN, 6, (Placed(5, 1, offset_of(3)),))]
+    assert list(digest.sessions()) == [Session(BOB, 1, ()), Session(ANN, 6, (KnownBatch(5, 1, offset_of(3)),))]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=40), st.integers(1, 41))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loglets.paxos.messages import Incarnation, Recovered, Status
-from loglets.paxos.recovery import Become, Follow, Recovery, Verdict
+from loglets.paxos.recovery import Become, Follow, NextStep, Recovery
 from virtuallog.types import NodeId
 
 EMPTY, STARTING, RECOVERING, VOTING = Status.EMPTY, Status.STARTING, Status.RECOVERING, Status.VOTING
@@ -31,19 +31,19 @@ def recovered(
     )
 
 
-def verdict_of(
+def next_step_of(
     own: Recovered | Status, *others: Recovered | Status, quorum: int = 2, auto_initialize: bool = False
-) -> Verdict | None:
+) -> NextStep | None:
     """Of node 1, once nodes 2, 3, ... have answered in this order."""
     recovery = Recovery(NodeId(1), own if isinstance(own, Recovered) else recovered(own), quorum, auto_initialize)
     for node, answer in enumerate(others, 2):
         recovery.answered(NodeId(node), answer if isinstance(answer, Recovered) else recovered(answer))
-    return recovery.verdict
+    return recovery.next_step
 
 
 def status_after(own: Status, *others: Status, auto_initialize: bool) -> Status | None:
     """The status that is to be taken next; None: ask again."""
-    match verdict_of(own, *others, auto_initialize=auto_initialize):
+    match next_step_of(own, *others, auto_initialize=auto_initialize):
         case Become() as become:
             return become.status
         case Follow():
@@ -87,14 +87,14 @@ def test_scenarios(own: Status, others: tuple[Status, ...], without: Status | No
 
 def test_a_log_of_one_replica() -> None:
     """Quorum 1: alone it may found a log, and follow nobody."""
-    assert verdict_of(EMPTY, quorum=1) is None
-    assert verdict_of(EMPTY, quorum=1, auto_initialize=True) == Become(status=STARTING)
-    assert verdict_of(STARTING, quorum=1, auto_initialize=True) == Become(status=VOTING)
+    assert next_step_of(EMPTY, quorum=1) is None
+    assert next_step_of(EMPTY, quorum=1, auto_initialize=True) == Become(status=STARTING)
+    assert next_step_of(STARTING, quorum=1, auto_initialize=True) == Become(status=VOTING)
 
 
 def test_what_a_quorum_knows_is_taken_over() -> None:
     """The range is as wide as that of the voting replicas; the promise is the highest, also if nothing was written with it."""
-    verdict = verdict_of(
+    verdict = next_step_of(
         recovered(EMPTY, incarnation=7),
         recovered(VOTING, begin=5, end=20, promised=3, trim=10),
         recovered(VOTING, begin=2, end=18, promised=9),
@@ -111,7 +111,7 @@ def test_what_a_quorum_knows_is_taken_over() -> None:
 
 def test_answers_of_replicas_that_do_not_vote_tell_nothing() -> None:
     """They may have forgotten, too: their range and promise are no reason to wait for what nobody has."""
-    verdict = verdict_of(
+    verdict = next_step_of(
         EMPTY, recovered(RECOVERING, end=99, promised=99), recovered(VOTING, end=4), recovered(VOTING, end=5)
     )
 
@@ -121,7 +121,7 @@ def test_answers_of_replicas_that_do_not_vote_tell_nothing() -> None:
 
 def test_a_voting_replica_counts_itself() -> None:
     """Catching up without leading, it is one of the quorum that it asks."""
-    verdict = verdict_of(recovered(VOTING, begin=3, end=8), recovered(VOTING, begin=5, end=11))
+    verdict = next_step_of(recovered(VOTING, begin=3, end=8), recovered(VOTING, begin=5, end=11))
 
     assert isinstance(verdict, Follow)
     assert (verdict.begin, verdict.end) == (3, 11)
@@ -134,15 +134,15 @@ def test_two_answers_of_one_node_are_one() -> None:
     recovery.answered(NodeId(2), recovered(VOTING))
     recovery.answered(NodeId(2), recovered(VOTING))
 
-    assert recovery.verdict is None
+    assert recovery.next_step is None
 
 
 def test_an_answer_of_a_store_that_is_gone_does_not_count() -> None:
     """Node 2 answered, then lost its disk, too, and asked node 3, which says so."""
     former = recovered(VOTING, incarnation=1)
 
-    assert verdict_of(EMPTY, former, recovered(VOTING, told=((2, 5),))) is None
-    assert isinstance(verdict_of(EMPTY, former, recovered(VOTING, told=((2, 1),))), Follow)
+    assert next_step_of(EMPTY, former, recovered(VOTING, told=((2, 5),))) is None
+    assert isinstance(next_step_of(EMPTY, former, recovered(VOTING, told=((2, 1),))), Follow)
 
 
 def test_a_late_answer_of_a_former_store_does_not_take_the_place_of_a_newer_one() -> None:
@@ -153,13 +153,13 @@ def test_a_late_answer_of_a_former_store_does_not_take_the_place_of_a_newer_one(
     recovery.answered(NodeId(2), recovered(VOTING, incarnation=1))
     recovery.answered(NodeId(3), recovered(VOTING))
 
-    assert recovery.verdict is None
+    assert recovery.next_step is None
 
 
 def test_the_incarnations_that_were_told_are_recovered() -> None:
     """A lost store was told of others that were lost; the new one has to know it, too. Of several numbers the newest holds, and
     its own is nobody's business."""
-    verdict = verdict_of(
+    verdict = next_step_of(
         recovered(EMPTY, incarnation=9, told=((3, 2),)),
         recovered(VOTING, incarnation=4, told=((1, 9), (3, 7), (5, 1))),
         recovered(VOTING, incarnation=7, told=((2, 3),)),
@@ -171,7 +171,7 @@ def test_the_incarnations_that_were_told_are_recovered() -> None:
 
 def test_who_founds_a_log_with_others_takes_over_what_the_first_of_them_promised() -> None:
     """One of three votes already, and may have promised something to somebody."""
-    verdict = verdict_of(STARTING, recovered(STARTING), recovered(VOTING, promised=4), quorum=2, auto_initialize=True)
+    verdict = next_step_of(STARTING, recovered(STARTING), recovered(VOTING, promised=4), quorum=2, auto_initialize=True)
 
     assert isinstance(verdict, Become)
     assert (verdict.status, verdict.promised) == (VOTING, 4)

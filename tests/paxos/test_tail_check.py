@@ -15,7 +15,7 @@ from loglets.paxos import values
 from loglets.paxos.messages import NOWHERE, Incarnation, Record, Standing, Status
 from loglets.paxos.places import offset_of
 from loglets.paxos.slots import Slots
-from loglets.paxos.tail_check import Ask, Finish, Settle, TailCheck
+from loglets.paxos.tail_check import Ask, Finish, SettleThrough, TailCheck
 from virtuallog.types import NodeId, Open, Sealed, Tail
 
 SEAL = "seal"
@@ -39,7 +39,7 @@ def standing(
     )  # fmt: skip
 
 
-def checked(*standings: Standing | None, replicas: int = 3) -> list[Ask | Settle | Finish]:
+def checked(*standings: Standing | None, replicas: int = 3) -> list[Ask | SettleThrough | Finish]:
     """What the last of these answers, of nodes 1, 2, ..., leads to; None: no answer."""
     check = TailCheck(replicas, replicas // 2 + 1)
     effects = check.begin()
@@ -147,7 +147,7 @@ def test_what_stays_open_is_settled_and_asked_for_again() -> None:
     assert check.answer(NodeId(2), standing(6, learned=5)) == [Ask(2, past=7)]
 
     assert check.answer(NodeId(1), standing(7, learned=6, uniform=2)) == [], "it answered, and this is not enough"
-    assert check.waited_long() == [Settle(7)]
+    assert check.waited_long() == [SettleThrough(7)]
     assert check.settled() == [Ask(3)]
     assert check.answer(NodeId(2), standing(9, learned=8)) == open_after(7)
 
