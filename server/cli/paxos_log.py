@@ -127,6 +127,8 @@ def read(path: Path, first: int | None, last: int | None, timeout: float, as_jso
     Example:
         virtuallog paxos-log read --path data/1 --from 1
     """
+    if first is not None and last is not None and last < first:
+        raise click.UsageError(f"--to {last} is below --from {first}: the range is reversed")
     trio.run(_within, timeout, partial(paxos_records.show, path, first, last, as_json))
 
 
