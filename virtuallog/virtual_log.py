@@ -133,7 +133,9 @@ class VirtualLog:
         except TailMismatchError:
             self._keep_conditional(appender)
             raise
-        except BaseException:  # the entry may still be on its way, and fail: nothing else may be behind it
+        except BaseException:
+            # Cancelled, too, which is no Exception: the entry may still be on its way, and fail, so nothing else may be behind
+            # it in this session. Closing waits for nothing, and what ended the append goes on.
             appender.close()
             raise
         self._keep_conditional(appender)

@@ -153,7 +153,9 @@ class Writer:
         self._under_way += 1
         try:
             yield
-        except BaseException:  # cancelled, above all: what was sent may be decided yet
+        except BaseException:
+            # Cancelled, above all, which is no Exception; but however the wait ended, what was sent may be decided yet. So this
+            # writer may not go on as if it led. Giving up waits for nothing, and what ended the wait goes on.
             self._give_up(TURNED_OUT)
             raise
         finally:

@@ -42,6 +42,7 @@ class ConsoleServer:
     """Serves one console."""
 
     def __init__(self, console: Console, clock: Clock | None = None) -> None:
+        # Starlette takes any mapping as a scope, Hypercorn's types name every kind of scope: both mean ASGI, and neither fits.
         self._app = wrap_app(console.application(), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
         self._config = _config()
         self._context = WorkerContext(max_requests=None)
@@ -61,6 +62,7 @@ class ConsoleServer:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._close_in_time, stream)
+                # Declared for TLS streams only. It looks for TLS itself, and serves streams without it as well.
                 await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
                 nursery.cancel_scope.cancel()
         except Exception as error:
