@@ -6,6 +6,8 @@ A stripe to which nobody appends holds up all others (the published text leaves 
   What is filled too much on one stripe, the others would have to be filled up to: clients could outdo each other without end.
 * **A stripe at which nobody else appends is *calm***: where it ends is known without looking. Its filler leaves side by side with
   the append, which so takes no longer than on a single loglet.
+* **A stripe that stays calm is filled ahead**, by more each time: a client with a session or two then pays for a filler now and then,
+  and not for one with each append. Who comes to such a stripe has a hole below him on the others, once.
 * **Otherwise look first**: what others append there fills it for nothing. If they do not append enough, a filler comes after a short
   pause; and if they always come first, one without a condition, which is small, so that it does little harm if many have the same idea.
 """
@@ -25,6 +27,8 @@ MISMATCHES_MAX: Final = 5
 average half of those who are left, so this is enough for some dozens of them."""
 UNCONDITIONAL_MAX: Final = 256
 """Places that a filler without a condition fills at most. So much may be filled in vain by each client that does it."""
+AHEAD_MAX: Final = 32
+"""Places that a calm stripe is filled ahead at most: beyond that a filler costs nothing any more, compared with so many appends."""
 FAILURES_MAX: Final = 3
 """Fillers in a row whose outcome is not known. Then those who wait are told, and may try again."""
 
@@ -63,6 +67,8 @@ class Filling:
     calm: bool = attrs.field(default=False, init=False)
     """Nobody else appends here, as far as we can tell: it ends where we expect it to."""
     failures: int = attrs.field(default=0, init=False)
+    _ahead: int = attrs.field(default=0, init=False)
+    """How many places more than it takes the next filler fills."""
     _mismatches: int = attrs.field(default=0, init=False)
     _looked: bool = attrs.field(default=False, init=False)
     _waited: bool = attrs.field(default=False, init=False)
@@ -85,35 +91,43 @@ class Filling:
             return Look()
         if not self.conditions or self._mismatches >= MISMATCHES_MAX:
             return Fill(min(lacking, self.places_max, UNCONDITIONAL_MAX), conditional=False)
-        return Fill(min(lacking, self.places_max), conditional=True)
+        return Fill(min(lacking + self._ahead, self.places_max), conditional=True)
 
     def looked(self, *, surprising: bool) -> None:
         """The tail has been checked just now. Surprising: it lies behind all that we know of."""
         self._looked = True
-        self.calm = self.calm and not surprising
+        if surprising:
+            self.shared()
 
     def filled(self, *, as_expected: bool) -> None:
         """A filler is where it was to be, or behind what somebody else appended."""
-        self.calm, self.failures = as_expected, 0
+        self.failures = 0
         self._begin_again()
         if as_expected:
-            self._mismatches = 0
+            self._ahead = min(2 * self._ahead + 1, AHEAD_MAX) if self.calm else 0
+            self.calm, self._mismatches = True, 0
+        else:
+            self.shared()
 
     def preceded(self) -> None:
         """Somebody else was first: the filler was refused, and nothing was done."""
-        self.calm = False
+        self.shared()
         self._mismatches += 1
         self._begin_again()
 
     def unknown(self) -> None:
         """Nobody knows what became of a filler. Padding may be there twice: there is nothing to settle."""
-        self.calm = False
+        self.shared()
         self.failures += 1
         self._begin_again()
 
-    def surprised(self) -> None:
-        """An append of our own is not where it was expected: somebody else appends here."""
-        self.calm = False
+    def shared(self) -> None:
+        """Somebody else appends here: something is not where it was expected."""
+        self.calm, self._ahead = False, 0
+
+    def used(self) -> None:
+        """We append here ourselves."""
+        self._ahead = 0
 
     def done(self) -> None:
         """Nothing is missing now."""

@@ -70,6 +70,7 @@ class Waiting:
     def offered(self, stripe: int) -> None:
         """An append has left for a stripe: fill those that are idle, side by side with it."""
         self.progress.offer(stripe)
+        self._fillings[stripe].used()
         self._tend()
 
     def answered(self, stripe: int) -> None:
@@ -80,7 +81,7 @@ class Waiting:
     def placed(self, stripe: int, place: int) -> None:
         """An append of ours is acknowledged at this place of its stripe."""
         if place >= self.progress.expected(stripe):
-            self._fillings[stripe].surprised()
+            self._fillings[stripe].shared()
         self.learn(stripe, place + 1)
 
     def learn(self, stripe: int, tail: int) -> None:

@@ -317,7 +317,7 @@ async def test_a_filler_session_in_trouble_is_replaced(error: VirtualLogError) -
 
         idle._loglet = type(
             "Refusing", (), {"append": staticmethod(refuse_once), "check_tail": idle._loglet.check_tail}
-        )()  # type: ignore[assignment]
+        )()
         assert (await writer.append(b"y")).start == offset_of(3)
 
 
