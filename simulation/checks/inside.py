@@ -6,7 +6,7 @@ Nothing in the world changes: disks are copied before they are read, as they wou
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 
 from loglets.native import NativeProvider
 from loglets.native.config import NativeConfig, decode_untrusted
@@ -20,8 +20,9 @@ from simulation.checks.stopping import ROT
 from simulation.checks.watch import AcceptorWatch
 from simulation.world.cluster import Cluster
 from simulation.world.machine import Machine
-from virtuallog.chain import SegmentId
+from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import CorruptionError
+from virtuallog.kept import Kept
 from virtuallog.testing.history import History
 from virtuallog.testing.storage import Disk
 from virtuallog.testing.violation import Violation
@@ -37,7 +38,8 @@ async def look_inside(cluster: Cluster, watch: AcceptorWatch | None = None) -> N
     """
     world = cluster.world
     servers = log_servers(cluster)
-    world.violations.extend(servers_agree(servers, native_configs(world.history), world.counts))
+    configs = native_configs(world.history, cluster.kept_by)
+    world.violations.extend(servers_agree(servers, configs, world.counts))
     world.violations.extend(wiped_stays_out(cluster.machines, servers))
     (watch or AcceptorWatch(world, cluster.machines)).look()
     for node in cluster.nodes:
@@ -57,12 +59,14 @@ def log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:
     return {node: service.core for node, service in services.items() if service is not None}
 
 
-def native_configs(history: History) -> dict[SegmentId, NativeConfig]:
-    """Of the native segments in the newest chain that anybody knows, by the ids that their servers know them by."""
+def native_configs(history: History, kept_by: Callable[[Segment], Kept | None]) -> dict[SegmentId, NativeConfig]:
+    """Of the native loglets that the newest chain rests on, as far as anybody knows, by the ids that their servers know them by:
+    segments, stripes of them, and hot copies of archives."""
     newest = newest_chain(history)
-    segments = newest.segments if newest is not None else ()
-    configs = {segment.id: decode_untrusted(segment.config) for segment in segments if segment.kind == "native"}
-    return {config.loglet or segment: config for segment, config in configs.items()}
+    kept = [kept_by(segment) or {} for segment in (newest.segments if newest is not None else ())]
+    return {
+        loglet: decode_untrusted(config) for each in kept for loglet, (kind, config) in each.items() if kind == "native"
+    }
 
 
 def wiped_stays_out(machines: Mapping[NodeId, Machine], serving: Collection[NodeId]) -> Iterator[Violation]:

@@ -17,6 +17,7 @@ import trio
 from loglets.native import NativeProvider
 from loglets.native.pieces import Pieces
 from loglets.wal import WalSettings
+from simulation.checks.archives import ArchiveWatch, hot_copies_are_kept
 from simulation.checks.chain import CHAIN_CHECKS
 from simulation.checks.inside import look_inside
 from simulation.checks.log import LOG_CHECKS
@@ -115,16 +116,20 @@ async def tell(
     nemesis.prepare()
     watch = AcceptorWatch(world, cluster.machines)
     watch.start()
+    archives = ArchiveWatch(service.files, world.counts, world.violations)
+    archives.start()
     async with trio.open_nursery() as nursery:
         stage = _stage(cluster, plan, nursery, service)
         await _load(stage, nemesis, service)
         await look_inside(cluster, watch)  # now, as the judge trims everything away
+        archives.look(world.history)
         dead = nemesis.stop(dead_max)
         await demand_progress(stage, Casualties.after(stage, nemesis, dead))
         await trio.sleep(CATCH_UP_SECONDS)
         world.check(followers_reach_the_tail)
         nursery.cancel_scope.cancel()
-    world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS)
+    world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS, hot_copies_are_kept)
+    archives.look(world.history)
     replicas.judge()
     await look_inside(cluster, watch)
 

@@ -10,11 +10,13 @@ only, while others append, look and trim.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import trio
 
+from loglets.paxos.provider import PaxosProvider
 from loglets.striped.config import decode_untrusted
 from loglets.striped.provider import StripedProvider
 from simulation.checks.loglet import LOGLET_CHECKS
@@ -25,7 +27,8 @@ from simulation.stories.scenario import Scenario
 from simulation.stories.served import ServedLoglets
 from simulation.world.world import World
 from virtuallog.batch import Batch, SessionId
-from virtuallog.errors import VirtualLogError
+from virtuallog.composite import compose
+from virtuallog.errors import InvalidSettingError, VirtualLogError
 from virtuallog.testing.network import LinkQuality
 from virtuallog.testing.recorded import RecordedLoglet
 from virtuallog.testing.violation import Violation
@@ -43,6 +46,7 @@ _SEALERS: Final = (NodeId(1301), NodeId(1302))
 async def _stripes(world: World) -> None:
     source = world.random("plan")
     served = await _served(world, source)
+    _demand_refusal(served)
     race = Race(world, partial(served.open, SEGMENT))
     await _demand_lone_appends(served)
     nemesis = Nemesis(world, served.machines, FaultPlan.draw(source, without=LOSING, pace=0.1))
@@ -114,6 +118,15 @@ async def _served(world: World, source: random.Random, *, groups: bool | None = 
     settings = {"groups": "1,2,3;4,5,6"} if disjoint else {"stripes": str(source.choice((2, 3)))}
     served.create(SEGMENT, settings=settings)
     return served
+
+
+def _demand_refusal(served: ServedLoglets) -> None:
+    """Stripes of a kind with unused places in between would leave holes that nobody fills."""
+    planner = StripedProvider()
+    compose({"striped": planner, "paxos": PaxosProvider(), "native": native.provider()})
+    with suppress(InvalidSettingError):
+        planner.plan(served.cluster, {"of": "paxos"}, None)
+        served.world.violations.append(Violation("sparse stripes are refused", "stripes of kind paxos were planned"))
 
 
 async def _demand_lone_appends(served: ServedLoglets) -> None:

@@ -23,7 +23,10 @@ from simulation.world.transport import address_of, node_on, seeds_of
 from simulation.world.world import World
 from virtuallog.api import Cluster as Members
 from virtuallog.api import LogletProvider
+from virtuallog.chain import Segment
+from virtuallog.composite import compose
 from virtuallog.errors import UnavailableError
+from virtuallog.kept import Kept, kept_by
 from virtuallog.plugins import all_interfaces
 from virtuallog.register import Register, decode_untrusted
 from virtuallog.replicated import replicated
@@ -154,6 +157,12 @@ class Cluster:
                 planner=planner, settings=self.settings, on_register=partial(self.world.transport.learn, node),
             )  # fmt: skip
             yield Client(who, log, environment.random)
+
+    def kept_by(self, segment: Segment) -> Kept | None:
+        """What its nodes keep for a segment."""
+        made = self._make_providers()
+        compose(made)
+        return kept_by(segment, made)
 
     async def wait_ready(self) -> None:
         """Return once somebody has bootstrapped the register."""
