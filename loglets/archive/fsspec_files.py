@@ -32,7 +32,7 @@ ResultT = TypeVar("ResultT")
 THREADS_MAX: Final = 8
 """Calls under way at a place that does not answer: further ones wait, and are given up by whoever waits."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-_REFUSED: Final = (PermissionError, NotADirectoryError, IsADirectoryError, FileNotFoundError)
+_REFUSED: Final = (PermissionError, NotADirectoryError, IsADirectoryError, FileNotFoundError, FileExistsError)
 
 
 class FsspecFiles:

@@ -148,11 +148,11 @@ class ArchiveLoglet:
     async def _group_at(self, file: DataFile, position: int) -> list[Placed]:
         """All that is in the row group with this position."""
         parquet, footer = _parquet(), await self._footer(file)
-        group = footer.groups[bisect_right(footer.groups, position, key=lambda group: group.start) - 1]
-        key = (file.name, group.index)
+        index = bisect_right(file.groups, position, key=lambda group: group.start) - 1
+        group, key = file.groups[index], (file.name, index)
         if key not in self._groups:
             content = await self._bytes(file, group.first_byte, group.stop_byte)
-            _keep(self._groups, key, parquet.read_group_untrusted(footer, group, content), GROUPS_KEPT)
+            _keep(self._groups, key, parquet.read_group_untrusted(footer, index, content), GROUPS_KEPT)
         self._groups.move_to_end(key)
         return self._groups[key]
 

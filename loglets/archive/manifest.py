@@ -3,7 +3,7 @@
     {"format": "virtuallog-archive", "version": 1, "cluster": "c3..", "start": 0, "stop": 150, "trimmed": 0,
      "columns": {"position": "int64", ...},
      "files": [{"name": "..", "start": 0, "stop": 150, "entries": 148, "gaps": 2, "bytes": 4711, "checksum": "sha256:..",
-                "footer_bytes": 800, "footer_checksum": "sha256:.."}],
+                "footer_bytes": 800, "footer_checksum": "sha256:..", "groups": [[0, 4, 2100], [90, 2100, 3911]]}],
      "entries": 148, "gaps": 2, "bytes": 4711, "content": "sha256:..", "writer": "virtuallog 0.1.0"}
 
 Every position from start to stop is in one file, as an entry or in a gap; files are adjacent and in order. Whoever writes an
@@ -45,6 +45,17 @@ def checksum(content: bytes | memoryview) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
+@attrs.frozen
+class RowGroup:
+    """A part of a file that is read in one piece. Here and not only in the footer: so no reader depends on statistics, which
+    tools write in different ways, and a footer is opened only once its checksum is right."""
+
+    start: int
+    """First position in it. It goes up to that of the next one, or to the end of the file."""
+    first_byte: int
+    stop_byte: int
+
+
 @attrs.frozen(kw_only=True)
 class DataFile:
     """One Parquet file."""
@@ -61,6 +72,11 @@ class DataFile:
     """Of its end: the footer of Parquet, its length and the magic. A reader of a part of the file checks these, and pages
     have checksums of their own."""
     footer_checksum: str
+    groups: tuple[RowGroup, ...]
+    """Its row groups, in order."""
+
+    def plain(self) -> dict[str, Any]:
+        return {**attrs.asdict(self, recurse=False), "groups": [attrs.astuple(group) for group in self.groups]}
 
 
 @attrs.frozen(kw_only=True)
@@ -95,13 +111,14 @@ class Manifest:
         fields = {
             "format": FORMAT,
             "version": VERSION,
-            **attrs.asdict(self),
+            **attrs.asdict(self, recurse=False),
+            "files": [file.plain() for file in self.files],
             "columns": dict(COLUMNS),
             "entries": self.entries,
             "gaps": self.gaps,
             "bytes": self.size,
         }
-        return json.dumps(fields, indent=1).encode()
+        return json.dumps(fields).encode()
 
     def check_range(self, cluster: str, start: int, stop: int) -> None:
         """Whether this is the archive that somebody means.
@@ -176,7 +193,15 @@ def _file(fields: Mapping[str, Any]) -> DataFile:
         checksum=text(fields, "checksum"),
         footer_bytes=integer(fields, "footer_bytes"),
         footer_checksum=text(fields, "footer_checksum"),
+        groups=tuple(_group(group) for group in fields["groups"]),
     )
+
+
+def _group(numbers: object) -> RowGroup:
+    if not isinstance(numbers, list) or len(numbers) < 3:
+        raise TypeError("a row group is not a list of numbers")
+    named = dict(zip(("start", "first_byte", "stop_byte"), numbers, strict=False))
+    return RowGroup(*(integer(named, name) for name in named))
 
 
 def _check_files(manifest: Manifest) -> None:
@@ -184,8 +209,18 @@ def _check_files(manifest: Manifest) -> None:
     for file in manifest.files:
         if file.start != at or file.stop <= at:
             raise MalformedError(f"file {file.name} of an archive has [{file.start}, {file.stop}), where {at} is next")
-        if file.footer_bytes > file.bytes or "/" in file.name or not file.name or file.name.startswith("."):
-            raise MalformedError(f"an archive with a file of {file.bytes} bytes named '{file.name}'")
+        _check_groups(file)
+        if "/" in file.name or not file.name or file.name.startswith("."):
+            raise MalformedError(f"an archive with a file named '{file.name}'")
         at = file.stop
     if at != manifest.stop or not manifest.start <= manifest.trimmed <= manifest.stop:
         raise MalformedError(f"the files of an archive of [{manifest.start}, {manifest.stop}) end at {at}")
+
+
+def _check_groups(file: DataFile) -> None:
+    starts = [group.start for group in file.groups]
+    edges = [edge for group in file.groups for edge in (group.first_byte, group.stop_byte)]
+    if not starts or starts[0] != file.start or [*starts, file.stop] != sorted({*starts, file.stop}):
+        raise MalformedError(f"the row groups of file {file.name} of an archive begin at {starts[:10]}")
+    if edges != sorted(edges) or edges[-1] > file.bytes - file.footer_bytes:
+        raise MalformedError(f"the row groups of file {file.name} of an archive are not in it")

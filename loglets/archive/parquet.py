@@ -2,6 +2,9 @@
 
 A reader fetches the footer once, then the bytes of the row group that it needs. Neither is believed: the footer has a checksum
 in the manifest, each page one of its own (CRC32), and the rows must cover exactly the positions that they are said to.
+
+Nothing here looks at the metadata of a column chunk: pyarrow ends the process if that is damaged in some ways (docs/bugs.md),
+instead of raising an error. Where row groups are, the manifest says.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loglets.archive import rows
-from loglets.archive.manifest import DataFile, checksum
+from loglets.archive.manifest import DataFile, RowGroup, checksum
 from virtuallog.api import Placed
-from virtuallog.errors import CorruptionError, MalformedError
+from virtuallog.errors import CorruptionError
 
 _TAIL_BYTES: Final = 8
 """Length of the footer, and the magic."""
@@ -50,6 +53,7 @@ class ParquetPart:
 
     def __init__(self) -> None:
         self._sink = pa.BufferOutputStream()
+        self._groups: list[RowGroup] = []
         plain = ("position", "sequence", "time", "gap_stop")
         self._writer = pq.ParquetWriter(
             self._sink,
@@ -64,13 +68,15 @@ class ParquetPart:
 
     def add(self, items: Sequence[Placed]) -> None:
         """One row group more."""
-        table = rows.table_of(items)
+        table, before = rows.table_of(items), self._sink.tell()
         self._writer.write_table(table, row_group_size=table.num_rows)
+        self._groups.append(RowGroup(items[0].start, before, self._sink.tell()))
 
-    def finish(self) -> bytes:
+    def finish(self) -> tuple[bytes, tuple[RowGroup, ...]]:
+        """The file, and where its row groups are."""
         self._writer.close()
         content: bytes = self._sink.getvalue().to_pybytes()
-        return content
+        return content, tuple(self._groups)
 
 
 def footer_bytes_untrusted(content: bytes) -> int:
@@ -91,24 +97,11 @@ def footer_bytes_untrusted(content: bytes) -> int:
 
 
 @attrs.frozen
-class RowGroup:
-    """Where a part of the rows is."""
-
-    index: int
-    start: int
-    stop: int
-    """Positions."""
-    first_byte: int
-    stop_byte: int
-
-
-@attrs.frozen
 class Footer:
     """What a file says of itself."""
 
     file: DataFile
     metadata: Any
-    groups: tuple[RowGroup, ...]
 
 
 def footer_untrusted(file: DataFile, tail: bytes) -> Footer:
@@ -116,7 +109,6 @@ def footer_untrusted(file: DataFile, tail: bytes) -> Footer:
 
     Raises:
         CorruptionError: these are not the bytes that the manifest means, or nothing that can be read.
-        MalformedError: a Parquet file of something else.
     """
     if len(tail) != file.footer_bytes or checksum(tail) != file.footer_checksum:
         raise CorruptionError(f"the footer of file {file.name} does not match its checksum")
@@ -127,58 +119,32 @@ def parse_footer_untrusted(file: DataFile, tail: bytes) -> Footer:
     """The same without a look at the checksum."""
     with _damage_reported(file.name):
         metadata = pq.read_metadata(_Window(file.bytes, file.bytes - len(tail), tail))
-        names = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
-        if "position" not in names:
-            raise MalformedError(f"file {file.name} of an archive has columns {names}")
-        groups = [_group(metadata, index, names.index("position")) for index in range(metadata.num_row_groups)]
-    stops = [start for _, start, _, _ in groups[1:]] + [file.stop]
-    found = tuple(
-        RowGroup(index, start, stop, first, last)
-        for (index, start, first, last), stop in zip(groups, stops, strict=True)
-    )
-    if not found or found[0].start != file.start or any(group.start >= group.stop for group in found):
-        raise CorruptionError(f"the row groups of file {file.name} do not begin where they should")
-    if any(not 0 <= group.first_byte < group.stop_byte <= file.bytes for group in found):
-        raise CorruptionError(f"the row groups of file {file.name} are not in it")
-    return Footer(file, metadata, found)
+        if metadata.num_row_groups != len(file.groups):
+            raise CorruptionError(f"file {file.name} of an archive has {metadata.num_row_groups} row groups")
+    return Footer(file, metadata)
 
 
-def _group(metadata: Any, index: int, position: int) -> tuple[int, int, int, int]:
-    group = metadata.row_group(index)
-    statistics = group.column(position).statistics
-    if statistics is None or not statistics.has_min_max:
-        raise MalformedError("a row group of an archive does not say where it begins")
-    columns = [group.column(number) for number in range(group.num_columns)]
-    starts = [min(_offsets(column)) for column in columns]
-    stops = [start + column.total_compressed_size for start, column in zip(starts, columns, strict=True)]
-    return index, int(statistics.min), min(starts), max(stops)
-
-
-def _offsets(column: Any) -> list[int]:
-    dictionary = [column.dictionary_page_offset] if column.has_dictionary_page else []
-    return [column.data_page_offset, *dictionary]
-
-
-def read_group_untrusted(footer: Footer, group: RowGroup, content: bytes) -> list[Placed]:
+def read_group_untrusted(footer: Footer, index: int, content: bytes) -> list[Placed]:
     """The batches and gaps of a row group, whose bytes are `content`.
 
     Raises:
         CorruptionError: damaged.
         MalformedError: rows that are none of an archive.
     """
-    name = footer.file.name
+    file, group = footer.file, footer.file.groups[index]
     if len(content) != group.stop_byte - group.first_byte:
-        raise CorruptionError(f"file {name} of an archive is shorter than its footer says")
-    with _damage_reported(name):
+        raise CorruptionError(f"file {file.name} of an archive is shorter than its manifest says")
+    stops = [*(following.start for following in file.groups[1:]), file.stop]
+    with _damage_reported(file.name):
         opened = pq.ParquetFile(
-            _Window(footer.file.bytes, group.first_byte, content),
+            _Window(file.bytes, group.first_byte, content),
             metadata=footer.metadata,
             page_checksum_verification=True,
             pre_buffer=False,
         )
         # Threads of Arrow would change nothing in the simulator, but what is this small gains nothing from them.
-        table = opened.read_row_group(group.index, use_threads=False)
-        return rows.items_of_untrusted(table, group.start, group.stop)
+        table = opened.read_row_group(index, use_threads=False)
+        return rows.items_of_untrusted(table, group.start, stops[index])
 
 
 def read_file_untrusted(file: DataFile, content: bytes) -> Iterator[list[Placed]]:
@@ -191,8 +157,8 @@ def read_file_untrusted(file: DataFile, content: bytes) -> Iterator[list[Placed]
     if len(content) != file.bytes or checksum(content) != file.checksum:
         raise CorruptionError(f"file {file.name} of an archive does not match its checksum")
     footer = footer_untrusted(file, content[-file.footer_bytes :])
-    for group in footer.groups:
-        yield read_group_untrusted(footer, group, content[group.first_byte : group.stop_byte])
+    for index, group in enumerate(file.groups):
+        yield read_group_untrusted(footer, index, content[group.first_byte : group.stop_byte])
 
 
 class _Window:

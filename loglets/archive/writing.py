@@ -2,9 +2,10 @@
 
     read the segment ---> row groups in memory ---> a whole file, named by its range and checksum ---> ... ---> manifest.json
 
-Killed anywhere it goes on where it was: a file whose bytes have the checksum that its name has is not written again. There is
-an archive once there is a manifest, and the first one stays: whoever comes later takes what it names. One file is in memory
-at a time, compressed, and one row group before that.
+Killed anywhere it is started again: files are made in the same way from the same entries, and one that is there, and is the
+same, is not written again. There is an archive once there is a manifest, and the first one stays: whoever comes later takes
+what it names. One file is in memory at a time, compressed, and one row group before that. What a former attempt has left is
+never opened, only compared: whoever may write there could have put anything.
 
 Nothing here tells the chain. What is written is believed only after it was read back (`verifying.py`).
 """
@@ -19,8 +20,8 @@ import attrs
 from loglets.archive import manifest as manifests
 from loglets.archive.digest import ContentDigest
 from loglets.archive.files import Files
-from loglets.archive.manifest import DataFile, Manifest, checksum
-from loglets.archive.parquet import ParquetPart, footer_bytes_untrusted, read_file_untrusted
+from loglets.archive.manifest import DataFile, Manifest, RowGroup, checksum
+from loglets.archive.parquet import ParquetPart, footer_bytes_untrusted
 from loglets.archive.source import Source, joined
 from virtuallog.api import Placed
 from virtuallog.errors import CorruptionError, MalformedError, TooLargeError, UnavailableError
@@ -77,10 +78,11 @@ class _Part:
         if self._made_bytes >= self.sizes.group_bytes:
             self._end_group()
 
-    def finish(self) -> bytes:
+    def finish(self) -> tuple[bytes, DataFile]:
         if self.made:
             self._end_group()
-        return self._parquet.finish()
+        content, groups = self._parquet.finish()
+        return content, data_file(content, self.stop, groups, self.entries, self.gaps)
 
     def _end_group(self) -> None:
         self._parquet.add(self.made)
@@ -122,7 +124,7 @@ class Writing:
         names, made, at = await self.files.list(), list[DataFile](), self.start
         self._trimmed = self.start
         while at < self.stop:
-            file = await self._made_before(at, names) or await self._make(at, names)
+            file = await self._make(at, names)
             made.append(file)
             at = file.stop
             self.tell(at)
@@ -164,30 +166,10 @@ class Writing:
                 self._include([item])
                 if part.is_full():
                     break  # the rest is read once more, for the next file
-        content = part.finish()
-        file = data_file(content, at, part.stop, part.entries, part.gaps)
-        # What is there under this name, and has this length, are the same bytes or damaged ones.
+        content, file = part.finish()
         if names.get(file.name) != file.bytes or await self.files.read(file.name) != content:
             await self.files.write(file.name, content)
         return file
-
-    async def _made_before(self, at: int, names: Mapping[str, int]) -> DataFile | None:
-        """The file that begins here and was finished by somebody who did not get further."""
-        for name in names:
-            first, stop = _range_of_untrusted(name)
-            if first != at or not at < stop <= self.stop:
-                continue
-            content = await self.files.read(name)
-            if content is None or not name.endswith(f"-{_short(checksum(content))}{SUFFIX}"):
-                continue
-            file = data_file(content, at, stop, 0, 0)
-            groups = list(read_file_untrusted(file, content))
-            gaps = sum(isinstance(item, Gap) for group in groups for item in group)
-            entries = sum(len(item.places) for group in groups for item in group if isinstance(item, PlacedBatch))
-            for group in groups:
-                self._include(group)
-            return attrs.evolve(file, entries=entries, gaps=gaps)
-        return None
 
     def _include(self, items: list[Placed]) -> None:
         self._digest.feed(items)
@@ -196,25 +178,19 @@ class Writing:
                 self._trimmed = max(self._trimmed, item.stop)
 
 
-def data_file(content: bytes, start: int, stop: int, entries: int, gaps: int) -> DataFile:
-    """What the manifest says of a file. Its name has its range, so that it is found again, and its checksum, so that no other
-    content is ever under the same name."""
-    whole, footer_bytes = checksum(content), footer_bytes_untrusted(content)
+def data_file(content: bytes, stop: int, groups: tuple[RowGroup, ...], entries: int, gaps: int) -> DataFile:
+    """What the manifest says of a file. Its name has its range, for people, and its checksum: so no other content is ever under
+    the same name, whoever else archives at the same time."""
+    whole, footer_bytes, start = checksum(content), footer_bytes_untrusted(content), groups[0].start
     return DataFile(
         name=f"{start:020d}-{stop:020d}-{_short(whole)}{SUFFIX}", start=start, stop=stop, entries=entries, gaps=gaps,
         bytes=len(content), checksum=whole, footer_bytes=footer_bytes, footer_checksum=checksum(content[-footer_bytes:]),
+        groups=groups,
     )  # fmt: skip
 
 
 def _short(whole: str) -> str:
     return whole.partition(":")[2][:_DIGITS_OF_CHECKSUM]
-
-
-def _range_of_untrusted(name: str) -> tuple[int, int]:
-    parts = name.split("-")
-    if not name.endswith(SUFFIX) or len(parts) != 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
-        return -1, -1
-    return int(parts[0]), int(parts[1])
 
 
 def _size(item: Placed) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import attrs
@@ -143,13 +144,11 @@ async def test_another_archive_in_the_way_is_left_alone(
     change: dict[str, object], message: str, nursery: trio.Nursery
 ) -> None:
     """Somebody else's, that of another part of the log, or one of a later version."""
-    import json
-
     whole = await make(nursery, ITEMS)
     files = whole.shelf.only
     fields = json.loads(files.content[manifests.NAME])
     if "start" in change:
-        fields["files"][0]["start"] = fields["trimmed"] = change["start"]
+        fields["files"][0]["start"] = fields["files"][0]["groups"][0][0] = fields["trimmed"] = change["start"]
     files.content[manifests.NAME] = json.dumps({**fields, **change}).encode()
     before = dict(files.content)
 
