@@ -23,7 +23,7 @@ from bench.swap_picture import draw
 from server.bench.gaps import Swap, find_gaps
 from server.bench.report import Form, Report, Table, form_options, keep_option, picture_option, tell
 from server.bench.steps import Steps, client_steps, read_steps
-from server.bench.swapping import answered, phase_spreads, swap_repeatedly
+from server.bench.swapping import look_at, phase_spreads, swap_repeatedly
 from server.bench.targets import Target
 from server.bench.trial import OBSERVED, Evidence, Load, temporary_cluster, try_out
 from server.machine import Machine
@@ -55,7 +55,8 @@ def report(machine: Machine, evidence: Evidence[list[Swap]], steps: Steps, windo
     """Tables of gaps and phases, and the verdict."""
     gaps = find_gaps(evidence.result, evidence.times, window_seconds)
     swap, quiet = (Spread.of([pause.seconds for pause in pauses]) for pauses in (gaps.pauses, gaps.quiet))
-    phases = {**phase_spreads(gaps, steps), "asked to answered": answered(gaps.swaps)}
+    seen = look_at(gaps, steps)
+    phases = {**phase_spreads(seen), "asked to answered": Spread.of([one.answered for one in seen])}
     rate = evidence.workload.acknowledged / evidence.times[-1]
     return Report(
         title=f"{len(gaps.swaps)} swaps under load, {rate:,.0f} appends/s",

@@ -31,15 +31,6 @@ class Gaps:
     quiet: Sequence[Pause]
     """The same of as many windows without a swap."""
 
-    def between(self, source: str, target: str) -> Gaps:
-        """Those of the swaps from one to the other."""
-        chosen = [index for index, swap in enumerate(self.swaps) if (swap.source, swap.target) == (source, target)]
-        return Gaps(
-            [self.swaps[index] for index in chosen],
-            [self.pauses[index] for index in chosen],
-            [self.quiet[index] for index in chosen],
-        )
-
 
 def find_gaps(swaps: Sequence[Swap], times: Sequence[float], window_seconds: float) -> Gaps:
     """The pauses that swaps made, and those of the windows before them, which end where a swap begins."""

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import attrs
 
-from server.bench.gaps import Gaps
 from server.bench.report import Table
-from server.bench.steps import PHASES, Steps
-from server.bench.swapping import answered, phase_spreads
+from server.bench.steps import PHASES
+from server.bench.swapping import Seen, phase_spreads
 from server.workload.pauses import SPREAD_COLUMNS, Spread
 
 WAITING: Final = PHASES[1:]
@@ -50,10 +49,12 @@ class Matrix:
     cells: Sequence[Cell]
 
     @classmethod
-    def of(cls, names: Sequence[str], gaps: Gaps, steps: Steps) -> Matrix:
+    def of(cls, names: Sequence[str], seen: Sequence[Seen]) -> Matrix:
         """Pairs between which nothing was swapped are left out."""
-        pairs = [(source, target) for source in names for target in names]
-        return cls(names, [_cell(*pair, found, steps) for pair in pairs if (found := gaps.between(*pair)).swaps])
+        pairs: dict[tuple[str, str], list[Seen]] = {(source, target): [] for source in names for target in names}
+        for one in seen:
+            pairs[one.source, one.target].append(one)
+        return cls(names, [_cell(*pair, found) for pair, found in pairs.items() if found])
 
     def find(self, source: str, target: str) -> Cell | None:
         return next((cell for cell in self.cells if (cell.source, cell.target) == (source, target)), None)
@@ -102,13 +103,13 @@ class Matrix:
         return {"names": list(self.names), "pairs": [cell.plain() for cell in self.cells]}
 
 
-def _cell(source: str, target: str, gaps: Gaps, steps: Steps) -> Cell:
+def _cell(source: str, target: str, seen: Sequence[Seen]) -> Cell:
     return Cell(
         source=source,
         target=target,
-        swaps=len(gaps.swaps),
-        gap=Spread.of([pause.seconds for pause in gaps.pauses]),
-        quiet=Spread.of([pause.seconds for pause in gaps.quiet]),
-        answered=answered(gaps.swaps),
-        phases=phase_spreads(gaps, steps),
+        swaps=len(seen),
+        gap=Spread.of([one.gap for one in seen]),
+        quiet=Spread.of([one.quiet for one in seen]),
+        answered=Spread.of([one.answered for one in seen]),
+        phases=phase_spreads(seen),
     )

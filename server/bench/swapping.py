@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
+
+import attrs
 
 from server.bench.gaps import Gaps, Swap
 from server.bench.report import tell
@@ -73,16 +75,38 @@ async def wait_resumed(trial: Trial, target: Target) -> None:
         raise UnavailableError(f"appends have not come back {RESUME_SECONDS:g} s after a swap to {target.name}")
 
 
-def phase_spreads(gaps: Gaps, steps: Steps) -> dict[str, Spread]:
-    """How long the phases of the swaps took, where all of them could be told apart; nothing, if nowhere."""
-    split = [
-        found
-        for swap, pause in zip(gaps.swaps, gaps.pauses, strict=True)
-        if (found := split_into_phases(steps, swap.began, pause.stop)) is not None
+@attrs.frozen(kw_only=True)
+class Seen:
+    """What one swap cost, in seconds."""
+
+    source: str
+    target: str
+    gap: float
+    """In acknowledgements."""
+    quiet: float
+    """The longest pause in as long a time before it."""
+    answered: float
+    """From when it was asked for until the answer."""
+    phases: Mapping[str, float] | None
+    """By name, in their order; None if they cannot be told apart."""
+
+
+def look_at(gaps: Gaps, steps: Steps) -> list[Seen]:
+    """Each swap, in order."""
+    return [
+        Seen(
+            source=swap.source,
+            target=swap.target,
+            gap=pause.seconds,
+            quiet=quiet.seconds,
+            answered=swap.ended - swap.began,
+            phases=split_into_phases(steps, swap.began, pause.stop),
+        )
+        for swap, pause, quiet in zip(gaps.swaps, gaps.pauses, gaps.quiet, strict=True)
     ]
-    return {phase: Spread.of([found[phase] for found in split]) for phase in PHASES} if split else {}
 
 
-def answered(swaps: Sequence[Swap]) -> Spread:
-    """From when a swap was asked for until the answer was there."""
-    return Spread.of([swap.ended - swap.began for swap in swaps])
+def phase_spreads(seen: Iterable[Seen]) -> dict[str, Spread]:
+    """How long the phases took, where they could be told apart; nothing, if nowhere."""
+    split = [one.phases for one in seen if one.phases is not None]
+    return {phase: Spread.of([phases[phase] for phases in split]) for phase in PHASES} if split else {}
