@@ -137,6 +137,22 @@ async def a_fresh_read_shows_what_was_done_before(one: Znodes, other: Znodes, ro
         assert stat.version == number
 
 
+async def a_fresh_read_takes_a_transaction(one: Znodes, _: Znodes, root: str) -> None:
+    """One with a number of its own, which a quorum has to agree to; a plain read takes none."""
+    await one.multi([Create(f"{root}/a")])
+    for fresh in (False, True):
+        before = await _set_number(one, f"{root}/a")
+        await one.stats([root], fresh=fresh)
+        after = await _set_number(one, f"{root}/a")
+        assert after - before == 1 + fresh
+
+
+async def _set_number(znodes: Znodes, path: str) -> int:
+    (stat,) = await znodes.multi([Set(path, b"")])
+    assert isinstance(stat, Stat)
+    return stat.mzxid
+
+
 async def too_large_a_request_is_not_answered(one: Znodes, other: Znodes, root: str) -> None:
     """ZooKeeper closes the connection. Nothing was done, and afterwards the client is as good as before."""
     await one.multi([Create(f"{root}/a", bytes(MIB - 50_000))])
@@ -164,5 +180,6 @@ AGREEMENTS: Sequence[Agreement] = (
     the_version_of_children_tells_how_many_there_were,
     a_znode_that_is_made_again_is_another_one,
     a_fresh_read_shows_what_was_done_before,
+    a_fresh_read_takes_a_transaction,
     too_large_a_request_is_not_answered,
 )

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import random
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 
+from loglets.zookeeper import ZooKeeperProvider
 from loglets.zookeeper.config import ZooKeeperConfig
 from loglets.zookeeper.kazoo_znodes import Connections
 from tests.conformance.fixtures import Nobody
+from tests.free_ports import free_ports
 from tests.zookeeper.agreements import AGREEMENTS, Agreement
 from tests.zookeeper.world import running_bench
 from tests.zookeeper_server import open_zookeeper
+from virtuallog import kazoo_bridge
+from virtuallog.api import Cluster
 from virtuallog.clock import SystemClock
-from virtuallog.errors import UnavailableError
+from virtuallog.errors import UnavailableError, UnsupportedError
 from virtuallog.ports import Environment
 from virtuallog.testing.znodes import ZooKeeperFaults
+from virtuallog.types import NodeId
 from virtuallog.znodes import Create, Set, Znodes
 
 LAGGING = ZooKeeperFaults(lag_seconds=0.1)
@@ -112,6 +118,34 @@ async def test_who_cannot_be_reached_does_nothing(autojump_clock: trio.testing.M
             await znodes.multi([Create("/a")])
         bench.zookeeper.faults.reachable = True
         assert await znodes.multi([Create("/b")]) == ["/b"]
+
+
+@pytest.mark.processes
+async def test_nobody_there(nursery: trio.Nursery) -> None:
+    """Who cannot connect is told so in time, and nothing has been handed to kazoo that it might send later."""
+    znodes = Connections()(ZooKeeperConfig(hosts=f"127.0.0.1:{free_ports(1)}"), _environment(nursery))
+    with pytest.raises(UnavailableError, match="nothing was done"):
+        await znodes.multi([Create("/a")])
+    assert not znodes._client._queue
+    nursery.cancel_scope.cancel()
+
+
+async def test_one_connection_for_all_loglets_of_an_environment(nursery: trio.Nursery) -> None:
+    """In the same ZooKeeper. Another environment has its own: it ends with it."""
+    one, other = _environment(nursery), ZooKeeperConfig(hosts="b:2181")
+    connections, config = Connections(), ZooKeeperConfig(hosts="a:2181")
+    assert connections(config, one) is connections(ZooKeeperConfig(hosts="a:2181", root="/x"), _environment(nursery))
+    assert connections(config, one) is not connections(other, one)
+    async with trio.open_nursery() as another:
+        assert connections(config, one) is not connections(config, _environment(another))
+
+
+def test_kazoo_is_missed_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when a provider is made, or a loglet is planned; the error says what to install."""
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+    ZooKeeperProvider().plan(Cluster(members=(), planner=NodeId(1)), {"hosts": "a:2181"}, None)
+    with pytest.raises(UnsupportedError, match="pip install"):
+        kazoo_bridge.open_client("a:2181", 6.0)
 
 
 def _environment(nursery: trio.Nursery) -> Environment:
