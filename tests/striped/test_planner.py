@@ -1,0 +1,145 @@
+"""Which stripes a new striped loglet gets, and where a closed one goes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from loglets.memory import MemoryProvider
+from loglets.native import NativeProvider
+from loglets.paxos import PaxosProvider
+from loglets.striped import StripedProvider
+from loglets.striped.config import StripedConfig
+from tests.native.test_planner import cluster_of
+from virtuallog.api import Cluster
+from virtuallog.chain import SegmentId
+from virtuallog.composite import compose
+from virtuallog.errors import InvalidSettingError, MalformedError, UnknownKindError, UnsupportedError
+from virtuallog.replicated import Placement, Sequencer
+from virtuallog.types import NodeId
+
+SEGMENT = SegmentId(5, 1)
+
+
+def provider() -> StripedProvider:
+    striped = StripedProvider()
+    compose(
+        {
+            "striped": striped,
+            "native": NativeProvider(),
+            "paxos": PaxosProvider(),
+            "memory": MemoryProvider(),
+            "sparse": MemoryProvider(kind="sparse", align=16),
+        }
+    )
+    return striped
+
+
+def planned(cluster: Cluster, previous: bytes | None = None, **settings: str) -> list[tuple[list[int], int]]:
+    """Servers and sequencer of each stripe."""
+    described = provider().describe(provider().plan(cluster, settings, previous))
+    return [(stripe["servers"], stripe["sequencer"]) for stripe in described["stripes"]]
+
+
+def test_two_stripes_on_the_same_servers_by_default() -> None:
+    """Their sequencers are on different nodes; the planner's comes first."""
+    assert planned(cluster_of(3)) == [([1, 2, 3], 2), ([1, 2, 3], 1)]
+
+
+def test_sequencers_take_turns_among_the_nodes_that_live() -> None:
+    """Or among those that are listed."""
+    assert [sequencer for _, sequencer in planned(cluster_of(4, dead=(3,)), stripes="5")] == [2, 1, 4, 2, 1]
+    assert [sequencer for _, sequencer in planned(cluster_of(4), stripes="3", sequencers="4,3")] == [4, 3, 4]
+
+
+def test_groups_are_disjoint_servers() -> None:
+    """As many stripes as there are groups."""
+    assert [servers for servers, _ in planned(cluster_of(6), groups="1,2,3;6,5,4")] == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_what_is_not_set_stays() -> None:
+    """The number of stripes, and the servers of each as far as they live."""
+    before = provider().plan(cluster_of(6), {"groups": "1,2,3;4,5,6"}, None)
+    assert [servers for servers, _ in planned(cluster_of(6), before)] == [[1, 2, 3], [4, 5, 6]]
+    assert [servers for servers, _ in planned(cluster_of(6, dead=(5,)), before)] == [[1, 2, 3], [1, 4, 6]]
+    assert [servers for servers, _ in planned(cluster_of(6), before, stripes="3")] == [[1, 2, 3], [4, 5, 6], [1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"stripes": "0"}, "stripes"), ({"stripes": "65"}, "stripes"), ({"stripes": "two"}, "stripes"),
+        ({"groups": "1,2,3;4,5,6", "stripes": "3"}, "stripes"), ({"groups": "1,2,3", "servers": "1,2,3"}, "servers"),
+        ({"servers": "1,2"}, "servers"), ({"groups": "1,2,3;"}, "servers"), ({"sequencers": "9"}, "sequencers"),
+        ({"sequencer": "1"}, "sequencer"), ({"of": "striped"}, "of"), ({"of": "paxos"}, "of"), ({"of": "sparse"}, "of"),
+        ({"of": "memory"}, "of"), ({"of": "nobody"}, "of"), ({"groups": ";".join(["1,2,3"] * 65)}, "groups"),
+    ],
+)  # fmt: skip
+def test_bad_settings_say_which(settings: dict[str, str], where: str) -> None:
+    """Before anything is sealed. Stripes may not be sparse, nor striped themselves."""
+    with pytest.raises(InvalidSettingError) as refused:
+        provider().plan(cluster_of(6), settings, None)
+    assert refused.value.where == where
+
+
+@pytest.mark.parametrize(
+    ("of", "error"), [("sparse", UnsupportedError), ("paxos", UnsupportedError), ("striped", UnsupportedError),
+                      ("nobody", UnknownKindError)],
+)  # fmt: skip
+def test_sparse_stripes_are_refused_wherever_they_come_from(of: str, error: type[Exception]) -> None:
+    """A config may have been put there by hand: the holes of a sparse stripe would never be filled."""
+    config = StripedConfig(of=of, stripes=(b"", b"")).encode()
+    environment: Any = None
+    with pytest.raises(error):
+        provider().open(SEGMENT, config, environment)
+    with pytest.raises(MalformedError):
+        provider().placement(config)
+
+
+def test_a_loglet_rests_on_all_that_its_stripes_rest_on() -> None:
+    """Of each group a majority must live, and every sequencer."""
+    config = provider().plan(cluster_of(6), {"groups": "1,2,3;4,5,6"}, None)
+    assert provider().placement(config) == Placement(
+        groups=((NodeId(1), NodeId(2), NodeId(3)), (NodeId(4), NodeId(5), NodeId(6))),
+        role="log-server",
+        sequencers=(Sequencer(NodeId(2), 12), Sequencer(NodeId(1), 11)),
+    )
+
+
+def test_nodes_keep_the_stripes() -> None:
+    """By their own ids, also once the segment has moved and has another one."""
+    config = provider().plan(cluster_of(4), {}, None)
+    kept = provider().loglets(SEGMENT, config)
+    assert list(kept) == [SegmentId(5, 2), SegmentId(5, 3)]
+    assert {kind for kind, _ in kept.values()} == {"native"}
+
+    moved = provider().move(SEGMENT, config, (NodeId(1), NodeId(2), NodeId(4)))
+    assert list(provider().loglets(SegmentId(9, 9), moved)) == list(kept)
+
+
+def test_every_stripe_replaces_its_own_servers() -> None:
+    """Whoever arrives takes the place of one that leaves; a stripe that loses none stays where it is."""
+    config = provider().plan(cluster_of(8), {"groups": "1,2,3;4,5,6"}, None)
+    servers = tuple(NodeId(n) for n in (1, 2, 4, 5, 7, 8))
+
+    described = provider().describe(provider().move(SEGMENT, config, servers))
+
+    assert [stripe["servers"] for stripe in described["stripes"]] == [[1, 2, 7], [4, 5, 8]]
+    assert described["loglet"] == "5.1"
+
+
+@pytest.mark.parametrize("servers", [(1, 2), (1, 2, 3, 4), (1, 2, 2)])
+def test_it_moves_to_as_many_servers_as_it_had(servers: tuple[int, ...]) -> None:
+    """Which stripe would the others belong to?"""
+    config = provider().plan(cluster_of(4), {}, None)
+    with pytest.raises(InvalidSettingError):
+        provider().move(SEGMENT, config, tuple(NodeId(n) for n in servers))
+
+
+def test_a_config_is_described_without_the_kind_of_its_stripes() -> None:
+    """As the text that it is, where that kind is not installed."""
+    config = provider().plan(cluster_of(3), {}, None)
+    alone = StripedProvider()
+    assert json.loads(alone.describe(config)["stripes"][0])["servers"] == [1, 2, 3]
