@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loglets.native.messages import State
 from server.explaining.conclusions import conclude
 from server.explaining.finding import Topic, Weight, all_well, chosen
 from server.explaining.picture import UNTOLD, NodeFacts, SegmentFacts
@@ -208,9 +209,9 @@ STATES = st.none() | st.builds(
 
 
 @given(answers=st.tuples(STATES, STATES, STATES))
-def test_nothing_is_called_well_without_a_majority(answers: tuple[object, ...]) -> None:
+def test_nothing_is_called_well_without_a_majority(answers: tuple[State | None, ...]) -> None:
     """Whatever servers say, something can be concluded, and never more than a majority stands for."""
-    found = picture(answers)  # type: ignore[arg-type]
+    found = picture(answers)
     few = sum(answer is None for answer in answers) > 1
 
     for topic in (Topic.APPEND, Topic.TAIL, Topic.SEAL):

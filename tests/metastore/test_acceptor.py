@@ -17,6 +17,7 @@ from metastore.messages import (
     Accept,
     Ask,
     Ballot,
+    Decision,
     Learn,
     Learned,
     Prepare,
@@ -224,11 +225,11 @@ def test_first_members_that_were_configured_differently_do_not_vote_together() -
 
 
 @pytest.mark.parametrize("old", [decision(2), decision(1), GENESIS])
-def test_old_lessons_change_nothing(old: object) -> None:
+def test_old_lessons_change_nothing(old: Decision) -> None:
     """Decisions arrive late and repeatedly."""
     acceptor = at_genesis(Learn(decision(2)), accept(3, 1, b"v"))
 
-    assert acceptor.step(Learn(old)) == [Reply(Learned(known=2))]  # type: ignore[arg-type]
+    assert acceptor.step(Learn(old)) == [Reply(Learned(known=2))]
     assert acceptor.accepted == vote(1, b"v")
 
 

@@ -11,6 +11,7 @@ import trio
 
 from metastore.messages import EARLIER_MAX, VALUE_BYTES_MAX, Accept, Ask, Ballot, Learn, Prepare
 from tests.metastore.world import FIVE, THREE, A, B, C, D, E, World, ids, simulated, world
+from virtuallog.api import MetaStore
 from virtuallog.errors import (
     ChainConflictError,
     MalformedError,
@@ -22,9 +23,9 @@ from virtuallog.ports import Request
 from virtuallog.types import NodeId
 
 
-async def outcome(store: Any, value: bytes, expected: int, attempt: int) -> int | VirtualLogError:
+async def outcome(store: MetaStore, value: bytes, expected: int, attempt: int) -> int | VirtualLogError:
     try:
-        return await store.put(value, expected, attempt)  # type: ignore[no-any-return]
+        return await store.put(value, expected, attempt)
     except VirtualLogError as error:
         return error
 
@@ -257,7 +258,9 @@ async def test_static_members_count_on_the_first_start_only() -> None:
         cluster.crash(*THREE)
         await cluster.start(THREE, members=FIVE)
 
-        assert (await cluster.living_acceptor(A)).decision.members == THREE  # type: ignore[union-attr]
+        decision = (await cluster.living_acceptor(A)).decision
+        assert decision is not None
+        assert decision.members == THREE
 
 
 @pytest.mark.parametrize("write", range(3))

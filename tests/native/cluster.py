@@ -21,7 +21,7 @@ from virtuallog.testing.network import LinkQuality, SimulatedNetwork
 from virtuallog.testing.process import Process
 from virtuallog.testing.storage import Disk, DiskFaults
 from virtuallog.testing.timeline import Timeline
-from virtuallog.types import NodeId, PlacedBatch
+from virtuallog.types import LogletOffset, NodeId, PlacedBatch
 
 __all__ = ["CLIENT", "SEGMENT", "Cluster", "Node", "Writer", "read_all", "running_cluster", "writer"]
 
@@ -96,7 +96,7 @@ async def read_all(loglet: NativeLoglet, start: int, stop: int) -> list[bytes]:
     payloads: list[bytes] = []
     at = start
     while at < stop:
-        for placed in await loglet.read(at, stop, 1 << 16):  # type: ignore[arg-type]
+        for placed in await loglet.read(LogletOffset(at), LogletOffset(stop), 1 << 16):
             assert isinstance(placed, PlacedBatch), placed
             assert placed.start == at
             payloads += [record.payload for record in placed.records()]

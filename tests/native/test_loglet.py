@@ -250,7 +250,9 @@ async def test_item_31_a_slow_server_catches_up_by_omission(autojump_clock: trio
         await one.append(b"5")
         await cluster.clock.sleep(1)
 
-        server = cluster.nodes[NodeId(3)].provider._log_server  # type: ignore[union-attr]
+        provider = cluster.nodes[NodeId(3)].provider
+        assert provider is not None
+        server = provider.log_server
         assert server is not None
         assert server.core.state(SEGMENT).local_tail == 6
         assert server.core.find(ReadWaves(segment=SEGMENT, start=2, stop=3, max_bytes=9)) == []

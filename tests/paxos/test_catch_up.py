@@ -10,6 +10,7 @@ from loglets.paxos.catch_up import PIECE_BYTES, catch_up
 from loglets.paxos.messages import GetStanding, Learn, Promise, ReadRecords, Record, Records, Status, Verdict, Write
 from tests.metastore.world import simulated
 from tests.paxos.world import SEGMENT, World, playing
+from virtuallog.ports import Done
 from virtuallog.types import NodeId
 
 
@@ -202,14 +203,14 @@ async def test_a_damaged_copy_is_passed_over() -> None:
         handlers = dict(world.network._listening[NodeId(1)][1])
         read = handlers[ReadRecords]
 
-        def damage(request: ReadRecords, done: object) -> None:
+        def damage(request: ReadRecords, done: Done) -> None:
             def broken(outcome: object) -> None:
                 assert isinstance(outcome, Records)
                 records = tuple(
                     attrs.evolve(each, value=each.value[:-1] + b"!") if each.position == 3 else each
                     for each in outcome.records
                 )
-                done(attrs.evolve(outcome, records=records))  # type: ignore[operator]
+                done(attrs.evolve(outcome, records=records))
 
             read(request, broken)
 

@@ -8,6 +8,7 @@ process is killed. Disks may also fail a write or a sync before that. The checks
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 import attrs
@@ -102,12 +103,12 @@ async def append_all(wal: WriteAheadLog, boot: Boot, witness: Witness) -> None:
             number += 1
         witness.appended += payloads
 
-        def done(outcome: object, count: int = len(payloads)) -> None:
+        def done(outcome: Sequence[Address] | VirtualLogError, count: int = len(payloads)) -> None:
             if isinstance(outcome, VirtualLogError):
                 return
             witness.durable += count
             if boot.drops:
-                wal.drop_before(outcome[-1])  # type: ignore[index]
+                wal.drop_before(outcome[-1])
 
         wal.append([Record(DATA, payload) for payload in payloads], done)
         await CLOCK.sleep(boot.pause_seconds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from random import Random
+from typing import Any
 
 import attrs
 import pytest
@@ -121,9 +123,9 @@ async def test_a_segment_that_was_not_yet_durable_does_not_let_its_predecessor_g
     assert (await opened(disk.mount())).known >= len(user.acknowledged) > 0
 
 
-async def _run_until_crash(run: object, snapshot: object) -> None:
+async def _run_until_crash(run: Callable[[Any], Awaitable[None]], snapshot: object) -> None:
     with pytest.raises(StorageError, match="ended"):
-        await run(snapshot)  # type: ignore[operator]
+        await run(snapshot)
 
 
 async def test_dropping_goes_on_after_a_reopening(bed: Bed) -> None:
@@ -190,6 +192,6 @@ async def test_a_snapshot_too_large_stops_the_log() -> None:
             await put(user.wal, Record(DATA, b"x"))
 
 
-async def _expect_stop(run: object, snapshot: object) -> None:
+async def _expect_stop(run: Callable[[Any], Awaitable[None]], snapshot: object) -> None:
     with pytest.raises(StorageError, match="snapshot"):
-        await run(snapshot)  # type: ignore[operator]
+        await run(snapshot)
