@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import attrs
 
+from loglets.archive import explaining
 from loglets.archive.config import ArchiveConfig, HotCopy, decode_untrusted
 from loglets.archive.files import Files, OpenFiles
 from loglets.archive.fsspec_files import FsspecFiles
@@ -15,6 +16,7 @@ from loglets.archive.loglet import ArchiveLoglet
 from virtuallog.api import Cluster, Loglet, LogletProvider
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError, UnknownKindError
+from virtuallog.explaining import Evidence
 from virtuallog.kept import Kept, kept_by
 from virtuallog.ports import Environment
 from virtuallog.types import LogPosition
@@ -82,6 +84,11 @@ class ArchiveProvider(Unserved):
         if kept is None:
             raise MalformedError(f"nobody here knows what a {hot.kind} loglet rests on")
         return kept
+
+    async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
+        """See `virtuallog.explaining.ExplainsLoglets`."""
+        decoded = decode_untrusted(config)
+        return await explaining.explain(decoded, self.files(decoded.location), environment.clock)
 
     def released(self, config: bytes, now_ms: int) -> bytes | None:
         """See `virtuallog.kept.ReleasesLater`."""
