@@ -17,7 +17,8 @@ when it is looked at, and pieces of it may be of different moments. What follows
 Offsets are those of the loglet that was asked for: a composite one translates what its parts say, and says in `source` which
 part it was ("stripe 1, node 3"). All other facts are shown as they are, so they should be plain values with telling names.
 
-The last piece of evidence has the source `TOGETHER`: what the others say by the arithmetic of the kind.
+The last piece of evidence has the source `TOGETHER`: what the others say by the arithmetic of the kind. Without a `tail` the loglet
+counts as one that cannot be reached, unless its kind says how many are to `spare`.
 
 | fact of `TOGETHER` | is |
 |---|---|
@@ -28,6 +29,7 @@ The last piece of evidence has the source `TOGETHER`: what the others say by the
 | `trim` | everything below is dropped for good; None: they do not say |
 | `spare` | how many of those that answer could fail as well, and the loglet could still be sealed and read; below 0: it cannot be now, as so many are missing |
 | `orders` | `[{"node": 2, "boot": 7}, ...]`: each must live, in that start of its process (0: in any), or no append is ordered |
+| `first hole` | the part that has the first place which is not written, where a loglet consists of parts |
 | `leads` | the node that orders just now, where another one takes over by itself if it fails |
 """
 

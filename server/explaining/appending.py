@@ -148,7 +148,7 @@ def _well(facts: SegmentFacts) -> Finding:
         topics=TOPICS,
         weight=Weight.WELL,
         statement=f"appends are taken by a {facts.segment.kind} loglet: {who}",
-        because=(f"{facts.counted()}, and none is in the way",),
+        because=facts.says(facts.silent) or (f"{facts.counted()}, and none is in the way",),
         segment=facts.segment.id,
     )
 

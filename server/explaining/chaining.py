@@ -133,9 +133,10 @@ def _copies(facts: SegmentFacts) -> Iterator[Finding]:
         yield Finding(
             topics=TOPICS,
             weight=Weight.WEAK,
-            statement=f"segment {segment.id} ({segment.kind}, {segment.start} to {segment.stop}) is short of copies: "
-            f"{facts.counted()}",
+            statement=f"segment {segment.id} ({segment.kind}, {segment.start} to {segment.stop}) is not whole: {facts.counted()}",
             because=facts.says([*facts.silent, *facts.unwell]),
-            next="start what is silent; a spare node takes its place after a minute, if there is one",
+            next="start what is silent; a spare node takes its place after a minute, if there is one"
+            if facts.spare is not None
+            else "",
             segment=segment.id,
         )

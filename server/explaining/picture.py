@@ -52,6 +52,14 @@ class SegmentFacts:
         return [piece for piece in self.evidence if piece.source != TOGETHER]
 
     @property
+    def groups(self) -> Sequence[Sequence[Evidence]]:
+        """Parts that have the same: all, unless the loglet consists of others ("stripe 1, node 3")."""
+        found: dict[str, list[Evidence]] = {}
+        for part in self.parts:
+            found.setdefault(part.source.rpartition(", ")[0], []).append(part)
+        return list(found.values())
+
+    @property
     def together(self) -> Mapping[str, Any]:
         return next((piece.facts for piece in self.evidence if piece.source == TOGETHER), {})
 
@@ -63,7 +71,7 @@ class SegmentFacts:
     @property
     def unwell(self) -> Sequence[Evidence]:
         """Those that answered, and have a problem."""
-        return [part for part in self.evidence if part.problem and part not in self.silent]
+        return [part for part in self.parts if part.problem and part not in self.silent]
 
     @property
     def spare(self) -> int | None:
@@ -73,9 +81,7 @@ class SegmentFacts:
     @property
     def is_reachable(self) -> bool:
         """Whether enough answer for a seal and a tail."""
-        if self.spare is None:
-            return len(self.silent) < len(self.parts)
-        return self.spare >= 0
+        return self.together.get("tail") is not None if self.spare is None else self.spare >= 0
 
     def position(self, fact: str) -> LogPosition | None:
         """An offset that they agree on, as a position, within the segment."""

@@ -67,7 +67,7 @@ def _bit(picture: Picture, facts: SegmentFacts) -> Finding:
 
 def _endurance(facts: SegmentFacts) -> list[Finding]:
     """One more failure, and then?"""
-    if not facts.silent:
+    if not facts.silent or facts.spare is None:
         return []
     if facts.spare:
         then = f"it can lose {facts.spare} more"

@@ -37,7 +37,10 @@ def _unknown(facts: SegmentFacts) -> Finding:
 
 def _known(picture: Picture, facts: SegmentFacts, tail: int) -> Finding:
     by, segment = facts.together.get("by", ()), facts.segment.id
-    because = (f"{listed(by)} {'has' if len(by) == 1 else 'have'} everything below; {facts.counted()}",) if by else ()
+    seen = [f"{listed(by)} {'has' if len(by) == 1 else 'have'} everything below; {facts.counted()}"] if by else []
+    if hole := facts.together.get("first hole"):
+        seen.append(f"the first place that is not written is in {hole}")
+    because = tuple(seen) or facts.says(facts.silent)
     if facts.together.get("sealed"):
         return Finding(
             topics=TOPICS,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from server.explaining.finding import Finding, Topic, Weight, listed
 from server.explaining.picture import Picture, SegmentFacts
+from virtuallog.explaining import Evidence
 
 TOPICS = (Topic.TRIM,)
 
@@ -36,7 +37,7 @@ def _of_segment(picture: Picture, facts: SegmentFacts) -> Iterator[Finding]:
     if not facts.is_reachable:
         yield _blocked(facts)
     elif facts.together.get("trim") is not None:
-        yield from _uneven(facts, facts.together["trim"])
+        yield from _uneven(facts)
         yield from _leftover(facts)
     yield from _kept(picture, facts)
 
@@ -54,11 +55,19 @@ def _blocked(facts: SegmentFacts) -> Finding:
     )
 
 
-def _uneven(facts: SegmentFacts, trim: int) -> Iterator[Finding]:
-    """Some have trimmed more than all agree on, some less."""
+def _uneven(facts: SegmentFacts) -> Iterator[Finding]:
+    """Some have trimmed more than a majority has, some less."""
+    for group in facts.groups:
+        trims = sorted((part.facts["trim"] for part in group if "trim" in part.facts), reverse=True)
+        majority = len(group) // 2 + 1
+        if len(trims) >= majority:
+            yield from _uneven_group(facts, group, trims[majority - 1])
+
+
+def _uneven_group(facts: SegmentFacts, group: Sequence[Evidence], trim: int) -> Iterator[Finding]:
     segment = facts.segment
-    ahead = [part.source for part in facts.parts if part.facts.get("trim", trim) > trim]
-    behind = [part.source for part in facts.parts if part.facts.get("trim", trim) < trim]
+    ahead = [part.source for part in group if part.facts.get("trim", trim) > trim]
+    behind = [part.source for part in group if part.facts.get("trim", trim) < trim]
     if ahead:
         yield Finding(
             topics=TOPICS,
@@ -67,16 +76,13 @@ def _uneven(facts: SegmentFacts, trim: int) -> Iterator[Finding]:
             next="the next `virtuallog trim`, to any position, completes it",
             segment=segment.id,
         )
-    silent = [part.source for part in facts.silent] if trim else []
-    if late := [*behind, *silent]:
+    silent = [part for part in group if part in facts.silent and trim > 0]
+    if late := [*behind, *(part.source for part in silent)]:
         yield Finding(
             topics=TOPICS,
             weight=Weight.NOTE,
             statement=f"{listed(late)} may still keep what is trimmed of segment {segment.id}",
-            because=(
-                *(f"{source} has missed a trim" for source in behind),
-                *facts.says(facts.silent if silent else []),
-            ),
+            because=(*(f"{source} has missed a trim" for source in behind), *facts.says(silent)),
             next="reads do not show it; the space comes back with the next trim that reaches it, or when the segment is dropped",
             segment=segment.id,
         )

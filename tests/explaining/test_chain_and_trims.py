@@ -89,6 +89,36 @@ def test_who_blocks_the_space() -> None:
     assert the(silent, "node 3 may still keep").because == ("node 3: no answer",)
 
 
+def test_stripes_are_trimmed_each_to_a_place_of_its_own() -> None:
+    """What one stripe has trimmed says nothing of another one: only servers of one stripe are compared."""
+    found = picture()
+    trims = {"stripe 0, node 1": 8, "stripe 0, node 2": 8, "stripe 1, node 1": 7, "stripe 1, node 2": 7}
+
+    def told(**changed: int) -> list[str]:
+        parts = [Evidence(source, {"trim": trim}) for source, trim in {**trims, **changed}.items()]
+        whole = Evidence(TOGETHER, {"tail": 100, "sealed": True, "trim": 7, "spare": 0})
+        facts = SegmentFacts(segment=found.segments[0].segment, evidence=(*parts, whole))
+        striped = attrs.evolve(found, segments=(facts, found.segments[1]))
+        return [finding.statement for finding in about(striped, Topic.TRIM)]
+
+    assert told() == ["the log begins at 7"]
+    (_, half) = told(**{"stripe 1, node 2": 9})
+    assert half == "a trim of segment 1.a is half done: only stripe 1, node 2 took it"
+
+
+def test_an_archive_whose_files_are_missing_is_not_whole() -> None:
+    """In the words of its kind; nodes that are started help nothing."""
+    found = picture()
+    missing = Evidence("data files", {"files": 3}, "missing, or of another length: part-2")
+    whole = Evidence(TOGETHER, {"tail": 100, "sealed": True, "trim": 0}, missing.problem)
+    archived = SegmentFacts(
+        segment=found.segments[0].segment, evidence=(Evidence("manifest", {"tail": 100}), missing, whole)
+    )
+
+    told = the(about(attrs.evolve(found, segments=(archived, found.segments[1])), Topic.CHAIN), "is not whole")
+    assert (told.because, told.next) == (("data files: missing, or of another length: part-2",), "")
+
+
 def test_a_segment_is_trimmed_as_a_whole_and_still_there() -> None:
     """Whoever trimmed it was interrupted before the chain was put."""
     found = about(picture(before=[state(100, trim=100)] * 3), Topic.TRIM)
@@ -104,7 +134,7 @@ def test_a_trim_into_a_closed_segment_waits_for_its_servers() -> None:
 
     blocked = the(about(found, Topic.TRIM), "a trim past 0 cannot be done: too few servers of segment 1.a answer")
     assert blocked.because == ("node 2: no answer", "node 3: no answer")
-    short = the(about(found, Topic.CHAIN), "segment 1.a (native, 0 to 100) is short of copies: 1 of 3 answers")
+    short = the(about(found, Topic.CHAIN), "segment 1.a (native, 0 to 100) is not whole: 1 of 3 answers")
     assert short.weight is Weight.WEAK
 
 

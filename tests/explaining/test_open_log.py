@@ -192,6 +192,38 @@ def test_whoever_leads_a_log_of_replicas_may_be_gone() -> None:
     assert "stands for election" in slow.next
 
 
+def test_a_loglet_outside_that_nobody_has_used_yet_is_well() -> None:
+    """Its znode is not there, and the loglet is empty all the same: no alarm, but what was seen is said."""
+    found = picture()
+    missing = Evidence("znode /log/2.b", {}, "not there: nobody has appended yet")
+    whole = Evidence(TOGETHER, {"tail": 0, "undecided": 0, "by": [], "sealed": False, "trim": 0, "orders": []})
+    outside = SegmentFacts(segment=segment(OPEN, 100, None, "zookeeper"), evidence=(missing, whole))
+    unused = attrs.evolve(found, segments=(found.segments[0], outside))
+
+    assert all_well(conclude(unused))
+    assert the(about(unused, Topic.TAIL), "the tail is 100").because == (
+        "znode /log/2.b: not there: nobody has appended yet",
+    )
+
+
+def test_a_loglet_outside_that_does_not_answer() -> None:
+    """Nothing in the cluster can help: appends and the tail wait for it."""
+    found = picture()
+    silent = Evidence("ZooKeeper a:2181", {}, "ZooKeeper at a:2181 does not answer")
+    whole = Evidence(TOGETHER, {"tail": None, "sealed": None, "trim": None, "orders": []}, silent.problem)
+    outside = SegmentFacts(segment=segment(OPEN, 100, None, "zookeeper"), evidence=(silent, whole))
+    cut_off = attrs.evolve(found, segments=(found.segments[0], outside))
+
+    for topic, words in (
+        (Topic.APPEND, "appends wait"),
+        (Topic.TAIL, "cannot be told"),
+        (Topic.SEAL, "cannot be sealed"),
+    ):
+        told = the(about(cut_off, topic), words)
+        assert told.weight is Weight.TROUBLE
+        assert "ZooKeeper a:2181: ZooKeeper at a:2181 does not answer" in told.because
+
+
 def test_what_is_asked_for_is_what_is_told() -> None:
     """By topic, by segment; a finding about two topics is found by both."""
     found = conclude(picture([state(), state(), None], dead=[3], before=[state(100), state(100), None]))
@@ -200,7 +232,7 @@ def test_what_is_asked_for_is_what_is_told() -> None:
         chosen(found, Topic.APPEND, None), "short of node 3"
     )
     assert {finding.segment for finding in chosen(found, None, CLOSED)} == {CLOSED}
-    assert the(chosen(found, None, CLOSED), "short of copies: 2 of 3 answer").weight is Weight.WEAK
+    assert the(chosen(found, None, CLOSED), "is not whole: 2 of 3 answer").weight is Weight.WEAK
 
 
 STATES = st.none() | st.builds(
