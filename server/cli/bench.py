@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -15,12 +18,14 @@ from server.bench import matrix_picture
 from server.bench import reconfigure as swaps
 from server.bench.appends import Measurement, measure
 from server.bench.report import Form, form_options, keep_option, picture_option, tell
+from server.bench.swap_page import swap_page
 from server.bench.targets import NAMES, ZOOKEEPER, choose
 from server.bench.trial import Load
 from server.bench.zookeeper import is_installed, open_ensemble
 from server.cli.options import echo_json, json_option
 from server.cluster import open_local_cluster
 from server.machine import Machine
+from server.pages import write
 from server.process import SWITCH_SECONDS
 from virtuallog.batch import ENTRY_BYTES_MAX
 from virtuallog.clock import SystemClock
@@ -131,6 +136,9 @@ def _show(measurement: Measurement, as_json: bool) -> None:
 @click.option(
     "--window", default=0.25, show_default=True, type=click.FloatRange(0.05, 60), help="Seconds around a swap."
 )
+@click.option(
+    "--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html", help="Write all of it as a page."
+)
 @picture_option
 @keep_option
 @form_options
@@ -143,6 +151,7 @@ def reconfigure(
     outstanding: int,
     size: int,
     window: float,
+    page: Path | None,
     picture: Path | None,
     keep: Path | None,
     form: Form,
@@ -163,6 +172,14 @@ def reconfigure(
     if picture is not None:
         matrix_picture.draw(outcome.matrix, f"{outcome.report.title}; {machine}", picture)
         tell(f"picture: {picture}")
+    if page is not None:
+        write(
+            swap_page(
+                outcome, _command(), f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, virtuallog {version('virtuallog')}"
+            ),
+            page,
+        )
+        tell(f"page: {page}")
     outcome.report.publish(form)
 
 
@@ -191,3 +208,7 @@ async def _zookeeper(hosts: str | None, names: Sequence[str]) -> AsyncIterator[s
     with tempfile.TemporaryDirectory(prefix="virtuallog-bench-zookeeper-") as folder:
         async with open_ensemble(Path(folder)) as started:
             yield started
+
+
+def _command() -> str:
+    return shlex.join(["virtuallog", *sys.argv[1:]])
