@@ -4,8 +4,8 @@ Two address spaces exist and must never be mixed up: a `LogPosition` names a pla
 `LogletOffset` a place inside one loglet. Only `virtuallog.chain` converts between them. Both are plain integers at
 run time, below 2**63; a type checker keeps them apart.
 
-What an `append` returns, and where a batch lies, is a `range`: consecutive places have step 1, a striped loglet of k
-stripes gives step k.
+What an `append` returns, and where a batch lies, is a `range`. Ours give consecutive places, step 1, so that no tail lies in
+the middle of a batch; the types allow for other steps.
 """
 
 from __future__ import annotations
