@@ -5,6 +5,7 @@ Imported when a ZooKeeper is used, and not before: kazoo is an extra.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -36,7 +37,9 @@ def open_client(hosts: str, session_seconds: float, auth: tuple[str, str] | None
         raise UnsupportedError("ZooKeeper needs the package kazoo: pip install 'virtuallog[zookeeper]'") from error
     auth_data = None if auth is None else [auth]
     try:
-        return KazooClient(hosts=hosts, timeout=session_seconds, auth_data=auth_data, connection_retry=PATIENCE)
+        return KazooClient(
+            hosts=hosts, timeout=session_seconds, auth_data=auth_data, connection_retry=PATIENCE, logger=_quiet()
+        )
     except ValueError as error:
         raise InvalidSettingError("hosts", f"'{hosts}': {error}") from error
 
@@ -98,6 +101,13 @@ class Bridge:
             raise
         except Exception as error:  # what its threads tripped over, such as a socket that was closed under them
             raise UnavailableError(f"ZooKeeper: {_said(error)}") from error
+
+
+def _quiet() -> logging.Logger:
+    """Without the warning of each attempt to connect. Who uses it says once that there is no connection."""
+    logger = logging.getLogger("virtuallog.kazoo")
+    logger.setLevel(logging.ERROR)
+    return logger
 
 
 def _said(error: Exception) -> str:

@@ -141,10 +141,12 @@ class KazooZnodes:
     def _changed(self, state: object) -> None:
         """Called on a thread of kazoo."""
         assert self._bridge is not None
-        log.info("connection to ZooKeeper", hosts=self._hosts, state=str(state))
-        self._bridge.call_soon(self._wake)
+        self._bridge.call_soon(lambda: self._note(str(state)))
 
-    def _wake(self) -> None:
+    def _note(self, state: str) -> None:
+        if not self.is_closed:
+            tell = log.info if self._client.connected else log.warning
+            tell("connection to ZooKeeper", hosts=self._hosts, state=state)
         self._woken.set()
 
     async def _answer(self, link: _Link, pending: Any) -> Any:

@@ -20,8 +20,8 @@ from virtuallog.znodes import Znode, Znodes
 
 FIRST_SLOTS: Final = 2
 """Asked for together at first. How large they are says how many are asked for next."""
-SLOTS_MAX: Final = 64
-"""Asked for together: enough to fill the time that an answer takes."""
+SLOTS_MAX: Final = 32
+"""Asked for together: enough to fill the time that an answer takes; 28 MB, if all are as large as can be."""
 
 
 @attrs.frozen(eq=False)
@@ -37,7 +37,7 @@ class Reading:
         """See `Loglet.read`."""
         found = _Found(start, stop)
         size, width, slot, end = 0, FIRST_SLOTS, start >> INDEX_BITS, ((stop - 1) >> INDEX_BITS) + 1
-        while slot < end and (size < max_bytes or not found.items):
+        while slot < end:
             batches, znodes = await self._slots.read(slot, min(slot + width, end))
             if batches is not None:
                 self._skeleton.recognise(batches.stat)
@@ -49,6 +49,8 @@ class Reading:
                     return found.result()
                 size += len(body)
                 slot += 1
+                if size >= max_bytes and found.items:  # those that follow may be of several chunks each
+                    return found.result()
             width = max(1, min(SLOTS_MAX, (max_bytes - size) * (slot - (start >> INDEX_BITS)) // max(1, size)))
         return found.result()
 
