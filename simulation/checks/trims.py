@@ -44,12 +44,14 @@ def trims_are_effective(history: History) -> Iterator[Violation]:
 
 
 def _whole_batches(history: History, position: int) -> int:
-    """How far a trim up to this position must get at least: in a striped loglet, to the batch that it is in."""
-    for version in chains(history).values():
-        segment = version.chain.segment_at(LogPosition(position - 1)) if position else None
+    """How far a trim up to this position must get at least: in a striped loglet, to the batch that it is in. An open segment has
+    every position behind it, so an earlier chain may name another loglet, with other slots: then to the lower one."""
+    least = position
+    for version in chains(history).values() if position else ():
+        segment = version.chain.segment_at(LogPosition(position - 1))
         if segment is not None and segment.kind == "striped":
-            return max(segment.start, position - (position - segment.shift) % SLOT)
-    return position
+            least = min(least, max(segment.start, position - (position - segment.shift) % SLOT))
+    return least
 
 
 def trim_points_move_forward(history: History) -> Iterator[Violation]:

@@ -48,9 +48,10 @@ async def _trouble(world: World, service: Outside, source: random.Random) -> Non
     """More of it than in a chain: a race takes about a second."""
     acts = (service.gone, service.break_off, service.lag)
     steady = ZooKeeperFaults(
-        breaks=source.choice((0.0, 0.0, 0.03)),
-        late=source.choice((0.0, 0.5)),
-        late_seconds=source.choice((0.05, 3.0)),
+        delay_seconds=source.choice((0.0005, 0.01)),
+        breaks=source.choice((0.0, 0.03, 0.15)),
+        late=source.choice((0.0, 0.5, 1.0)),
+        late_seconds=source.choice((0.5, 3.0)),
         lag_seconds=source.choice((0.0, 0.0, 0.02, 0.3)),
         commit_seconds=source.choice((0.001, 0.01)),
     )

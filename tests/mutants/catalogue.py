@@ -8,6 +8,7 @@ import attrs
 
 from simulation.runner import run_seed
 from tests.mutants import (
+    archive,
     changes,
     healing,
     identity,
@@ -17,9 +18,11 @@ from tests.mutants import (
     readers,
     sequencer,
     stopping,
+    striped,
     virtual_log,
     wal,
     weak_seal,
+    zookeeper,
 )
 from tests.mutants.mutant import Mutant
 
@@ -36,6 +39,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *stopping.MUTANTS,
     *healing.MUTANTS,
     *paxos.MUTANTS,
+    *striped.MUTANTS,
+    *zookeeper.MUTANTS,
+    *archive.MUTANTS,
 )
 
 

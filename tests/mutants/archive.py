@@ -1,0 +1,111 @@
+"""Bugs of archives: what is believed too early, and what is let go of too early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from loglets.archive import loglet as loglet_module
+from loglets.archive.config import HotCopy
+from loglets.archive.files import Files
+from loglets.archive.loglet import ArchiveLoglet
+from loglets.archive.manifest import NAME, Manifest
+from loglets.archive.trimming import trim, trim_point
+from loglets.archive.verifying import Verified, Verifying
+from loglets.archive.writing import Writing
+from tests.mutants.mutant import Mutant, mutant
+from virtuallog.api import Placed
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.types import LogletOffset
+
+written = Writing.run
+
+UNREADABLE: Final = ["archives are whole", "errors as documented", "progress"]
+
+
+@mutant(
+    Verifying.run,
+    scenario="archive",
+    within=120,
+    published="specs: Delos, section 3.2: verify; then write",
+    found_by=UNREADABLE,
+)
+async def archive_is_not_read_back_while_there_is_a_hot_copy(self: Verifying) -> Verified:
+    """Whoever has written an archive believes it; it is verified once the hot copy is gone, by its readers."""
+    manifest = self.manifest
+    return Verified(
+        start=manifest.start, stop=manifest.stop, files=len(manifest.files), entries=manifest.entries,
+        bytes=0, compared=False,
+    )  # fmt: skip
+
+
+@attrs.define(eq=False)
+class ManifestFirst:
+    """Files, of which those with data wait for the manifest."""
+
+    _files: Files
+    _waiting: list[tuple[str, bytes]] = attrs.field(factory=list, init=False)
+
+    async def read(self, name: str) -> bytes | None:
+        return await self._files.read(name)
+
+    async def read_range(self, name: str, start: int, stop: int) -> bytes | None:
+        return await self._files.read_range(name, start, stop)
+
+    async def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
+        if name != NAME:
+            self._waiting.append((name, content))
+            return True
+        done = await self._files.write(name, content, replace=replace)
+        for data in self._waiting:
+            await self._files.write(*data)
+        return done
+
+    async def list(self) -> Mapping[str, int]:
+        return await self._files.list()
+
+    async def delete(self, name: str) -> None:
+        await self._files.delete(name)
+
+
+@mutant(Writing.run, scenario="archive", published="specs: Delos, section 3.2", found_by=["manifest comes last"])
+async def manifest_before_its_files(self: Writing) -> bytes:
+    """The data follow when the manifest stands."""
+    self.files = ManifestFirst(self.files)
+    return await written(self)
+
+
+@mutant(trim, used_in=loglet_module, scenario="archive", within=120, found_by=[*UNREADABLE, "trim points move forward"])
+async def files_deleted_without_a_word(files: Files, manifest: Manifest, position: int) -> int:
+    """A trim deletes files, and leaves no marker that says so."""
+    names = await files.list()
+    effective = max(trim_point(manifest, names), min(position, manifest.stop))
+    for file in manifest.files:
+        if file.stop <= effective:
+            await files.delete(file.name)
+    return effective
+
+
+@mutant(HotCopy.of, scenario="archive", found_by=["hot copies are kept"])
+def another_loglet_is_kept(segment: Segment, release_at_ms: int) -> HotCopy:
+    """The config of an archive names the loglet that it took the place of by another id."""
+    other = SegmentId(segment.id.version, (segment.id.attempt + 1) % (1 << 63))
+    return HotCopy(id=other, kind=segment.kind, config=segment.config, base=segment.base, release_at_ms=release_at_ms)
+
+
+@mutant(
+    ArchiveLoglet.read,
+    scenario="archive",
+    within=60,
+    found_by=[*UNREADABLE, "one entry per position", "reads stay within"],
+)
+async def archive_reads_past_its_stop(
+    self: ArchiveLoglet, start: LogletOffset, stop: LogletOffset, max_bytes: int
+) -> Sequence[Placed]:
+    """A read gives what the row group has, up to its end."""
+    return await self._read_files(start, self.config.stop, max_bytes)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
