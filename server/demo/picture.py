@@ -1,19 +1,20 @@
-"""Draws throughput and latency of a run, with a line for everything that was done to the log meanwhile."""
+"""Draws the demo's run: the chain as it grew, throughput and latency, with a line for everything that was done meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from server.bench.appends import percentile
-from server.demo.story import Event, Outcome
-from server.workload.writers import Told
-from virtuallog.errors import StorageError
+from server.demo.page import RIGHT
+from server.demo.story import Outcome
+from server.file_errors import file_errors
+from server.pages import PAINT, Axis, tone_of
+from server.pages.axes import spell
+from server.workload.bins import BIN_SECONDS, Bins
 
-BIN_SECONDS = 0.1
-TICKS_MS = (0.1, 1, 10, 100, 1000, 10_000)
-"""Latencies that get a number beside the axis: spelled out, since few read powers of ten."""
+KIND_LETTERS: Final = 0.011
+"""Of the run's length, for a letter of a kind's name: names that have no room are left out."""
 
 
 def draw(outcome: Outcome, path: Path) -> None:
@@ -27,48 +28,61 @@ def draw(outcome: Outcome, path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    figure, (upper, lower) = pyplot.subplots(
-        2, 1, sharex=True, figsize=(12, 7.5), layout="constrained", height_ratios=(4, 5)
+    figure, (top, upper, lower) = pyplot.subplots(
+        3, 1, sharex=True, figsize=(12, 7.2), layout="constrained", height_ratios=(0.55, 4, 4)
     )
-    bins = _bins(outcome.workload.told.values())
+    bins = Bins.of(outcome.workload.told.values())
+    _draw_chain(top, outcome, bins.seconds)
     _draw_throughput(upper, bins)
     _draw_latency(lower, bins)
-    _mark(upper, lower, outcome.events)
+    _mark(top, (upper, lower), outcome)
     figure.suptitle(f"One log, swapped live under load\n{_summary(outcome)}", x=0.01, ha="left", fontsize=13)
     try:
-        figure.savefig(path, dpi=110)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}") from error
+        with file_errors(path):
+            figure.savefig(path, dpi=100)
     finally:
         pyplot.close(figure)
 
 
 def _summary(outcome: Outcome) -> str:
     acknowledged, problems = outcome.workload.acknowledged, len(outcome.verdict.problems)
-    verdict = f"at least {problems} problems found" if problems else "nothing lost, nothing doubled, all in order"
-    return f"{acknowledged:,} appends acknowledged as durable on two of three nodes: {verdict}"
+    verdict = f"at least {problems} problems found" if problems else RIGHT.lower()
+    return f"{acknowledged:,} appends acknowledged as durable on two of three servers: {verdict}"
 
 
-def _draw_throughput(axes: Any, bins: list[list[float]]) -> None:
-    times = [index * BIN_SECONDS for index in range(len(bins))]
-    rates = [len(latencies) / BIN_SECONDS for latencies in bins]
-    axes.fill_between(times, rates, step="post", color="tab:blue", alpha=0.25)
-    axes.step(times, rates, where="post", color="tab:blue", linewidth=1)
+def _draw_chain(axes: Any, outcome: Outcome, end: float) -> None:
+    edges = [0.0, *(change.ended for change in outcome.changes), end]
+    for reign, (start, stop) in zip(outcome.reigns, pairwise(edges), strict=True):
+        kind = reign.segment.kind
+        axes.barh(0, stop - start, left=start, height=1, color=PAINT[tone_of(kind)], edgecolor="white", linewidth=1.5)
+        if stop - start > KIND_LETTERS * end * len(kind):
+            axes.text((start + stop) / 2, 0, kind, ha="center", va="center", color="white", fontsize=9)
+    axes.set_ylim(-0.5, 0.5)
+    axes.axis("off")
+
+
+def _draw_throughput(axes: Any, bins: Bins) -> None:
+    times, rates = zip(*bins.rates(), strict=True)
+    axes.fill_between(times, rates, step="post", color=PAINT["blue"], alpha=0.25, linewidth=0)
+    axes.step(times, rates, where="post", color=PAINT["blue"], linewidth=1)
     axes.set_ylabel(f"appends per second\n(in each {BIN_SECONDS:g} s)")
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     _tidy(axes)
 
 
-def _draw_latency(axes: Any, bins: list[list[float]]) -> None:
-    times = [(index + 0.5) * BIN_SECONDS for index in range(len(bins))]
-    for share, label, colour in ((1.0, "slowest", "tab:red"), (0.5, "median", "tab:green")):
-        values = [1000 * percentile(latencies, share) if latencies else float("nan") for latencies in bins]
-        axes.plot(times, values, ".-", linewidth=1, markersize=4, label=label, color=colour)
+def _draw_latency(axes: Any, bins: Bins) -> None:
+    found: list[float] = []
+    for share, label, colour in ((1.0, "slowest", PAINT["red"]), (0.5, "median", PAINT["green"])):
+        points = bins.milliseconds(share)
+        found.extend(value for _, value in points if value is not None)
+        values = [float("nan") if value is None else value for _, value in points]
+        axes.plot([at for at, _ in points], values, linewidth=1.2, label=label, color=colour)
+    scale = Axis.logarithmic(found)
     axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    ticks = [tick for tick in TICKS_MS if low <= tick <= high]
-    axes.set_yticks(ticks, [f"{tick:,g}" if tick < 1000 else f"{tick:,}" for tick in ticks])
+    axes.set_ylim(scale.low, scale.high)
+    axes.set_yticks(scale.ticks, [spell(tick) for tick in scale.ticks], minor=False)
+    axes.minorticks_off()
     axes.set_ylabel("latency of an append, ms\n(log scale; a hole: none ended)")
     axes.set_xlabel("seconds since the first append")
     axes.legend(loc="upper left", ncols=2, frameon=False)
@@ -79,29 +93,19 @@ def _tidy(axes: Any) -> None:
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0.01)
+    axes.margins(x=0)
 
 
-def _bins(told: Iterable[Told]) -> list[list[float]]:
-    """The latencies of each stretch of time, in order of size; stretches without any are empty."""
-    samples = [sample for writer in told for sample in zip(writer.began, writer.ended, strict=True)]
-    last = max((ended for _, ended in samples), default=0.0)
-    bins: list[list[float]] = [[] for _ in range(int(last / BIN_SECONDS) + 1)]
-    for began, ended in samples:
-        bins[int(ended / BIN_SECONDS)].append(ended - began)
-    for latencies in bins:
-        latencies.sort()
-    return bins
-
-
-def _mark(upper: Any, lower: Any, events: tuple[Event, ...]) -> None:
-    """A line through both, and above them what was done: beside the data no label can cover it."""
-    for event in events:
-        colour = "tab:red" if event.is_fault else "0.35"
-        for axes in (upper, lower):
-            axes.axvline(event.at, color=colour, linestyle="--", linewidth=1)
-        place = {"xy": (event.at, 1.0), "xycoords": ("data", "axes fraction")}
-        upper.annotate(
-            event.label.replace(", ", ",\n"), **place, xytext=(0, 4), textcoords="offset points",
-            ha="center", va="bottom", fontsize=9, color=colour,
+def _mark(top: Any, below: tuple[Any, ...], outcome: Outcome) -> None:
+    """A line through all; above them what was done, aslant, so that no label covers its neighbour."""
+    for change in outcome.changes:
+        for axes in below:
+            axes.axvline(change.began, color="0.35", linestyle="--", linewidth=0.9)
+    for event in outcome.events:
+        colour = PAINT["red"] if event.is_fault else PAINT["teal"]
+        for axes in below:
+            axes.axvline(event.at, color=colour, linestyle=":", linewidth=1.2)
+        top.annotate(
+            event.label, (event.at, 0.55), xytext=(0, 2), textcoords="offset points", ha="left", va="bottom", rotation=14,
+            fontsize=8.5, color=colour, annotation_clip=False,
         )  # fmt: skip

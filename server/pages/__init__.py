@@ -7,8 +7,9 @@ text is escaped by the template; nothing that comes from outside is ever marked 
 
 from server.pages.axes import Axis
 from server.pages.chain_picture import Block, ChainPicture
+from server.pages.origin import made_now, this_command
 from server.pages.page import Facts, Figure, Page, Section, Table, Verdict
-from server.pages.palette import Tone, tone_of
+from server.pages.palette import PAINT, Tone, tone_of
 from server.pages.rendering import render, write
 from server.pages.timeline import Band, Chart, Mark, Series, Span, Timeline
 
@@ -30,6 +31,9 @@ __all__ = [
     "Facts",
     "Tone",
     "tone_of",
+    "PAINT",
+    "made_now",
+    "this_command",
     "render",
     "write",
 ]

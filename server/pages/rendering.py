@@ -19,7 +19,7 @@ from server.pages.axes import spell
 from server.pages.page import Page
 from server.pages.paths import SIDE
 
-FOLDER: Final = Path(__file__).parent / "templates"
+FOLDER: Final = Path(__file__).parent
 
 
 def render(page: Page) -> str:

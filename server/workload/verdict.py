@@ -11,6 +11,7 @@ Seen one by one in the order of the log, so that a log of any length can be judg
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -56,18 +57,16 @@ class _Found:
 
 @attrs.define(eq=False)
 class Judge:
-    """Let it `see` everything in the log, in order, then `conclude`."""
+    """Let it `see` everything in the log, in order, then `conclude`. What is going to be trimmed may be seen while writers still
+    write."""
 
     _told: Mapping[int, Told]
     _problems: list[str] = attrs.field(factory=list, init=False)
     _entries: int = attrs.field(default=0, init=False)
-    _found: dict[int, _Found] = attrs.field(init=False)
+    _found: dict[int, _Found] = attrs.field(factory=lambda: defaultdict(_Found), init=False)
     _next_sequence: dict[SessionId, int] = attrs.field(factory=dict, init=False)
     _latest_offer: float = attrs.field(default=0.0, init=False)
     """When the last one of all acknowledged entries seen so far was offered."""
-
-    def __attrs_post_init__(self) -> None:
-        self._found = {writer: _Found() for writer in self._told}
 
     def see(self, record: Record) -> None:
         """The next record of the log."""
@@ -146,7 +145,16 @@ async def judge_log(told: Mapping[int, Told], log: VirtualLog) -> Verdict:
         UnavailableError: its tail cannot be read.
     """
     court, tail = Judge(told), (await log.check_tail()).tail
-    async for placed in log.reader(LogPosition(0), LogPosition(tail)).batches():
+    await show(court, log, LogPosition(0), LogPosition(tail))
+    return court.conclude()
+
+
+async def show(court: Judge, log: VirtualLog, start: LogPosition, stop: LogPosition) -> None:
+    """Let the judge see what is in [start, stop), below the tail.
+
+    Raises:
+        UnavailableError: it cannot be read.
+    """
+    async for placed in log.reader(start, stop).batches():
         for record in records(placed):
             court.see(record)
-    return court.conclude()
