@@ -131,5 +131,5 @@ class Control:
         return Trimmed(position=await virtual_log.prefix_trim(LogPosition(request.position)))
 
     async def _rebuild(self, virtual_log: VirtualLog, request: RebuildSegment) -> ChainChanged:
-        changed = await rebuild(virtual_log, request.segment, request.servers, self._pace, self._level())
+        changed = await rebuild(virtual_log, request.segment, request.servers, self._pace, self._level)
         return ChainChanged(register=changed.encode())

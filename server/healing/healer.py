@@ -251,7 +251,7 @@ class Healer:
                 await self._log.chain_writer.successor_of(segment, failed=True)
             case Rebuild(segment=segment, servers=servers):
                 if (await self._view.refresh()).chain.find(segment) is not None:  # else somebody else has moved it
-                    await rebuild(self._log, segment, servers, self._pace, self._level())
+                    await rebuild(self._log, segment, servers, self._pace, self._level)
 
 
 def _alive_untold(status: NodeStatus | VirtualLogError) -> Alive | VirtualLogError:

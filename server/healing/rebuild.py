@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -40,7 +41,7 @@ class RateLimit:
 
 
 async def rebuild(
-    log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId, ...], pace: Pace, level: int
+    log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId, ...], pace: Pace, level: Callable[[], int]
 ) -> Register:
     """Move a closed segment onto `servers`, as many as it has now or more; the chain names them on return.
 
@@ -58,14 +59,17 @@ async def rebuild(
         InvalidSettingError: the segment is open, or not in the chain (somebody else may have moved it); or these servers
             cannot hold it; or one of them got another data directory meanwhile: nothing was put, ask again.
         UnsupportedError: this kind of loglet is not made of copies on nodes; or a node of the cluster speaks a version of
-            the protocol that does not know moved segments (`level` is the least that any speaks).
+            the protocol that does not know moved segments (`level` tells the least that any speaks, by the newest register
+            that this one has seen).
         UnavailableError: not enough servers answered; may be called again. If the put itself was not answered, the
             outcome is unknown.
         CorruptionError: a newcomer did not give back what it was given.
     """
-    if level < MOVED_SEGMENTS:  # such a node would drop the copies of a moved segment: it goes by the id in the chain
-        raise UnsupportedError(f"a node speaks protocol version {level} only: segments are moved once all are upgraded")
     found = await log.view.refresh()
+    if level() < MOVED_SEGMENTS:  # such a node would drop the copies of a moved segment: it goes by the id in the chain
+        raise UnsupportedError(
+            f"a node speaks protocol version {level()} only: segments are moved once all are upgraded"
+        )
     segment = found.chain.find(segment_id)
     if segment is None:
         raise InvalidSettingError(f"segment {segment_id}", "is not in the chain")

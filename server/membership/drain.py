@@ -110,7 +110,7 @@ class Drain:
         while True:
             servers = _found(servers_without(picture, placed, self.node, unfit), f"to take {spell(segment)}")
             try:
-                await rebuild(self._log, segment.id, servers, self._pace, self._level())
+                await rebuild(self._log, segment.id, servers, self._pace, self._level)
             except CorruptionError:
                 unfit |= set(servers) - set(placed.placement.servers)
             else:

@@ -91,7 +91,7 @@ class Replace:
             if placed.segment.stop is None:
                 await self.log.reconfig_extend(placed.segment.kind)
             else:
-                await rebuild(self.log, placed.segment.id, placed.placement.servers, self.pace, self.level())
+                await rebuild(self.log, placed.segment.id, placed.placement.servers, self.pace, self.level)
             _RESTORED.reached()
             picture = await self._look()
         return Progress(done=True, waits=False, says=f"node {self.node} answers and has all that it should have")

@@ -135,7 +135,7 @@ def test_a_rebuild_is_not_put_on_a_disk_that_was_given_up_meanwhile() -> None:
             await amend(view.metastore, Forget(node=NodeId(4), store_id=four.store_id), view.environment.random)
 
         with pytest.raises(InvalidSettingError, match="have other data directories"):
-            await rebuild(log, closed.id, (NodeId(1), NodeId(2), NodeId(4)), four_is_given_up, MOVED_SEGMENTS)
+            await rebuild(log, closed.id, (NodeId(1), NodeId(2), NodeId(4)), four_is_given_up, lambda: MOVED_SEGMENTS)
         assert (await view.refresh()).chain.find(closed.id) == closed
 
     in_cluster(5, story)
