@@ -14,12 +14,12 @@ import attrs
 
 from loglets.paxos import provider  # noqa: F401  brings its crash points into the registry
 from server import node  # noqa: F401  and those of the rest of the product
-from simulation.checks import metastore, native, paxos
+from simulation.checks import archives, metastore, native, paxos
 from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.workload.shapes import PREFIX, REGISTERING, SHAPES, SWAPPING
+from simulation.workload.shapes import ARCHIVING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
 _STORE: Final = ("store write error", "store sync error", "store read error", "store full", "store bit flipped")
@@ -38,6 +38,13 @@ _OVER_STREAMS: Final = (
 """Of the share of the seeds whose messages travel as bytes: see `virtuallog/testing/connection.py`."""
 
 
+_ENSEMBLE: Final = (
+    "zookeeper connection lost", "zookeeper lag", "zookeeper late request", "zookeeper unreachable",
+)  # fmt: skip
+_PLACE: Final = ("files refused", "file torn", "file damaged", "archive refused")
+"""Of the service where archives are."""
+
+
 @attrs.frozen(kw_only=True)
 class Demand:
     """What a scenario must show."""
@@ -46,6 +53,8 @@ class Demand:
     without_counters: tuple[str, ...] = ()
     crash_areas: tuple[str, ...] | None = ()
     """Of the crash points that processes must have died at; None: all."""
+    without_points: tuple[str, ...] = ()
+    """Crash points of these areas that it does not get to."""
     shapes: tuple[str, ...] = ()
     """What its workload must have brought about."""
     looks: tuple[str, ...] = ()
@@ -58,12 +67,19 @@ class Demand:
             if fault.name not in self.without_classes:
                 yield from (name for name in fault.counters if name not in self.without_counters)
         for point in CRASH_POINTS.values():
-            if self.crash_areas is None or point.area in self.crash_areas:
+            reached = self.crash_areas is None or point.area in self.crash_areas
+            if reached and point.name not in self.without_points:
                 yield COUNTED + point.name
         yield from (PREFIX + shape for shape in self.shapes)
         yield from self.looks
         yield from _OVER_STREAMS if self.over_streams else ()
 
+
+_ELSEWHERE: Final = ("paxos", "striped", "zookeeper", "archive", "joining", "replacing", "draining")
+"""Areas of crash points that other scenarios have."""
+_CHUNK: Final = "zookeeper: one chunk more of a large batch is written, its slot is not"
+_RELEASED: Final = "zookeeper: a released loglet has its tombstone, nothing is deleted"
+_OTHERS: Final = tuple(name for name in NAMES if name != LOST_STORE)
 
 _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 
@@ -71,18 +87,33 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     # Nobody adds, drains or replaces nodes there: the two after it do. Nor are there paxos loglets.
     "cluster": Demand(
         without_classes=(LOST_STORE,),
-        crash_areas=tuple(area for area in AREAS if area not in {"paxos", "joining", "replacing", "draining"}),
+        crash_areas=tuple(area for area in AREAS if area not in _ELSEWHERE),
         shapes=SHAPES,
         looks=(*native.LOOKED, *metastore.LOOKED),
         over_streams=True,
     ),
-    # Paxos loglets beside native ones. What `cluster` demands is not demanded again.
+    # All kinds on one chain. What `cluster` demands is not demanded again.
     "mixed": Demand(
-        without_classes=tuple(name for name in NAMES if name != LOST_STORE),
+        without_classes=_OTHERS,
         crash_areas=("paxos",),
         shapes=SWAPPING,
-        looks=(*paxos.LOOKED, paxos.RECOVERED),
+        looks=(*paxos.LOOKED, paxos.RECOVERED, *archives.LOOKED),
+        over_streams=True,
     ),
+    # One kind beside native loglets each.
+    "striped": Demand(without_classes=NAMES, crash_areas=("striped",), shapes=STRIPING, over_streams=True),
+    "zookeeper": Demand(
+        without_classes=NAMES, crash_areas=("zookeeper",), without_points=(_CHUNK,), looks=_ENSEMBLE, over_streams=True
+    ),
+    "archive": Demand(
+        without_classes=NAMES,
+        crash_areas=("archive",),
+        shapes=ARCHIVING,
+        looks=(*archives.LOOKED, *_PLACE),
+    ),
+    # Bare loglets of these kinds.
+    "stripes": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
+    "znodes": Demand(without_classes=NAMES, crash_areas=("zookeeper",), without_points=(_RELEASED,), looks=_ENSEMBLE),
     # They stage their dangers, but who dies at which step is drawn.
     "returned": Demand(without_classes=NAMES, crash_areas=("joining", "replacing")),
     "drained": Demand(without_classes=NAMES, crash_areas=("joining", "draining")),

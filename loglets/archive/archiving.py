@@ -21,11 +21,14 @@ from loglets.archive.verifying import Verified, Verifying
 from loglets.archive.writing import Sizes, Writing
 from virtuallog.api import Loglet
 from virtuallog.chain import Segment
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import InvalidSettingError
 from virtuallog.ports import Environment
 
 GRACE_SECONDS: Final = 3600.0
 """How long the hot copy stays by default: time to notice that an archive cannot be read from where the readers are."""
+
+_VERIFIED = CrashPoint("archive: an archive is verified, the chain does not name it")
 
 Tell: TypeAlias = Callable[[str, int], None]
 """Told what is being done, and up to which position it is done."""
@@ -81,6 +84,7 @@ class Archiving:
         verified = await Verifying(
             manifest=manifest, files=files, source=source, tell=lambda position: self.tell("verifying", position)
         ).run()
+        _VERIFIED.reached()
         now_ms = int(self.environment.clock.wall() * 1000)
         config = ArchiveConfig(
             url=self.url, directory=self._directory(segment), start=segment.start, stop=segment.stop,

@@ -24,10 +24,14 @@ from loglets.archive.manifest import DataFile, Manifest, RowGroup, checksum
 from loglets.archive.parquet import ParquetPart, footer_bytes_untrusted
 from loglets.archive.source import Source, joined
 from virtuallog.api import Placed
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, MalformedError, TooLargeError, UnavailableError
 from virtuallog.types import Gap, GapKind, PlacedBatch
 
 SUFFIX: Final = ".parquet"
+_FILE = CrashPoint("archive: one file more is written, there is no manifest")
+_MANIFEST = CrashPoint("archive: the manifest is written, nothing is read back")
+
 _DIGITS_OF_CHECKSUM: Final = 16
 _ROW_BYTES: Final = 64
 """About what a row costs besides its payload."""
@@ -150,6 +154,7 @@ class Writing:
         if len(blob) > manifests.BYTES_MAX:
             raise TooLargeError(what="bytes in the manifest of an archive", size=len(blob), limit=manifests.BYTES_MAX)
         await self.files.write(manifests.NAME, blob, replace=replace)
+        _MANIFEST.reached()
         published = await self.files.read(manifests.NAME)
         if published is None:
             raise UnavailableError("the manifest of an archive is not there, though it was written")
@@ -169,6 +174,7 @@ class Writing:
         content, file = part.finish()
         if names.get(file.name) != file.bytes or await self.files.read(file.name) != content:
             await self.files.write(file.name, content)
+        _FILE.reached()
         return file
 
     def _include(self, items: list[Placed]) -> None:

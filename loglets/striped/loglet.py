@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -15,6 +16,7 @@ from loglets.striped.waiting import Waiting
 from loglets.striped.wrapping import Wrapping
 from virtuallog.api import Loglet, Placed
 from virtuallog.batch import Batch
+from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import (
     ForbiddenError,
     OutOfOrderError,
@@ -32,6 +34,8 @@ FILLER_PLACES: Final = 1024
 """Of one filler: 4 KiB."""
 CHECKS_MAX: Final = 3
 """A stripe that was sealed and then seems open has been asked at a bad moment; one that keeps saying so is broken."""
+
+_SEALED = CrashPoint("striped: one stripe more is sealed, the others may not be")
 
 
 @attrs.define(eq=False)
@@ -109,7 +113,7 @@ class StripedLoglet:
         return interleave_untrusted(self._layout, found, start, stop)
 
     async def seal(self) -> None:
-        await all_of({number: stripe.seal for number, stripe in enumerate(self._stripes)})
+        await all_of({number: partial(_seal, stripe) for number, stripe in enumerate(self._stripes)})
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         """As promised. A slot is an entry of a stripe, and goes as a whole: a trim stops before the batch that `offset` is in."""
@@ -147,3 +151,8 @@ class StripedLoglet:
         except ForbiddenError as error:
             # Some stripe is sealed, and this client may not seal the rest. The chain will say what follows.
             raise SealedError(f"sealed, and left to others: {error}") from error
+
+
+async def _seal(stripe: Loglet) -> None:
+    await stripe.seal()
+    _SEALED.reached()

@@ -22,6 +22,9 @@ from simulation.world.world import World
 from virtuallog.testing.znodes import ZooKeeperFaults
 
 RACE_SECONDS: Final = 30.0
+LARGE: Final = 0.15
+"""Share of the seeds with batches that do not fit into one znode."""
+LARGE_BYTES: Final = 1_000_000
 CALM_SECONDS: Final = 60.0
 
 
@@ -72,6 +75,7 @@ def _draw_cast(source: random.Random) -> Cast:
         observers=source.randint(0, 3),
         pause_seconds=source.choice((0.001, 0.005, 0.03)),
         in_flight=source.choice((1, 4)),
+        entry_bytes=LARGE_BYTES if source.random() < LARGE else 0,
         impatient=source.choice((0.0, 0.1)),
         conditional=source.choice((0.0, 0.1)),
         readers=source.randint(0, 2),

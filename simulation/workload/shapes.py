@@ -85,7 +85,6 @@ STRIPING: Final = (
 ARCHIVING: Final = (
     "archive a segment",
     "archive the start of the log",
-    "take an archive out again",
     "trim an archive",
 )
 """Of runs with archives."""
