@@ -31,6 +31,7 @@ ADAPTERS = {
         "virtuallog/clock.py",
         "virtuallog/key_values.py",
         "virtuallog/worker.py",
+        "loglets/archive/fsspec_files.py",
         "loglets/paxos/zookeeper.py",
         "simulation/fleet.py",
     )
