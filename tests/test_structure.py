@@ -29,10 +29,10 @@ ADAPTERS = {
     for name in (
         "virtuallog/blocking.py",
         "virtuallog/clock.py",
+        "virtuallog/kazoo_bridge.py",
         "virtuallog/key_values.py",
         "virtuallog/worker.py",
         "loglets/archive/fsspec_files.py",
-        "loglets/paxos/zookeeper.py",
         "simulation/fleet.py",
     )
 }
