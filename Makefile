@@ -9,6 +9,8 @@
 #   make hostile  a million mutated frames and every flood against three nodes; FRAMES=100000 for fewer
 #   make bench    measures appends on three local processes
 #   make paxos    the paxos loglet beside the native one and PySyncObj, then deaths of its coordinator, ten minutes; tables go to OUT
+#   make swaps    every kind of loglet swapped for every other (with ZooKeeper, if Debian's is here), the Delos experiment, stripes
+#                 and a model of many; twelve minutes; tables and pictures go to OUT, `make swaps FILL=1` puts them into docs/
 #   make chaos    swaps, kills, partitions (needs root) and a comparison with other systems (scripts in PEERS), a quarter of
 #                 an hour; one of them: make swap, kill, hosts, peers; pictures and tables go to OUT
 #   make setup    builds .venv and stops
@@ -25,7 +27,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 960
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos chaos swap kill hosts peers setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps chaos swap kill hosts peers setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -69,6 +71,15 @@ paxos: setup | $(OUT)
 	$(BIN)/python -m bench.kill --loglet paxos --sequencers 20 --blackouts 5 --picture $(OUT)/kill-paxos.png --markdown \
 	    > $(OUT)/kill-paxos.md
 	@cat $(OUT)/kill-paxos.md
+
+SWAPS ?= 20
+swaps: setup | $(OUT)
+	$(BIN)/virtuallog bench reconfigure --swaps $(SWAPS) --picture $(OUT)/swaps.png --page $(OUT)/swaps.html --markdown > $(OUT)/swaps.md
+	$(BIN)/python -m bench.delos --picture $(OUT)/delos.png --markdown > $(OUT)/delos.md
+	$(BIN)/python -m bench.append --loglet striped --outstanding 256 --rounds 3 > $(OUT)/append-striped.md
+	$(BIN)/python -m bench.stripes --picture $(OUT)/stripes.png --markdown > $(OUT)/stripes.md
+	@cat $(OUT)/swaps.md $(OUT)/delos.md $(OUT)/append-striped.md $(OUT)/stripes.md
+	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/swaps.md docs/performance.md)
 
 $(OUT):
 	mkdir -p $@

@@ -33,6 +33,7 @@ from bench.own import open_own_systems
 from bench.report import as_markdown, draw, put_into, summarize
 from bench.samples import BARE, LOGLET, NATIVE_SYSTEMS, OWN, PAXOS_SYSTEMS, PYSYNCOBJ, STRIPED_SYSTEMS, SYSTEMS, Sample
 from server import logging
+from server.bench.report import tell
 from virtuallog.clock import SystemClock
 
 Measure: TypeAlias = Callable[[int, int, float], Awaitable[Sample]]
@@ -172,7 +173,7 @@ def main(
     summaries = summarize(trio.run(run, plan, partial(_show, as_json)))
     table = as_markdown(summaries, BARE if loglet == "native" else LOGLET)
     if not as_json:
-        click.echo("\n" + table)
+        click.echo(table)
     if markdown is not None:
         figure = markdown.with_name(FIGURES[loglet].format(markdown.stem))
         draw(summaries, figure)
@@ -181,8 +182,11 @@ def main(
 
 
 def _show(as_json: bool, sample: Sample) -> None:
-    click.echo(json.dumps(sample.plain()) if as_json else sample.line())
-    sys.stdout.flush()
+    if as_json:
+        click.echo(json.dumps(sample.plain()))
+        sys.stdout.flush()
+    else:
+        tell(sample.line())
 
 
 if __name__ == "__main__":

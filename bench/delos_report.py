@@ -18,6 +18,8 @@ from server.workload.pauses import SPREAD_COLUMNS, Spread
 PUBLISHED: Final = {APPEND: "5x (writes)", READ: "10x (reads)"}
 """By which factor p99 fell when Delos moved a service from its ZooKeeper loglet to its native one (OSDI'20, section 5.1, figure 8).
 The paper says itself that this loglet was not optimised."""
+OVERLOAD_MS: Final = 1000.0
+"""No log takes that long; a queue that grows does."""
 BIN_SECONDS: Final = 0.5
 COLOURS: Final = {APPEND: "tab:blue", READ: "tab:green"}
 
@@ -70,8 +72,19 @@ def report(machine: Machine, outcome: Outcome) -> Report:
         },
         verdict=f"{outcome.entries:,} entries in the log, {outcome.unknown} operations without an answer: nothing lost, nothing "
         "doubled, nothing reordered, every read linearizable",
-        problems=outcome.problems,
+        problems=[*outcome.problems, *_overload(spreads)],
     )
+
+
+def _overload(spreads: Mapping[str, Sequence[Spread]]) -> list[str]:
+    """Figures that say how long the queue was, and nothing about the log."""
+    return [
+        f"half of the {kind}s that were due {side} the swap took {spread.p50_ms:,.0f} ms or were not answered: the load is too "
+        "much for this machine, which may be busy"
+        for kind, pair in spreads.items()
+        for side, spread in zip(("before", "after"), pair, strict=True)
+        if not 0 < spread.p50_ms < OVERLOAD_MS
+    ]
 
 
 def _latencies(spreads: Mapping[str, Sequence[Spread]]) -> Table:

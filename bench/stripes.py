@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A MODEL of many stripes beside the curve that Delos published. Nothing is measured here, no line of the product runs.
 
-    python -m bench.stripes --picture stripes.png --document docs/performance.md
+    python -m bench.stripes --picture stripes.png --markdown
 
 Delos ran 1 to 40 native loglets of three LogServers each below one striped one (OSDI'20, section 5.1, figure 10, right): 120 servers, 20
 clients, 1 KB appends. Here are two cores. So given service times go through a small discrete-event model (`bench.stripes_model`), and
@@ -18,7 +18,6 @@ from typing import Final
 import attrs
 import click
 
-from bench.report import put_between
 from bench.stripes_model import Assumptions, Model, Point
 from server.bench.report import Form, Report, Table, form_options, picture_option, tell
 from server.machine import Machine
@@ -26,7 +25,6 @@ from server.machine import Machine
 PAPER: Final = {1: 35_000, 30: 950_000, 40: 1_020_000}
 """Appends a second of 1 KB, read off figure 10."""
 STRIPES: Final = (1, 2, 5, 10, 15, 20, 25, 30, 35, 40)
-MARK: Final = "bench.stripes --document writes this part"
 
 
 def run(assumed: Assumptions, stripes: Sequence[int], seed: int) -> list[Point]:
@@ -88,12 +86,6 @@ def draw(points: Sequence[Point], path: Path) -> None:
 @click.option("--server-us", default=Assumptions().server_us, show_default=True, type=click.FloatRange(0.1, 1e5))
 @click.option("--device-iops", default=Assumptions().device_iops, show_default=True, type=click.FloatRange(1, 1e7))
 @click.option("--seed", default=1, show_default=True)
-@click.option(
-    "--document",
-    metavar="FILE",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Put table and picture into this document, where it says so. docs/performance.md, normally.",
-)
 @picture_option
 @form_options
 def main(
@@ -104,7 +96,6 @@ def main(
     server_us: float,
     device_iops: float,
     seed: int,
-    document: Path | None,
     picture: Path | None,
     form: Form,
 ) -> None:
@@ -118,15 +109,10 @@ def main(
         clients=clients, client_us=client_us, sequencer_us=sequencer_us, server_us=server_us, device_iops=device_iops
     )
     points = run(assumed, STRIPES, seed)
-    found = report(Machine.look(), assumed, points)
-    if document is not None:
-        picture = picture or document.with_name("stripes-model.png")
-        tables = "\n".join(table.markdown() for table in found.tables)
-        put_between(document, f"{tables}\n![A model of many stripes]({picture.name})\n", MARK)
     if picture is not None:
         draw(points, picture)
         tell(f"picture: {picture}")
-    found.publish(form)
+    report(Machine.look(), assumed, points).publish(form)
 
 
 if __name__ == "__main__":
