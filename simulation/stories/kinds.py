@@ -15,26 +15,20 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from loglets.paxos.provider import PaxosProvider
+from loglets.striped.provider import StripedProvider
 from simulation.stories import cluster
 from simulation.stories.outside import Outside
 from simulation.stories.scenario import Scenario
 from simulation.world.cluster import ClusterPlan, ProviderMaker
 from simulation.world.world import World
-from virtuallog.api import LogletProvider
 
 SHARE: Final = 0.3
 """Of the usual load: an append to stripes is one to a native loglet and a filler or two, and swaps are most of what happens."""
 Draw: TypeAlias = Callable[[random.Random, Outside], ClusterPlan]
 
 
-def striped() -> LogletProvider:
-    from loglets.striped.provider import StripedProvider
-
-    return StripedProvider()
-
-
 def _draw_striped(source: random.Random, service: Outside) -> ClusterPlan:
-    return _plan(source, (3, 6, 6), [striped, cluster.native])
+    return _plan(source, (3, 6, 6), [StripedProvider, cluster.native])
 
 
 def _draw_zookeeper(source: random.Random, service: Outside) -> ClusterPlan:
@@ -44,7 +38,7 @@ def _draw_zookeeper(source: random.Random, service: Outside) -> ClusterPlan:
 def _draw_archive(source: random.Random, service: Outside) -> ClusterPlan:
     """Archives last, as the first loglet takes appends. What is archived is of one kind, or of one of two."""
     hot: list[ProviderMaker] = [cluster.native]
-    other = source.choice((None, None, PaxosProvider, striped, service.zookeeper_provider))
+    other = source.choice((None, None, PaxosProvider, StripedProvider, service.zookeeper_provider))
     if other is not None:
         hot.append(other)
     plan = _plan(source, (3, 5), hot)

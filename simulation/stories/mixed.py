@@ -11,6 +11,7 @@ import random
 from typing import Final
 
 from loglets.paxos.provider import PaxosProvider
+from loglets.striped.provider import StripedProvider
 from simulation.stories import cluster, kinds
 from simulation.stories.outside import Outside
 from simulation.stories.scenario import Scenario
@@ -28,13 +29,13 @@ async def _story(world: World) -> None:
 
 
 def _draw_plan(source: random.Random, service: Outside) -> ClusterPlan:
-    makers: list[ProviderMaker] = [cluster.native, PaxosProvider, kinds.striped, service.zookeeper_provider]
+    makers: list[ProviderMaker] = [cluster.native, PaxosProvider, StripedProvider, service.zookeeper_provider]
     source.shuffle(makers)
     if source.random() >= ALL:
         del makers[2:]
     if source.random() < OUTSIDE:
         makers.append(service.provider)
-    if kinds.striped in makers and cluster.native not in makers:
+    if StripedProvider in makers and cluster.native not in makers:
         makers.append(cluster.native)
     nodes = source.choice((3, 5))
     archives = (service.archive_provider,) if source.random() < 0.5 else ()

@@ -21,8 +21,9 @@ import attrs
 import trio
 
 from loglets.archive.provider import ArchiveProvider
+from loglets.zookeeper.provider import ZooKeeperProvider
 from simulation.world.world import World
-from virtuallog.api import LogletProvider, Placed
+from virtuallog.api import Placed
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment, Handlers
 from virtuallog.testing.actions import LogletAppend, LogletSeal, LogletTrim
@@ -119,9 +120,7 @@ class Outside:
         """Of kind weak-seal."""
         return ServiceProvider(ENTRIES, SEAL, self.world.history, self._copies, self._told)
 
-    def zookeeper_provider(self) -> LogletProvider:
-        from loglets.zookeeper.provider import ZooKeeperProvider
-
+    def zookeeper_provider(self) -> ZooKeeperProvider:
         return ZooKeeperProvider(lambda _, environment: self.zookeeper.connect(environment.clock), HOSTS)
 
     def archive_provider(self) -> ArchiveProvider:
