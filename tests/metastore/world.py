@@ -102,16 +102,19 @@ class World:
     def doomed_client(self, *members: NodeId) -> tuple[NodeId, PaxosMetaStore]:
         """The same, and the name to crash it by."""
         name = NodeId(FIRST_CLIENT + len(self.lives))
+        return name, cast(PaxosMetaStore, PaxosProvider().open(members or THREE, self.environment(name)))
+
+    def environment(self, name: NodeId) -> Environment:
+        """Of a client of this name."""
         life = self._live(name)
         clock = SimulatedClock(life.process)
-        environment = Environment(
+        return Environment(
             services=self.network.services(life.process, clock),
             clock=clock,
             random=random.Random(self.random.random()),
             nursery=self.nursery,
             learned=self.learned.append,
         )
-        return name, cast(PaxosMetaStore, PaxosProvider().open(members or THREE, environment))
 
     def isolate(self, *nodes: NodeId) -> None:
         """Nothing that is sent to these nodes arrives."""
