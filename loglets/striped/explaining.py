@@ -66,7 +66,8 @@ def together(wholes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _of_the_whole(layout: Layout, stripe: int, piece: Evidence) -> Evidence:
     facts = dict(piece.facts)
     for name in _OFFSETS:
-        if facts.get(name) is not None:
+        # Where a stripe has dropped nothing, nothing is dropped: not what comes before its first slot either.
+        if facts.get(name) is not None and (name != "trim" or facts[name] > 0):
             facts[name] = offset_of(layout.slot(stripe, facts[name]))
     if "by" in facts:
         facts["by"] = [f"stripe {stripe}, {source}" for source in facts["by"]]

@@ -156,6 +156,7 @@ async def test_it_says_which_stripe_has_the_first_hole() -> None:
         assert [evidence.source for evidence in servers] == [f"stripe {s}, node {n}" for s in (0, 1) for n in (1, 2, 3)]
         assert [bool(evidence.problem) for evidence in servers] == [False, False, True] * 2
         assert servers[0].facts["tail"] == offset_of(4), "stripe 0 has two places: slots 0 and 2"
+        assert {evidence.facts.get("trim", 0) for evidence in servers} == {0}
         assert together.source == TOGETHER
         facts = together.facts
         assert (facts["tail"], facts["first hole"], facts["sealed"]) == (offset_of(3), "stripe 1", False)
