@@ -35,7 +35,7 @@ from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.ports import Environment
 from virtuallog.replicated import Pace
-from virtuallog.types import NodeId
+from virtuallog.types import POSITION_MAX, NodeId
 
 ANSWER_SECONDS: Final = 5.0
 """For one piece: some MiB through a disk that has appends to sync as well."""
@@ -116,12 +116,18 @@ class Copying:
             except VirtualLogError as error:
                 unheard = error
                 continue
-            if found := repairable(parse_untrusted(self.loglet, reply), at, self.stop):
+            if found := self._usable(parse_untrusted(self.loglet, reply), at):
                 await self.pace(sum(len(wave.blob) for wave in found))
                 return found
         if unheard is not None:
             raise UnavailableError(f"no server that answered has offset {at} of loglet {self.loglet}: {unheard}")
         return []
+
+    def _usable(self, waves: Sequence[Wave], at: int) -> list[Wave]:
+        """Those from `at` on, without a gap, that begin below the stop. The last one may reach past it: who made the loglet a part of
+        his own ends where another part does. It is committed like all that begins below a tail that was checked, as waves
+        are committed whole."""
+        return repairable([wave for wave in waves if wave.first < self.stop], at, POSITION_MAX)
 
     async def _store(self, found: Sequence[Wave]) -> None:
         """Everything below the stop is committed, as the segment is closed; but nothing is skipped here, only trimmed."""

@@ -16,6 +16,7 @@ from loglets.native.pieces import Pieces
 from tests.loglet_copying import ENTRIES, Spaced, copy
 from tests.loglet_copying import closed as close
 from tests.native.cluster import SEGMENT, Cluster, read_all, running_cluster
+from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError, UnavailableError
 from virtuallog.ports import Request
 from virtuallog.types import LogletOffset, NodeId
@@ -69,6 +70,24 @@ async def test_a_server_that_lost_its_disk_gets_its_copy_back(autojump_clock: Mo
         cluster.crash(1)
         cluster.crash(2)
         assert await read_all(moved, 0, len(ENTRIES)) == ENTRIES
+
+
+async def test_a_part_that_ends_in_the_middle_of_a_wave_is_copied(autojump_clock: MockClock) -> None:
+    """A stripe ends where the striped loglet does, and others decide where that is. Nobody would ever have such a wave that ends
+    at or below the stop: the stripe would have stayed where it was, with one copy less."""
+    async with running_cluster(nodes=4) as cluster:
+        cluster.create()
+        stripe = cluster.client()
+        await stripe.append(Batch.build(SessionId(b"s" * 16), 0, [b"a", b"b", b"c"]), opens=True)
+        await stripe.seal()
+        await stripe.check_tail()
+
+        moved = await copy(NativeProvider(pieces=PIECES), cluster, SEGMENT, (1, 2, 4), 2, None, ())
+
+        cluster.crash(1)
+        cluster.crash(2)
+        assert isinstance(moved, NativeLoglet)
+        assert await read_all(moved, 0, 2) == [b"a", b"b"]
 
 
 async def test_a_copy_travels_in_pieces_and_is_read_back(autojump_clock: MockClock) -> None:
