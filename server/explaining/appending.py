@@ -110,7 +110,7 @@ def _unstored(facts: SegmentFacts) -> Iterator[Finding]:
 
 
 def _full(facts: SegmentFacts) -> Iterator[Finding]:
-    full = [part for part in facts.parts if part.facts.get("full")]
+    full = facts.full
     if not full:
         return
     stops = facts.spare is not None and len(full) > facts.spare
@@ -128,8 +128,7 @@ def _full(facts: SegmentFacts) -> Iterator[Finding]:
 
 def _unwell(facts: SegmentFacts) -> Iterator[Finding]:
     """What only the kind can know, in its words: a stripe that waits, a replica that does not vote."""
-    unwell = [part for part in facts.unwell if not part.facts.get("full")]
-    if unwell:
+    if unwell := facts.unwell:
         yield Finding(
             topics=TOPICS,
             weight=Weight.WEAK,

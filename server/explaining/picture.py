@@ -70,8 +70,13 @@ class SegmentFacts:
 
     @property
     def unwell(self) -> Sequence[Evidence]:
-        """Those that answered, and have a problem."""
-        return [part for part in self.parts if part.problem and part not in self.silent]
+        """Those that answered, and have a problem. A full disk is none: it matters only to whoever appends (`full`)."""
+        return [part for part in self.parts if part.problem and part not in self.silent and part not in self.full]
+
+    @property
+    def full(self) -> Sequence[Evidence]:
+        """Those without room for more."""
+        return [part for part in self.parts if part.facts.get("full")]
 
     @property
     def spare(self) -> int | None:

@@ -21,6 +21,7 @@ from virtuallog.errors import VirtualLogError
 from virtuallog.plugins import all_interfaces
 from virtuallog.ports import ReplyT, Request, Services
 from virtuallog.rpc.roles import Role
+from virtuallog.testing.key_values import HEADROOM_BYTES
 from virtuallog.types import LogPosition, NodeId
 
 sleep = trio.sleep  # noqa: TID251 -- simulated time
@@ -149,5 +150,27 @@ def test_a_closed_log_waits_for_nobody() -> None:
         found = await explained(cluster, client)
         assert all_well(conclude(found))
         the(about(found, Topic.SEAL), "the log is closed at 1, on purpose")
+
+    in_cluster(3, story, kinds=KINDS)
+
+
+def test_full_disks_are_told_by_those_who_have_them() -> None:
+    """One log server of three has no room for another file, nor has its store of replicas: others go on, and it is named."""
+
+    async def story(cluster: Cluster, client: Client) -> None:
+        register = await client.log.view.refresh()
+        orders = min(native().placement(register.chain.last.config).orders)
+        full = next(node for node in cluster.nodes if node != orders)
+        cluster.machines[full].faults.free_bytes = HEADROOM_BYTES - 1
+        for _ in range(20):
+            await client.log.append(bytes(20_000))
+        native_full = the(about(await explained(cluster, client), Topic.APPEND), "the disk is full")
+        assert (native_full.weight, native_full.statement[:6]) == (Weight.WEAK, f"node {full}")
+        await client.log.reconfig_extend("paxos", {})
+        paxos_full = the(about(await explained(cluster, client), Topic.APPEND), "the disk is full")
+        assert (paxos_full.weight, paxos_full.statement[:6]) == (Weight.WEAK, f"node {full}")
+        cluster.machines[full].faults.free_bytes = None
+        await sleep(2.0)
+        assert all_well(conclude(await explained(cluster, client)))
 
     in_cluster(3, story, kinds=KINDS)
