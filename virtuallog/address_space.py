@@ -20,9 +20,9 @@ from virtuallog.errors import (
     BeyondTailError,
     InvalidSettingError,
     ReconfigurationNeededError,
-    RetryableError,
     SealedError,
     UnavailableError,
+    VirtualLogError,
 )
 from virtuallog.register import Register
 from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
@@ -186,7 +186,9 @@ class AddressSpace:
         """How far a closed segment is trimmed; its start if nobody can tell: it may be lost, and the copy what is left."""
         try:
             return segment.position(await self.view.loglet(segment).prefix_trim(segment.offset(segment.start)))
-        except (RetryableError, SealedError):
+        except (
+            VirtualLogError
+        ):  # not only silence: files of an archive may be damaged, and what is put instead is whole
             return segment.start
 
     async def _carry_trim(self, trimmed: LogPosition, copy: Segment) -> None:

@@ -110,10 +110,38 @@ class ArchiveLoglet:
             return await self._read_hot(start, stop, max_bytes)
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
-        manifest = await self.manifest()
+        try:
+            manifest = await self.manifest()
+        except (CorruptionError, MalformedError) as error:
+            if self._open_hot is None:
+                raise
+            log.warning("trimming an archive without its manifest", archive=self.config.directory, error=str(error))
+            await self._trim_without_manifest(offset)
+        else:
+            await self._trim_files(manifest, offset)
+        return LogletOffset(self._trim)
+
+    async def _trim_files(self, manifest: Manifest, offset: int) -> None:
         target = min(max(offset, manifest.start), manifest.stop)
         self._trim = max(self._trim, await self._ask(lambda: trim(self._files, manifest, target)))
-        return LogletOffset(self._trim)
+
+    async def _trim_without_manifest(self, offset: LogletOffset) -> None:
+        """Markers count whatever is in the manifest; how far the segment was trimmed before, the hot copy tells."""
+        config = self.config
+        assert config.hot is not None
+        bare = Manifest(
+            cluster=config.cluster,
+            start=config.start,
+            stop=config.stop,
+            trimmed=config.start,
+            files=(),
+            content="",
+            writer="",
+        )
+        await self._trim_files(bare, offset)
+        shift = config.start - config.hot.base
+        found = await self._hot_loglet().prefix_trim(LogletOffset(self._trim - shift))
+        self._trim = max(self._trim, min(found + shift, config.stop))
 
     async def manifest(self) -> Manifest:
         """What the archive consists of; read once, as it never changes.
@@ -183,11 +211,15 @@ class ArchiveLoglet:
     # -- from the hot copy --------------------------------------------------------------------------------------------
 
     async def _read_hot(self, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
-        assert self._open_hot is not None and self.config.hot is not None
-        self._hot = self._hot or self._open_hot()
+        assert self.config.hot is not None
         shift = self.config.start - self.config.hot.base
-        found = await self._hot.read(LogletOffset(start - shift), LogletOffset(stop - shift), max_bytes)
+        found = await self._hot_loglet().read(LogletOffset(start - shift), LogletOffset(stop - shift), max_bytes)
         return [item.shift(shift) for item in found]
+
+    def _hot_loglet(self) -> Loglet:
+        assert self._open_hot is not None
+        self._hot = self._hot or self._open_hot()
+        return self._hot
 
 
 def _parquet() -> Any:

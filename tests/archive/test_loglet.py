@@ -132,6 +132,21 @@ async def test_a_reader_meets_a_trim(nursery: trio.Nursery) -> None:
     assert len(await read_all(late, START, STOP)) == 2
 
 
+async def test_without_its_manifest_an_archive_is_still_trimmed(nursery: trio.Nursery) -> None:
+    """As long as there is a hot copy: it knows how far the segment had been trimmed, and markers count in any case."""
+    archive = await made(nursery)
+    kept = archive.shelf.only.content.pop(manifests.NAME)
+    archive.hot.trim = 5
+
+    with pytest.raises(CorruptionError):
+        await archive.open().prefix_trim(LogletOffset(START))
+    assert await archive.open(with_hot=True).prefix_trim(LogletOffset(0)) == START + 5
+    assert await archive.open(with_hot=True).prefix_trim(LogletOffset(START + 30)) == START + 30
+    assert archive.hot.trim == 30
+    archive.shelf.only.content[manifests.NAME] = kept
+    assert await archive.open().prefix_trim(LogletOffset(0)) == START + 30
+
+
 async def test_markers_do_not_pile_up(nursery: trio.Nursery) -> None:
     """Of many trims the last ones stay."""
     archive = await made(nursery)

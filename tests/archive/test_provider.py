@@ -23,7 +23,7 @@ from tests.archive.parts import SMALL, FixedProvider, Made, Shelf, batches, make
 from tests.virtuallog.test_kept import at_level
 from tests.virtuallog.worlds import World, contents, world
 from virtuallog import chain
-from virtuallog.api import Cluster
+from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
 from virtuallog.composite import compose
 from virtuallog.errors import (
@@ -36,6 +36,7 @@ from virtuallog.errors import (
 )
 from virtuallog.explaining import TOGETHER, ExplainsLoglets
 from virtuallog.kept import KeepsLoglets, ReleasesLater
+from virtuallog.ports import Environment
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.types import Data, LogletOffset, LogPosition, NodeId
 from virtuallog.versions import COMPOSED
@@ -226,3 +227,36 @@ async def test_an_archive_that_is_damaged_before_the_put_does_not_get_into_the_c
         assert w.register == register
         shelf.only.broken, shelf.only.content[name] = False, kept
         assert (await log.reconfig_modify(segment.id, "archive", config)).chain.segments[0].kind == "archive"
+
+
+async def test_a_damaged_archive_can_be_undone(autojump_clock: MockClock) -> None:
+    """Reads come from the hot copy meanwhile, and trims work; afterwards nobody asks for the files any more."""
+    async with archiving_world() as (w, shelf):
+        before = await contents(w.client())
+        closed = w.register.chain.segments[1]
+        await archive(w, 1)
+        shelf.only.content.clear()
+        assert await contents(w.client()) == before
+        assert await w.client().find_trim_point() == 0
+
+        archived = w.register.chain.segments[1]
+        assert archived.kind == "archive"
+        w.providers = {**w.providers, "sparse": Named(w.providers["sparse"], closed.id)}
+        compose(w.providers)
+        await w.client().reconfig_modify(archived.id, "sparse", b"named", closed.base)
+        assert await contents(w.client()) == before
+
+
+@attrs.define
+class Named:
+    """A kind whose config names its loglet."""
+
+    _provider: Any
+    _loglet: SegmentId
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+        found: Loglet = self._provider.open(self._loglet if config == b"named" else segment, b"", environment)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
