@@ -13,7 +13,7 @@ from server.pages import PAINT, Axis, tone_of
 from server.pages.axes import spell
 from server.workload.bins import BIN_SECONDS, Bins
 
-KIND_LETTERS: Final = 0.011
+KIND_LETTERS: Final = 0.0078
 """Of the run's length, for a letter of a kind's name: names that have no room are left out."""
 
 
@@ -106,6 +106,6 @@ def _mark(top: Any, below: tuple[Any, ...], outcome: Outcome) -> None:
         for axes in below:
             axes.axvline(event.at, color=colour, linestyle=":", linewidth=1.2)
         top.annotate(
-            event.label, (event.at, 0.55), xytext=(0, 2), textcoords="offset points", ha="left", va="bottom", rotation=14,
+            event.label, (event.at, 0.55), xytext=(0, 2), textcoords="offset points", ha="left", va="bottom", rotation=22,
             fontsize=8.5, color=colour, annotation_clip=False,
         )  # fmt: skip

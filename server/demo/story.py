@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
@@ -53,8 +54,8 @@ def can_archive() -> bool:
     """Whether the libraries of the extra `archive` are there. Loads them: while the load runs that would stop it for a moment."""
     if not all(find_spec(name) for name in ("pyarrow", "fsspec", "numpy")):
         return False
-    import loglets.archive.parquet  # noqa: F401
-
+    for module in ("loglets.archive.parquet", "fsspec.implementations.local"):
+        import_module(module)
     return "archive" in loglet_providers()
 
 
@@ -175,9 +176,10 @@ class Story:
         segment = (await self._chain(services)).segments[1]
         assert segment.stop is not None
         cut = LogPosition((segment.start + segment.stop) // 2)
+        self._note("read the beginning")
         await show(self._court, log, self._judged, cut)
         self._judged = cut
-        self._note(f"trim half of the second segment ({segment.kind}), and all before")
+        self._note(f"trim into the middle of {segment.kind}")
         trimmed = await ask_living(services, self._cluster.file, PrefixTrim(position=cut), CHANGE_SECONDS)
         self._trim_point = LogPosition(trimmed.position)
         self._tell(f"    the log begins at position {trimmed.position}")

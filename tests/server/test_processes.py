@@ -52,12 +52,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def command(
-    *arguments: str | Path, cluster: Path | None = None, stdin: bytes = b""
+    *arguments: str | Path, cluster: Path | None = None, stdin: bytes = b"", timeout: float = 60
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end."""
     environment = {**os.environ, **({"VIRTUALLOG_CLUSTER": str(cluster)} if cluster else {})}
     return subprocess.run(
-        [*COMMAND, *arguments], input=stdin, env=environment, capture_output=True, timeout=60, check=False
+        [*COMMAND, *arguments], input=stdin, env=environment, capture_output=True, timeout=timeout, check=False
     )
 
 
@@ -327,14 +327,25 @@ async def test_a_wiped_disk_stays_out(folder: Path) -> None:
 
 
 def test_the_demo_ends_with_its_verdict(folder: Path) -> None:
-    """All steps on real processes, in short phases: swaps, a kill -9, the comparison, the picture."""
-    done = command("demo", "--phase", "0.3", "--picture", folder / "demo.png")
+    """All steps on real processes, in short phases: swaps, archives, a trim, a kill -9, the comparison, page and picture."""
+    done = command(
+        "demo", "--phase", "0.2", "--picture", folder / "demo.png", "--page", folder / "demo.html", timeout=300
+    )
 
     assert done.returncode == 0, done.stderr
-    assert b"swap to paxos" in done.stdout
-    assert b"kill -9 node 3" in done.stdout
+    for step in (
+        b"swap to paxos",
+        b"swap to striped",
+        b"archive a native segment",
+        b"the log begins at",
+        b"kill -9 node 3",
+    ):
+        assert step in done.stdout
     assert done.stdout.endswith(b"verdict: nothing lost, nothing doubled, every writer's entries in order\n")
     assert (folder / "demo.png").exists()
+    page = (folder / "demo.html").read_text()
+    assert page.count('data-mark="swap"') >= 6
+    assert "Nothing lost, nothing doubled" in page
 
 
 def test_a_benchmark_prints_one_object_per_measurement(folder: Path) -> None:
