@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -12,6 +13,7 @@ from loglets.archive.config import ArchiveConfig, HotCopy
 from loglets.archive.provider import ArchiveProvider
 from loglets.memory import MemoryLoglet, MemoryProvider
 from loglets.zookeeper.provider import ZooKeeperProvider
+from server import releasing
 from server.releasing import FREE_SECONDS, LOOK_SECONDS, TURN_SECONDS, Releasing
 from tests.virtuallog.worlds import World, world
 from virtuallog.api import LogletProvider
@@ -193,3 +195,21 @@ async def test_a_place_that_is_gone_keeps_nobody_waiting(autojump_clock: MockClo
 
         assert len(far.freed) >= 2
         assert w.register.chain.segments[0].config == b""
+
+
+async def test_no_more_than_some_wait_to_be_freed(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose turn comes late remembers the last ones. The others are garbage, unless a node before it has been there."""
+    monkeypatch.setattr(releasing, "WAITING_MAX", 2)
+    async with world() as w:
+        far = await with_kinds(w)
+        log, left = w.client(), list[SegmentId]()
+        await log.reconfig_extend("far")
+        release_on(w, 2)
+        await passes(2 * LOOK_SECONDS)
+        for _ in range(3):
+            left.append(w.register.chain.last.id)
+            await log.reconfig_extend("far")
+            await passes(LOOK_SECONDS)
+        await passes(2 * TURN_SECONDS)
+
+        assert [segment for segment, _ in far.freed] == left[1:]
