@@ -15,11 +15,12 @@ import attrs
 
 from simulation.conformance import options as kit
 from simulation.conformance.options import DEAD
-from simulation.conformance.providers import below, find
+from simulation.conformance.providers import below, find, find_in
 from simulation.faults.nemesis import LOST_MAX
 from simulation.stories import cluster
 from simulation.stories.scenario import Scenario
 from simulation.world.world import World
+from virtuallog.kept import KeepsLoglets
 
 CHAINS: Final = {
     "alone": "a chain of loglets of this kind only, reconfigured all the time",
@@ -30,8 +31,8 @@ CHAINS: Final = {
 async def _story(world: World, *, mixed: bool) -> None:
     options = kit.of(world.options)
     name = (options.loglets or ("native",))[0]
-    make, others = find(name), (find("native"),) if mixed and name != "native" else below(name)
-    if not make().interfaces:  # nothing that could travel as bytes
+    make, others = find_in(world, name), (find("native"),) if mixed and name != "native" else below(name)
+    if not (make().interfaces or isinstance(make(), KeepsLoglets)):  # nothing that could travel as bytes
         world.options = attrs.evolve(world.options, transport="calls")
     await cluster.tell(world, (make, *others), dead_max=LOST_MAX if options.allows_fault(DEAD) else 0)
 

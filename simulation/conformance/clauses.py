@@ -15,7 +15,7 @@ import trio
 
 from simulation.conformance import options as kit
 from simulation.conformance.fixture import SimulatedFixture
-from simulation.conformance.providers import below, find
+from simulation.conformance.providers import below, find_in
 from simulation.stories.scenario import Scenario
 from simulation.stories.served import ServedLoglets
 from simulation.world.world import World
@@ -40,7 +40,7 @@ async def _story(world: World, clause: str) -> None:
         LinkQuality(tail_probability=source.choice((0.0, 0.1)), tail_seconds=source.choice((0.002, 0.02)))
     )
     name, roomy = (options.loglets or ("native",))[0], "largest" in clause
-    served = ServedLoglets(world, find(name, roomy=roomy), below(name, roomy=roomy))
+    served = ServedLoglets(world, find_in(world, name, roomy=roomy), below(name, roomy=roomy))
     served.start(options.nodes)
     try:
         async with trio.open_nursery() as nursery:

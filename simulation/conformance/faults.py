@@ -19,7 +19,7 @@ from simulation.conformance import disks
 from simulation.conformance import options as kit
 from simulation.conformance.news import strike_at_news
 from simulation.conformance.options import DEAD
-from simulation.conformance.providers import below, find
+from simulation.conformance.providers import below, find_in
 from simulation.faults import streams
 from simulation.faults.crash_points import COUNTED, CRASH_POINT
 from simulation.faults.nemesis import FaultPlan, Nemesis
@@ -53,7 +53,7 @@ async def _story(world: World, fault: str) -> None:
     options = kit.of(world.options)
     source = world.random("plan")
     name = (options.loglets or ("native",))[0]
-    served = ServedLoglets(world, find(name), below(name))
+    served = ServedLoglets(world, find_in(world, name), below(name))
     world.options = attrs.evolve(world.options, faults=(fault,))
     nemesis = Nemesis(world, served.machines, _plan(fault))
     served.start(options.nodes)

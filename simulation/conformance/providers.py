@@ -8,7 +8,9 @@ import sys
 from importlib.metadata import entry_points
 from typing import Any, Final
 
+from simulation.stories.outside import ZOOKEEPER, Outside
 from simulation.world.cluster import ProviderMaker
+from simulation.world.world import World
 from virtuallog.composite import CompositeProvider
 from virtuallog.errors import InvalidSettingError
 from virtuallog.plugins import LOGLETS
@@ -52,6 +54,11 @@ def below(name: str, *, roomy: bool = False) -> tuple[ProviderMaker, ...]:
     Raises: as `find`.
     """
     return (find("native", roomy=roomy),) if isinstance(find(name)(), CompositeProvider) else ()
+
+
+def find_in(world: World, name: str, *, roomy: bool = False) -> ProviderMaker:
+    """As `find`; a kind that lives in a ZooKeeper is given a simulated one, which lives as long as this world."""
+    return Outside(world).zookeeper_provider if name == ZOOKEEPER else find(name, roomy=roomy)
 
 
 def _installed(kind: str) -> ProviderMaker:
