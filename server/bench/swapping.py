@@ -14,13 +14,16 @@ from server.bench.steps import PHASES, Steps, split_into_phases
 from server.bench.targets import Target
 from server.bench.trial import Trial
 from server.workload.pauses import Spread
-from virtuallog.errors import ChainConflictError, RetryableError, UnavailableError
+from virtuallog.errors import ChainConflictError, InvalidSettingError, RetryableError, UnavailableError
 
 WARM_UP_SECONDS: Final = 2.0
 RESUME_SECONDS: Final = 30.0
 """Until appends must have come back after a swap; a healthy one takes some milliseconds, elections and timeouts seconds."""
-ATTEMPTS: Final = 5
-"""To carry out one swap: a healer that sees a node stall may be faster, and then the log is not where it was to be."""
+ATTEMPTS: Final = 10
+"""To carry out one swap: a healer that sees a node stall may be faster, and then the log is not where it was to be; and while nodes
+stall or start, a planner finds too few of them."""
+PAUSE_SECONDS: Final = 0.5
+"""Between two attempts."""
 
 
 async def swap_repeatedly(trial: Trial, targets: Iterable[Target], window_seconds: float) -> list[Swap]:
@@ -57,8 +60,9 @@ async def swap(trial: Trial, target: Target) -> None:
     for _ in range(ATTEMPTS):
         try:
             register = await trial.extend(target.kind, target.settings)
-        except (RetryableError, ChainConflictError) as error:
+        except (RetryableError, ChainConflictError, InvalidSettingError) as error:
             tell(f"swap to {target.name}: {error}; again")
+            await trial.clock.sleep(PAUSE_SECONDS)
             continue
         if register.chain.last.kind == target.kind:
             return

@@ -31,6 +31,7 @@ MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 LEASH: Final = '"$@" </dev/null & child=$!; read -r _; kill -9 $child'
 """Runs a command until stdin is closed."""
 START_SECONDS: Final = 60.0
+ANSWER_SECONDS: Final = 2.0
 POLL_SECONDS: Final = 0.05
 
 
@@ -94,7 +95,8 @@ class ZooKeeperServer:
         raise UnavailableError(f"ZooKeeper on {self.address} has not answered within {START_SECONDS:g} s: {words}")
 
     async def _serves(self) -> bool:
-        with suppress(OSError, trio.BrokenResourceError):
+        # One that is just starting may take a connection, and never answer on it.
+        with suppress(OSError, trio.BrokenResourceError), self.clock.timeout(ANSWER_SECONDS):
             async with await trio.open_tcp_stream(HOST, self.port) as stream:
                 await stream.send_all(b"srvr")
                 return b"Mode: " in await stream.receive_some()

@@ -30,7 +30,7 @@ ENTRIES = 40
 """Of each segment, at least."""
 LOOK = 5
 """So many entries are read behind each trim."""
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 240.0
 
 
 class Writer:

@@ -27,7 +27,7 @@ async def test_each_kind_is_swapped_for_each_under_load(targets: list[Target]) -
     """All 25 ordered pairs; appends go on after each, and everything is in the log once, in order."""
     outcome = await run(Plan(targets=targets, swaps=1, load=LOAD, window_seconds=0.05), Machine.look())
 
-    assert outcome.report.problems == ()
+    assert outcome.report.problems == []
     assert [(cell.source, cell.target) for cell in outcome.matrix.cells] == list(product(NAMES, repeat=2))
     assert {cell.swaps for cell in outcome.matrix.cells} == {1}
     assert outcome.report.plain["acknowledged"] > 0
