@@ -12,37 +12,13 @@ TOPICS = (Topic.APPEND,)
 
 
 def findings(picture: Picture) -> list[Finding]:
-    """About the open segment; about the end of the log, if there is none."""
+    """About the open segment. What also keeps it from being sealed, and whether it is, is said in `sealing`."""
     facts = picture.active
-    if facts is None:
-        return [_closed(picture)]
-    if not facts.evidence:
+    if facts is None or not facts.evidence:
         return []
-    found = [*_unordered(picture, facts), *_unstored(facts), *_full(facts), *_unwell(facts)]
-    if facts.together.get("sealed"):
-        found.append(_sealed(picture, facts))
-    return found if any(finding.weight >= Weight.WEAK for finding in found) else [_well(facts), *found]
-
-
-def _closed(picture: Picture) -> Finding:
-    return Finding(
-        topics=TOPICS,
-        weight=Weight.NOTE,
-        statement=f"appends are refused: the log was closed on purpose, at {picture.register.chain.last.stop}",
-        because=(f"version {picture.register.version} of the register has no open segment",),
-        next="nobody continues it by himself; `virtuallog reconfigure --to KIND` does, at the same position",
-    )
-
-
-def _sealed(picture: Picture, facts: SegmentFacts) -> Finding:
-    return Finding(
-        topics=TOPICS,
-        weight=Weight.TROUBLE,
-        statement="appends wait: the open loglet is sealed, and has no successor yet",
-        because=_by(facts, "sealed"),
-        next=who_finishes(picture, facts),
-        segment=facts.segment.id,
-    )
+    found = [*_unordered(picture, facts), *_full(facts), *_unwell(facts)]
+    takes = facts.is_reachable and not facts.together.get("sealed")
+    return found if found or not takes else [_well(facts)]
 
 
 def _unordered(picture: Picture, facts: SegmentFacts) -> Iterator[Finding]:
@@ -96,19 +72,6 @@ def _healing(picture: Picture) -> tuple[str, ...]:
     return tuple(f"node {node.node} says: {text}" for node in picture.nodes.values() for text in node.healing)
 
 
-def _unstored(facts: SegmentFacts) -> Iterator[Finding]:
-    if facts.is_reachable:
-        return
-    yield Finding(
-        topics=TOPICS,
-        weight=Weight.TROUBLE,
-        statement=f"appends wait: too few of the loglet's servers answer ({facts.counted()})",
-        because=facts.says(facts.silent),
-        next="start what is silent: appends go on by themselves once enough servers answer",
-        segment=facts.segment.id,
-    )
-
-
 def _full(facts: SegmentFacts) -> Iterator[Finding]:
     full = facts.full
     if not full:
@@ -150,8 +113,3 @@ def _well(facts: SegmentFacts) -> Finding:
         because=facts.says(facts.silent) or (f"{facts.counted()}, and none is in the way",),
         segment=facts.segment.id,
     )
-
-
-def _by(facts: SegmentFacts, bit: str) -> tuple[str, ...]:
-    said = [part.source for part in facts.parts if part.facts.get(bit)]
-    return (f"{listed(said)} {'says' if len(said) == 1 else 'say'} {bit}",) if said else ()

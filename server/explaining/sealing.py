@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from server.explaining.finding import Finding, Topic, Weight, listed
 from server.explaining.finishing import who_finishes
 from server.explaining.picture import Picture, SegmentFacts
 
-TOPICS = (Topic.SEAL,)
-BOTH = (Topic.SEAL, Topic.APPEND)
+TOPICS: Final[tuple[Topic, ...]] = (Topic.SEAL,)
+BOTH: Final[tuple[Topic, ...]] = (Topic.APPEND, Topic.SEAL)
+"""Of what appends wait for as well."""
 
 
 def findings(picture: Picture) -> list[Finding]:
@@ -25,22 +28,24 @@ def findings(picture: Picture) -> list[Finding]:
 def _closed(picture: Picture) -> Finding:
     last = picture.register.chain.last
     return Finding(
-        topics=TOPICS,
+        topics=BOTH,
         weight=Weight.NOTE,
-        statement=f"the log is closed at {last.stop}, on purpose",
-        because=(f"version {picture.register.version} of the register says so: it has no open segment",),
-        next="no watchdog continues it; `virtuallog reconfigure --to KIND` does",
+        statement=f"the log is closed at {last.stop}, on purpose: appends are refused",
+        because=(f"version {picture.register.version} of the register has no open segment",),
+        next="no watchdog continues it; `virtuallog reconfigure --to KIND` does, at the same position",
         segment=last.id,
     )
 
 
 def _unreachable(facts: SegmentFacts) -> Finding:
     return Finding(
-        topics=TOPICS,
+        topics=BOTH,
         weight=Weight.TROUBLE,
-        statement=f"the open loglet cannot be sealed: too few of its servers answer ({facts.counted()})",
+        statement="the open loglet can neither take appends nor be sealed: too few of its servers answer "
+        f"({facts.counted()})",
         because=facts.says(facts.silent),
-        next="start what is silent; until then the log can neither be closed nor continued elsewhere",
+        next="start what is silent: appends go on by themselves once enough servers answer. Until then the log can neither "
+        "be closed nor continued elsewhere",
         segment=facts.segment.id,
     )
 
@@ -54,15 +59,21 @@ def _bit(picture: Picture, facts: SegmentFacts) -> Finding:
         case False:
             weight, what, then = Weight.WELL, "the open loglet is not sealed", ""
         case True:
-            weight, what = Weight.TROUBLE, "a change is half done: the open loglet is sealed, and has no successor"
+            weight = Weight.TROUBLE
+            what = "a change is half done, and appends wait: the open loglet is sealed, and has no successor"
             then = who_finishes(picture, facts)
         case _:
-            weight, what = (
-                Weight.WEAK,
-                "a seal has reached a part of the open loglet: a change is under way, or was given up",
-            )
+            weight = Weight.WEAK
+            what = "a seal has reached a part of the open loglet: a change is under way, or was given up"
             then = f"appends may still be taken. Whoever checks the tail completes the seal; then {who_finishes(picture, facts)}"
-    return Finding(topics=TOPICS, weight=weight, statement=what, because=because, next=then, segment=facts.segment.id)
+    return Finding(
+        topics=BOTH if weight else TOPICS,
+        weight=weight,
+        statement=what,
+        because=because,
+        next=then,
+        segment=facts.segment.id,
+    )
 
 
 def _endurance(facts: SegmentFacts) -> list[Finding]:
