@@ -54,7 +54,7 @@ def test_packages_named_in_pyproject_are_the_folders_on_disk() -> None:
 
 @pytest.mark.slow
 def test_wheel_holds_our_import_roots_and_nothing_else(tmp_path: Path) -> None:
-    """Every module, schema and py.typed of the five roots is shipped; tests and documents are not."""
+    """Every module, schema, template and py.typed of the five roots is shipped; tests and documents are not."""
     tree = tmp_path / "tree"
     for folder in SHIPPED:
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -67,7 +67,7 @@ def test_wheel_holds_our_import_roots_and_nothing_else(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
-    wanted = ("*.py", "*.capnp", "py.typed")
+    wanted = ("*.py", "*.capnp", "py.typed", "*.html", "*.css", "*.js")
     assert shipped == {
         str(path.relative_to(tree)) for folder in SHIPPED for glob in wanted for path in (tree / folder).rglob(glob)
     }

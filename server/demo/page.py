@@ -197,7 +197,11 @@ def _event_section(outcome: Outcome) -> Section:
     rows = [[letter, f"{event.at:.1f}", event.label] for letter, event in _lettered(outcome.events)]
     names = [row[0] for row in rows]
     content = Table(columns=["", "at, s", "what was done"], rows=rows, figures=[1], names=names)
-    return Section(title="What else was done", content=content)
+    return Section(
+        title="What else was done",
+        note="To archive, another process reads and writes on the same machine; the beginning is read by the process that appends. Both show.",
+        content=content,
+    )
 
 
 def _lettered(events: Sequence[Event]) -> list[tuple[str, Event]]:

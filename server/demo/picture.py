@@ -13,7 +13,7 @@ from server.pages import PAINT, Axis, tone_of
 from server.pages.axes import spell
 from server.workload.bins import BIN_SECONDS, Bins
 
-KIND_LETTERS: Final = 0.0078
+KIND_LETTERS: Final = 0.0068
 """Of the run's length, for a letter of a kind's name: names that have no room are left out."""
 
 
