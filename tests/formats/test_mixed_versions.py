@@ -104,6 +104,8 @@ async def test_a_node_of_the_former_version_keeps_working(tmp_path: Path) -> Non
             await services.call(NodeId(1), move(closed.id), 20.0)
         with pytest.raises(InvalidSettingError, match="role replica"):
             await log.reconfig_extend("paxos")
+        with pytest.raises(UnsupportedError, match="used once all speak 4"):
+            await log.reconfig_extend("striped")
         await cluster.kill(OLD)
         await append(log, 20)
         await cluster.start(OLD)
@@ -121,6 +123,8 @@ async def test_a_node_of_the_former_version_keeps_working(tmp_path: Path) -> Non
         await services.call(NodeId(1), move(closed.id), 20.0)
         await append(log, 20)
         assert len(await read_all(log, 10, 120)) == 110
+        await log.reconfig_extend("striped")
+        await append(log, 20)
         await trio.sleep(1.5)  # noqa: TID251 -- real time: nodes look at the register twice a second
     assert LIVE_KIND in await kinds_in_wals(tmp_path)
 
