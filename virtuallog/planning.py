@@ -8,7 +8,7 @@ in any case.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from virtuallog.api import Cluster, Member
 from virtuallog.errors import InvalidSettingError
@@ -18,12 +18,22 @@ REPLICAS_DEFAULT: Final = 3
 """Survives one failure, and each further pair of servers costs whoever orders two more copies of each entry."""
 
 
+@runtime_checkable
+class TellsSettings(Protocol):
+    """A `LogletProvider` that says what can be set, for whoever asks the command line."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """By name, what each means and what it is if nobody sets it."""
+        ...
+
+
 def majority_of(servers: int) -> int:
     """How many of `servers` make a majority: any two majorities share a server."""
     return servers // 2 + 1
 
 
-def check_names(kind: str, settings: Mapping[str, str], known: Sequence[str]) -> None:
+def check_names(kind: str, settings: Mapping[str, str], known: Collection[str]) -> None:
     """
     Raises:
         InvalidSettingError: one of the settings is none that the kind knows.

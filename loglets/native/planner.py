@@ -20,12 +20,17 @@ from virtuallog.types import NodeId
 LOG_SERVER: Final = "log-server"
 SEQUENCER: Final = "sequencer"
 
-_SETTINGS: Final = ("servers", "sequencer", "replicas")
+SETTINGS: Final = {
+    "servers": "which nodes keep entries, such as 1,2,3: an odd number",
+    "sequencer": "which node orders; by default the one that is asked",
+    "replicas": f"how many nodes keep entries, if servers are not named; {planning.REPLICAS_DEFAULT} at first",
+}
+"""What an operator may set, and what it means."""
 
 
 def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> NativeConfig:
     """See `LogletProvider.plan`."""
-    planning.check_names("native", settings, _SETTINGS)
+    planning.check_names("native", settings, SETTINGS)
     former = decode_untrusted(previous) if previous is not None else None
     servers = planning.choose_servers(cluster, settings, former.servers if former else (), LOG_SERVER)
     sequencer = _sequencer(cluster, settings)

@@ -41,6 +41,11 @@ class NativeProvider:
         return "native"
 
     @property
+    def settings(self) -> Mapping[str, str]:
+        """See `virtuallog.planning.TellsSettings`."""
+        return planner.SETTINGS
+
+    @property
     def contiguous(self) -> bool:
         return True
 

@@ -19,12 +19,17 @@ from virtuallog.types import NodeId
 
 REPLICA: Final = "replica"
 
-_SETTINGS: Final = ("servers", "replicas", "coordinator")
+SETTINGS: Final = {
+    "servers": "which nodes are replicas, such as 1,2,3: an odd number",
+    "replicas": f"how many there are, if servers are not named; {planning.REPLICAS_DEFAULT} at first",
+    "coordinator": "which replica begins to order; later they elect one",
+}
+"""What an operator may set, and what it means."""
 
 
 def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> PaxosConfig:
     """See `LogletProvider.plan`."""
-    planning.check_names(KIND, settings, _SETTINGS)
+    planning.check_names(KIND, settings, SETTINGS)
     former = decode_untrusted(previous) if previous is not None else None
     replicas = planning.choose_servers(cluster, settings, former.replicas if former else (), REPLICA)
     coordinator = _coordinator(cluster, settings, replicas, former)

@@ -40,6 +40,11 @@ class PaxosProvider:
         return KIND
 
     @property
+    def settings(self) -> Mapping[str, str]:
+        """See `virtuallog.planning.TellsSettings`."""
+        return planner.SETTINGS
+
+    @property
     def contiguous(self) -> bool:
         return False
 

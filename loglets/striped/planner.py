@@ -28,7 +28,15 @@ SEQUENCER: Final = "sequencer"
 OF_DEFAULT: Final = "native"
 STRIPES_DEFAULT: Final = 2
 
-_SETTINGS: Final = ("stripes", "servers", "groups", "replicas", "sequencers", "of")
+SETTINGS: Final = {
+    "stripes": f"how many loglets side by side; {STRIPES_DEFAULT} at first",
+    "servers": "which nodes keep entries, such as 1,2,3: the same for each stripe",
+    "groups": "servers of each stripe by itself, such as '1,2,3;4,5,6'",
+    "replicas": "how many nodes keep the entries of a stripe, if none are named",
+    "sequencers": "which nodes order; stripes take turns among them",
+    "of": f"the kind of the stripes; {OF_DEFAULT}",
+}
+"""What an operator may set, and what it means."""
 _PASSED_ON: Final = ("servers", "replicas")
 """To the planner of each stripe."""
 
@@ -63,7 +71,7 @@ def plan(
     providers: Mapping[str, LogletProvider], cluster: Cluster, settings: Mapping[str, str], previous: bytes | None
 ) -> StripedConfig:
     """See `LogletProvider.plan`."""
-    planning.check_names(KIND, settings, _SETTINGS)
+    planning.check_names(KIND, settings, SETTINGS)
     former = decode_untrusted(previous) if previous is not None else None
     of = settings.get("of", former.of if former else OF_DEFAULT)
     provider = _settable(providers, of)

@@ -32,6 +32,11 @@ class StripedProvider(Unserved):
     def kind(self) -> str:
         return KIND
 
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """See `virtuallog.planning.TellsSettings`."""
+        return planner.SETTINGS
+
     def over(self, providers: Mapping[str, LogletProvider]) -> None:
         """See `virtuallog.composite.CompositeProvider`."""
         self._providers = providers

@@ -16,7 +16,11 @@ import attrs
 from virtuallog.errors import InvalidSettingError, MalformedError
 
 ROOT_DEFAULT: Final = "/virtuallog"
-_SETTINGS: Final = ("hosts", "root")
+SETTINGS: Final = {
+    "hosts": "addresses of the ensemble, such as one:2181,two:2181; needed at first",
+    "root": f"the znode that loglets are made below; {ROOT_DEFAULT}",
+}
+"""What an operator may set, and what it means; also the fields of a config."""
 _FORBIDDEN: Final = frozenset("/\0 \t\r\n")
 
 
@@ -57,7 +61,7 @@ def decode_untrusted(blob: bytes) -> ZooKeeperConfig:
     """
     try:
         fields = json.loads(blob)
-        others = {name: value for name, value in fields.items() if name not in _SETTINGS}
+        others = {name: value for name, value in fields.items() if name not in SETTINGS}
         return ZooKeeperConfig(hosts=_text(fields["hosts"]), root=_text(fields["root"]), others=others)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSettingError) as error:
         raise MalformedError(f"not the config of a loglet in ZooKeeper: {blob[:100]!r}") from error
@@ -66,8 +70,8 @@ def decode_untrusted(blob: bytes) -> ZooKeeperConfig:
 def plan(settings: Mapping[str, str], previous: bytes | None, hosts_default: str) -> ZooKeeperConfig:
     """See `LogletProvider.plan`. What is not set stays as it is in the active segment."""
     for name in settings:
-        if name not in _SETTINGS:
-            raise InvalidSettingError(name, f"unknown; a loglet in ZooKeeper has {', '.join(_SETTINGS)}")
+        if name not in SETTINGS:
+            raise InvalidSettingError(name, f"unknown; a loglet in ZooKeeper has {', '.join(SETTINGS)}")
     former = decode_untrusted(previous) if previous is not None else None
     hosts = settings.get("hosts", former.hosts if former else hosts_default)
     if not hosts:

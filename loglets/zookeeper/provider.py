@@ -37,6 +37,11 @@ class ZooKeeperProvider(Unserved):
     def kind(self) -> str:
         return "zookeeper"
 
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """See `virtuallog.planning.TellsSettings`."""
+        return configs.SETTINGS
+
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
         return configs.plan(settings, previous, self.hosts).encode()
 

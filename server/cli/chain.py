@@ -7,6 +7,7 @@ from typing import Any
 import click
 import trio
 
+from server.cli.kinds import WithKinds
 from server.cli.options import cluster_option, echo_json, json_option, parse_settings
 from virtuallog.chain import Segment
 from virtuallog.cluster_file import ClusterFile
@@ -36,8 +37,8 @@ def chain(cluster: ClusterFile, as_json: bool) -> None:
     _show(trio.run(_newest_register, cluster), as_json)
 
 
-@click.command()
-@click.option("--to", "kind", required=True, metavar="KIND", help="Kind of the new loglet, such as native.")
+@click.command(cls=WithKinds)
+@click.option("--to", "kind", required=True, metavar="KIND", help="Kind of the new loglet: see below.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new loglet; repeatable.")
 @cluster_option
 @json_option

@@ -37,7 +37,8 @@ def up(nodes: int, log_nodes: int, data: Path, base_port: int | None, console_po
 
     Writes DATA/cluster.toml once the cluster answers; give that to the other commands. Each node keeps its data, its
     log and its pid in DATA/node-N. A node that dies is not started again. Started again on the same DATA, the cluster
-    goes on where it was. With --tls, DATA/cluster.toml has the certificate of an admin; there is one of a client beside it.
+    goes on where it was. The log begins on a native loglet; `virtuallog reconfigure --help` tells which other kinds there
+    are. With --tls, DATA/cluster.toml has the certificate of an admin; there is one of a client beside it.
 
     \b
     Example:

@@ -18,7 +18,10 @@ from server.cli import main
 from server.cli.append import Pace
 from server.cli.failures import translate
 from server.cli.options import parse_settings
-from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog.api import Cluster
+from virtuallog.errors import InvalidSettingError, UnavailableError, UnknownKindError
+from virtuallog.planning import TellsSettings
+from virtuallog.plugins import loglet_providers
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
@@ -49,6 +52,34 @@ def test_every_command_teaches_by_example(name: str) -> None:
     assert result.exit_code == 0
     assert "Example" in result.output
     assert f"virtuallog {name}" in result.output
+
+
+def test_reconfigure_tells_what_can_be_set() -> None:
+    """Every kind that takes appends, with each of its settings; an archive takes none, and is not offered."""
+    output = run("reconfigure", "--help").output
+
+    for kind, provider in loglet_providers().items():
+        assert (f"--to {kind}" in output) == isinstance(provider, TellsSettings) == (kind != "archive")
+        for name in provider.settings if isinstance(provider, TellsSettings) else ():
+            assert f"  {name}=" in output
+
+
+@pytest.mark.parametrize("kind", ["native", "paxos", "striped", "zookeeper"])
+def test_a_kind_takes_the_settings_that_it_tells(kind: str) -> None:
+    """What it objects to is the value; a name that it does not tell is unknown, and it says which it knows."""
+    provider = loglet_providers()[kind]
+    assert isinstance(provider, TellsSettings)
+    cluster = Cluster(members=(), planner=NodeId(1))
+
+    objections = []
+    for name in provider.settings:
+        try:
+            provider.plan(cluster, {name: "-"}, None)
+        except (InvalidSettingError, UnknownKindError) as error:
+            objections.append(str(error))
+    assert [text for text in objections if "unknown; a" in text] == []
+    with pytest.raises(InvalidSettingError, match=f"unknown.*{', '.join(provider.settings)}"):
+        provider.plan(cluster, {"colour": "red"}, None)
 
 
 def test_the_exit_codes_are_documented() -> None:
