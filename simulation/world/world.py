@@ -10,6 +10,8 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Final
 
 import attrs
 import trio
@@ -30,6 +32,14 @@ from virtuallog.types import NodeId
 
 EPOCH_SECONDS = 1_700_000_000.0
 """What a wall clock without error shows at true time 0."""
+
+
+_CURRENT: Final[ContextVar[World]] = ContextVar("world")
+
+
+def current_world() -> World:
+    """The world that this task, and whoever started it, lives in: for what is made without being told of one."""
+    return _CURRENT.get()
 
 
 @attrs.frozen
@@ -192,7 +202,6 @@ async def open_world(seed: int, options: Options | None = None) -> AsyncIterator
     timeline = Timeline()
     network = SimulatedNetwork(timeline, _source(seed, "network"))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(timeline.run)
         world = World(
             seed,
             nursery,
@@ -202,8 +211,13 @@ async def open_world(seed: int, options: Options | None = None) -> AsyncIterator
             options or Options(),
             clock_random=_source(seed, "clocks"),
         )
-        with hooked(world.reached):
-            yield world
+        before = _CURRENT.set(world)
+        nursery.start_soon(timeline.run)  # what it starts lives here, too
+        try:
+            with hooked(world.reached):
+                yield world
+        finally:
+            _CURRENT.reset(before)
         nursery.cancel_scope.cancel()
 
 
