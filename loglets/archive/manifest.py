@@ -28,6 +28,7 @@ FORMAT: Final = "virtuallog-archive"
 VERSION: Final = 1
 BYTES_MAX: Final = 16 << 20
 """Some 50,000 files, each of tens of MiB: more than a segment can hold. Bounds what a wrong file costs."""
+_BEGINNING: Final = json.dumps({"format": FORMAT}).encode()[:-1]
 COLUMNS: Final[Mapping[str, str]] = {
     "position": "int64",
     "payload": "binary",
@@ -159,6 +160,18 @@ def decode_untrusted(blob: bytes, expected_checksum: str | None = None) -> Manif
         raise MalformedError(f"an archive with the columns {dict(columns)}")
     _check_files(found)
     return found
+
+
+def is_torn_untrusted(blob: bytes) -> bool:
+    """Whether this is the beginning of a manifest, whose writer died where files are not made in one step. The beginning of a
+    JSON object is none."""
+    if blob[: len(_BEGINNING)] != _BEGINNING[: len(blob)]:
+        return False
+    try:
+        json.loads(blob)
+    except ValueError:
+        return True
+    return False
 
 
 def _check_version(fields: Mapping[str, Any]) -> None:

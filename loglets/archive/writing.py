@@ -25,7 +25,7 @@ from loglets.archive.parquet import ParquetPart, footer_bytes_untrusted
 from loglets.archive.source import Source, joined
 from virtuallog.api import Placed
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import CorruptionError, MalformedError, TooLargeError, UnavailableError
+from virtuallog.errors import CorruptionError, TooLargeError, UnavailableError
 from virtuallog.types import Gap, GapKind, PlacedBatch
 
 SUFFIX: Final = ".parquet"
@@ -123,7 +123,8 @@ class Writing:
             VirtualLogError: as `Files` and as the segment's loglet; may be run again once the reason is removed.
         """
         blob = await self.files.read(manifests.NAME)
-        if blob is not None and not self._is_torn_untrusted(blob):
+        if blob is not None and not manifests.is_torn_untrusted(blob):
+            self._check_untrusted(blob)
             return blob
         names, made, at = await self.files.list(), list[DataFile](), self.start
         self._trimmed = self.start
@@ -138,17 +139,6 @@ class Writing:
         )  # fmt: skip
         return await self._publish(manifest.encode(), replace=blob is not None)
 
-    def _is_torn_untrusted(self, blob: bytes) -> bool:
-        """Half a manifest, left where files are not made in one step. The chain names no such thing."""
-        try:
-            found = manifests.decode_untrusted(blob)
-        except MalformedError:
-            if blob.endswith(b"}"):  # whole, and something else
-                raise
-            return True
-        found.check_range(self.cluster, self.start, self.stop)
-        return False
-
     async def _publish(self, blob: bytes, *, replace: bool) -> bytes:
         """The manifest that stands there in the end: ours, or that of somebody who was faster."""
         if len(blob) > manifests.BYTES_MAX:
@@ -158,8 +148,11 @@ class Writing:
         published = await self.files.read(manifests.NAME)
         if published is None:
             raise UnavailableError("the manifest of an archive is not there, though it was written")
-        manifests.decode_untrusted(published).check_range(self.cluster, self.start, self.stop)
+        self._check_untrusted(published)
         return published
+
+    def _check_untrusted(self, blob: bytes) -> None:
+        manifests.decode_untrusted(blob).check_range(self.cluster, self.start, self.stop)
 
     # -- files --------------------------------------------------------------------------------------------------------
 

@@ -213,6 +213,12 @@ def test_a_manifest_must_add_up() -> None:
             manifests.decode_untrusted(json.dumps(one).encode())
 
 
+def test_half_a_manifest_is_known_as_such() -> None:
+    """Wherever it ends; a whole one is not, nor is anything else, which is never written over."""
+    assert all(manifests.is_torn_untrusted(MANIFEST[:length]) for length in range(len(MANIFEST)))
+    assert not any(map(manifests.is_torn_untrusted, (MANIFEST, b"{}", b"hello", b'{"format": "other', b"[]")))
+
+
 if __name__ == "__main__":
     for form in FORMS:
         sys.stdout.write(f"{form}: {dict(attack(form, int(sys.argv[1]), seed=7))}\n")

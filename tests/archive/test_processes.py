@@ -136,7 +136,7 @@ async def test_a_command_that_is_killed_is_given_again(tmp_path: Path) -> None:
             assert (found, len(err.splitlines())) == (code, 1), err
             assert words in err
         assert (await log.view.refresh()).version == version
-        for _ in range(4):
+        for _ in range(3):
             await command(cluster, "archive", "all", "--to", url, kill_after=source.uniform(0.3, 1.6))
             assert await contents(log) == payloads
         await archive(cluster, "all", "--to", url)

@@ -53,7 +53,7 @@ def contents(items: Sequence[Placed]) -> list[object]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(items=segments(), start=st.integers(0, 1 << 62), group=st.integers(1, 400), max_bytes=st.integers(1, 500))
 def test_what_is_archived_comes_back(items: list[Placed], start: int, group: int, max_bytes: int) -> None:
     """Whatever the batches are, however they are cut into row groups, files and reads."""
@@ -78,7 +78,7 @@ async def test_batches_keep_their_cuts(nursery: trio.Nursery) -> None:
     assert await read_all(made.open(), 0, 120) == items
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(items=segments(), cuts=st.sets(st.integers(1, 1 << 20), max_size=6))
 def test_the_checksum_does_not_depend_on_the_cuts(items: list[Placed], cuts: set[int]) -> None:
     """Two copies that hold the same have the same checksum, wherever their pieces end."""
