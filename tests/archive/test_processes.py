@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 COMMAND = (sys.executable, "-P", "-m", "server")
 ENTRIES = 3_000
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 180
 
 
 REFUSED = (
