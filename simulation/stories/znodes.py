@@ -30,7 +30,9 @@ LATE: Final = 0.3
 """Share of the seeds in which requests are still on their way when the connection breaks, and happen long after, while nobody seals:
 what was offered again meanwhile must not be there twice."""
 _LATE: Final = ZooKeeperFaults(delay_seconds=0.02, breaks=0.3, late=1.0, late_seconds=0.5, commit_seconds=0.001)
-_PATIENT: Final = Cast(appenders=3, batches=30, in_flight=4, sealers=0, observers=1, readers=1, pause_seconds=0.02)
+_PATIENT: Final = Cast(
+    appenders=3, batches=30, in_flight=4, sealers=0, observers=1, readers=1, trimmers=2, looks=16, pause_seconds=0.02
+)
 
 
 async def _story(world: World) -> None:
@@ -89,7 +91,8 @@ def _draw_cast(source: random.Random) -> Cast:
         conditional=source.choice((0.0, 0.1)),
         readers=source.randint(0, 2),
         waiters=source.randint(0, 2),
-        trimmers=source.randint(0, 2),
+        trimmers=source.randint(0, 3),
+        looks=16,
     )
 
 

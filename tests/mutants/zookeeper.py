@@ -7,15 +7,13 @@ from typing import Final
 from loglets.zookeeper.records import Written, decode_trim_untrusted
 from loglets.zookeeper.tails import Tails
 from loglets.zookeeper.trimming import Trimming
-from loglets.zookeeper.writer import ABSENT, Commit, Effect, Writer
+from loglets.zookeeper.writer import ABSENT, Commit, Effect
 from loglets.zookeeper.writing import Writing, _Session
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import VirtualLogError
 from virtuallog.ordering.slots import INDEX_BITS
 from virtuallog.types import Tail
 from virtuallog.znodes import ANY_VERSION, Create, Operation, RefusedError, Set, Stat
-
-taken_back = Writer._take_back
 
 TWICE: Final = [
     "acknowledged is readable",
@@ -82,14 +80,6 @@ async def trim_point_is_forgotten(self: Trimming, offset: int) -> int:
     if batches is None or found is None:
         return 0
     return max(decode_trim_untrusted(found.data).trim, min(offset, batches.stat.version << INDEX_BITS))
-
-
-@mutant(Writer.unknown, scenario="znodes", found_by=[*TWICE, "loglet invents nothing"])
-def unknown_outcome_begins_a_new_writer(self: Writer) -> list[Effect]:
-    """What had no answer is offered again with nothing known of the writer, whose numbers so begin again."""
-    taken_back(self)
-    self._written, self._is_sure = None, True
-    return self._next()
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
