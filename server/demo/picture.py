@@ -16,6 +16,11 @@ from server.workload.bins import BIN_SECONDS, Bins
 KIND_LETTERS: Final = 0.0068
 """Of the run's length, for a letter of a kind's name: names that have no room are left out."""
 
+LABEL_SHARE: Final = 0.03
+"""Of the run's length, below which a label would run into the one before."""
+LABEL_POINTS: Final = 18
+"""How much higher it stands then."""
+
 
 def draw(outcome: Outcome, path: Path) -> None:
     """Write a PNG.
@@ -101,11 +106,14 @@ def _mark(top: Any, below: tuple[Any, ...], outcome: Outcome) -> None:
     for change in outcome.changes:
         for axes in below:
             axes.axvline(change.began, color="0.35", linestyle="--", linewidth=0.9)
+    last, end = 0.0, outcome.events[-1].at if outcome.events else 0.0
     for event in outcome.events:
+        raised = LABEL_POINTS if event.at - last < LABEL_SHARE * end else 0
+        last = event.at
         colour = PAINT["red"] if event.is_fault else PAINT["teal"]
         for axes in below:
             axes.axvline(event.at, color=colour, linestyle=":", linewidth=1.2)
         top.annotate(
-            event.label, (event.at, 0.55), xytext=(0, 2), textcoords="offset points", ha="left", va="bottom", rotation=22,
+            event.label, (event.at, 0.55), xytext=(0, 2 + raised), textcoords="offset points", ha="left", va="bottom", rotation=22,
             fontsize=8.5, color=colour, annotation_clip=False,
         )  # fmt: skip
