@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -25,7 +22,7 @@ from server.bench.zookeeper import is_installed, open_ensemble
 from server.cli.options import echo_json, json_option
 from server.cluster import open_local_cluster
 from server.machine import Machine
-from server.pages import write
+from server.pages import made_now, this_command, write
 from server.process import SWITCH_SECONDS
 from virtuallog.batch import ENTRY_BYTES_MAX
 from virtuallog.clock import SystemClock
@@ -174,9 +171,7 @@ def reconfigure(
         tell(f"picture: {picture}")
     if page is not None:
         write(
-            swap_page(
-                outcome, _command(), f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, virtuallog {version('virtuallog')}"
-            ),
+            swap_page(outcome, this_command(), made_now()),
             page,
         )
         tell(f"page: {page}")
@@ -208,7 +203,3 @@ async def _zookeeper(hosts: str | None, names: Sequence[str]) -> AsyncIterator[s
     with tempfile.TemporaryDirectory(prefix="virtuallog-bench-zookeeper-") as folder:
         async with open_ensemble(Path(folder)) as started:
             yield started
-
-
-def _command() -> str:
-    return shlex.join(["virtuallog", *sys.argv[1:]])
