@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -146,5 +147,5 @@ def open_browser(program: str) -> Iterator[Browser]:
         finally:
             os.close(commands_write)  # the browser ends when nobody can command it any more
             os.close(answers_read)
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # its helpers, too: they would go on writing to the profile
             process.wait()
