@@ -55,6 +55,7 @@ def placed(at: int, which: Batch) -> PlacedBatch:
 
 
 A0, A1, B0 = batch(A, 0), batch(A, 1), batch(B, 0)
+A0_INSTEAD = Batch.build(A, 0, [b"another entry with the numbers of A0"])
 
 LOGS: dict[str, list[Operation]] = {
     "nothing happened": [],
@@ -78,6 +79,9 @@ LOGS: dict[str, list[Operation]] = {
     "a wait that lags": [append((1, 2), A0, range(1)), seal((3, 4)), tail((5, 6), Open(0), lagging=True)],
     "a striped log": [
         append((1, 9), batch(A, 0, 2), range(0, 4, 2)), append((2, 8), batch(B, 0, 2), range(1, 5, 2)),
+    ],
+    "numbers that were refused, used for another batch": [
+        append((1, 2), A0, refused=True), append((3, 4), A0_INSTEAD, range(1)), read((5, 6), 0, 1, placed(0, A0_INSTEAD)),
     ],
     "trimmed where somebody asked": [
         append((1, 2), A0, range(1)), trim((3, 4), 9, 1), read((5, 6), 0, 1, Gap(0, 1, GapKind.TRIMMED)),
@@ -113,6 +117,13 @@ NO_LOGS: dict[str, tuple[str, list[Operation]]] = {
     "an entry that was refused": (
         "had been refused",
         [append((1, UNKNOWN), A0, refused=True), read((2, 3), 0, 1, placed(0, A0))],
+    ),
+    "a batch that was refused, in place of another with its numbers": (
+        "nobody had offered",
+        [
+            append((1, 2), A0, refused=True), append((3, 4), A0_INSTEAD, range(1)),
+            read((5, 6), 0, 1, placed(0, A0)),
+        ],
     ),
     "a later append at an earlier place": (
         "stands before",

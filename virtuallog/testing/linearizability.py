@@ -138,7 +138,7 @@ class _Loglet:
         is_offered = self.batches.get((session, first)) == found.batch
         for sequence, place in enumerate(found.places, start=first + found.first):
             entry = self.entries.named.get((session, sequence))
-            if entry is None or entry.started > read.done or not is_offered:
+            if entry is None or entry.started > read.done or not (is_offered or entry.refused):
                 message = f"a read found entry {sequence} of {found.batch} that nobody had offered"
                 yield self.broken("loglet invents nothing", message, read)
             elif entry.refused:
