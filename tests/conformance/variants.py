@@ -10,7 +10,7 @@ from loglets.memory import MemoryLoglet, MemoryProvider
 from virtuallog.api import Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
-from virtuallog.errors import SealedError
+from virtuallog.errors import ReconfigurationNeededError, SealedError, UnavailableError
 from virtuallog.ports import Environment
 from virtuallog.testing.model import LogModel
 from virtuallog.types import LogletOffset, Open, PlacedBatch, Sealed, Tail
@@ -56,6 +56,36 @@ class Zombies(Variant):
         return batch.first_sequence == self.model.next_sequence.get(
             batch.session, batch.first_sequence if opens else -1
         )
+
+
+class Stalls(Variant):
+    """Right. After some batches nothing is decided any more, until somebody seals: as when a sequencer dies."""
+
+    batches_max = 5
+
+    @property
+    def stalled(self) -> bool:
+        return not self.model.sealed and len(self.model.batches) >= self.batches_max
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        await self._reach()
+        if self.stalled:
+            raise UnavailableError("nobody orders")
+        return await super().append(batch, opens=opens, expected_tail=expected_tail)
+
+    async def check_tail(self) -> Tail:
+        await self._reach()
+        if self.stalled:
+            raise ReconfigurationNeededError("entries in flight stay undecided until somebody seals")
+        return await super().check_tail()
+
+
+class StallsForGood(Stalls):
+    """Decides nothing after a seal either."""
+
+    @property
+    def stalled(self) -> bool:
+        return len(self.model.batches) >= self.batches_max
 
 
 class SealBitFirst(Zombies):
@@ -214,6 +244,7 @@ class CancelledAppendHoldsTheLock(Variant):
 
 BROKEN: Mapping[type[Variant], str] = {
     SealBitFirst: "random_histories_are_those_of_a_log",
+    StallsForGood: "random_histories_are_those_of_a_log",
     SealCheckFirst: "acknowledged_lies_below_every_sealed_tail",
     AcknowledgesAfterSeal: "a_sealed_loglet_refuses_appends",
     TailIsLastWritten: "the_tail_is_the_first_unwritten_place",

@@ -9,12 +9,13 @@ import attrs
 import trio
 
 from virtuallog.batch import Batch, SessionId
-from virtuallog.errors import SealedError
+from virtuallog.errors import ReconfigurationNeededError, SealedError
 from virtuallog.testing.clauses.support import Client, LogletFixture
+from virtuallog.testing.expect import expect
 from virtuallog.testing.history import History
 from virtuallog.testing.linearizability import check_log
 from virtuallog.testing.recorded import RecordedLoglet
-from virtuallog.types import Sealed
+from virtuallog.types import Sealed, Tail
 
 ROUNDS: Final = 8
 """Histories per run of the clause; each is short, so that a contradiction is easy to read."""
@@ -73,7 +74,7 @@ class Actor:
 
     async def watch(self) -> None:
         """Look all the time, several looks overlapping, until the log is sealed."""
-        while not isinstance(await self.client.tail(), Sealed):
+        while not isinstance(await self._tail(), Sealed):
             async with trio.open_nursery() as nursery:
                 for _ in range(4):
                     nursery.start_soon(self._look)
@@ -111,8 +112,20 @@ class Actor:
             raise sealed[0]
 
     async def _look(self) -> None:
-        tail = await self.client.tail()
+        tail = await self._tail()
         self.known = max(self.known, tail.tail)
+
+    async def _tail(self) -> Tail:
+        """Where entries in flight "stay undecided until somebody seals", whoever hears of it does, as who has a chain would
+        before extending it. From then on there is a tail."""
+        is_sealed = False
+        while True:
+            try:
+                return await self.client.tail()
+            except ReconfigurationNeededError as error:
+                expect(not is_sealed, f"a loglet that has been sealed has no tail: {error}")
+                await self.client.seal()
+                is_sealed = True
 
     async def _read(self) -> None:
         if self.known == 0:
