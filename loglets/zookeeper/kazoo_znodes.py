@@ -63,7 +63,8 @@ class KazooZnodes:
     _environment: Environment
     _client: Any = attrs.field(default=None, init=False)
     _bridge: Bridge | None = attrs.field(default=None, init=False)
-    _woken: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _changes: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set, and then replaced, when the connection has changed: so it wakes all who wait."""
     is_closed: bool = attrs.field(default=False, init=False)
 
     def serves(self, config: ZooKeeperConfig, environment: Environment) -> bool:
@@ -121,15 +122,14 @@ class KazooZnodes:
         if not self._client.connected:
             with clock.timeout(ANSWER_SECONDS):
                 await self._wait_connected()
-        if not self._client.connected:
+        # What is sent without time for an answer is unknown.
+        if not self._client.connected or clock.monotonic() >= deadline:
             raise UnavailableError(f"ZooKeeper: no connection to {self._hosts}: nothing was done")
         return _Link(self._client, self._bridge, deadline)
 
     async def _wait_connected(self) -> None:
         while not self._client.connected:
-            self._woken = trio.Event()  # before we look once more: the state may change on another thread
-            if not self._client.connected:
-                await self._woken.wait()
+            await self._changes.wait()  # it changes on another thread, but that is told in this loop: never in between
 
     async def _live(self, client: Any) -> None:
         try:
@@ -147,7 +147,8 @@ class KazooZnodes:
         if not self.is_closed:
             tell = log.info if self._client.connected else log.warning
             tell("connection to ZooKeeper", hosts=self._hosts, state=state)
-        self._woken.set()
+        self._changes.set()
+        self._changes = trio.Event()
 
     async def _answer(self, link: _Link, pending: Any) -> Any:
         """None: there is no such znode."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
 from loglets.zookeeper import ZooKeeperProvider
 from loglets.zookeeper.config import ZooKeeperConfig
-from loglets.zookeeper.kazoo_znodes import Connections
+from loglets.zookeeper.kazoo_znodes import ANSWER_SECONDS, Connections
 from tests.conformance.fixtures import Nobody
 from tests.free_ports import free_ports
 from tests.zookeeper.agreements import AGREEMENTS, Agreement
@@ -22,7 +24,9 @@ from virtuallog import kazoo_bridge
 from virtuallog.api import Cluster
 from virtuallog.clock import SystemClock
 from virtuallog.errors import UnavailableError, UnsupportedError
-from virtuallog.ports import Environment
+from virtuallog.ports import Clock, Environment
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.process import Process
 from virtuallog.testing.znodes import ZooKeeperFaults
 from virtuallog.types import NodeId
 from virtuallog.znodes import Create, Set, Znodes
@@ -148,5 +152,83 @@ def test_kazoo_is_missed_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> Non
         kazoo_bridge.open_client("a:2181", 6.0)
 
 
-def _environment(nursery: trio.Nursery) -> Environment:
-    return Environment(services=Nobody(), clock=SystemClock(), random=random.Random(1), nursery=nursery)
+def _environment(nursery: trio.Nursery, clock: Clock | None = None) -> Environment:
+    return Environment(services=Nobody(), clock=clock or SystemClock(), random=random.Random(1), nursery=nursery)
+
+
+@attrs.define(eq=False)
+class SlowKazoo:
+    """As much of a client of kazoo as a look at a znode needs: it connects when the test says so, and finds nothing."""
+
+    connected: bool = False
+    sent: int = 0
+    listeners: list[Callable[[str], None]] = attrs.field(factory=list)
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        self.listeners.append(listener)
+
+    def start_async(self) -> None:
+        pass
+
+    def connect(self) -> None:
+        self.connected = True
+        for listener in self.listeners:
+            listener("CONNECTED")
+
+    def exists_async(self, path: str) -> SlowKazoo:
+        self.sent += 1
+        return self
+
+    def rawlink(self, answered: Callable[[object], None]) -> None:
+        answered(self)
+
+    def get_nowait(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+async def test_all_who_wait_for_a_connection_go_on_with_it(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four calls over a new connection: each has its answer as soon as there is one, not the one that came last alone."""
+    kazoo, answered, clock = SlowKazoo(), list[float](), SimulatedClock(Process(NodeId(1)))
+    monkeypatch.setattr(kazoo_bridge, "open_client", lambda hosts, seconds: kazoo)
+    znodes = Connections()(ZooKeeperConfig(hosts="a:2181"), _environment(nursery, clock))
+
+    async def look() -> None:
+        assert await znodes.stats(["/"]) == [None]
+        answered.append(clock.monotonic())
+
+    began = clock.monotonic()
+    async with trio.open_nursery() as calls:
+        for _ in range(4):
+            calls.start_soon(look)
+        await clock.sleep(1)
+        kazoo.connect()
+    assert [moment - began for moment in answered] == pytest.approx([1.0] * 4)
+    nursery.cancel_scope.cancel()
+
+
+async def test_nothing_is_sent_without_time_for_an_answer(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is noticed when the time of a call is over: nothing is sent, so nothing is unknown."""
+    kazoo = SlowKazoo()
+    monkeypatch.setattr(kazoo_bridge, "open_client", lambda hosts, seconds: kazoo)
+    znodes = Connections()(ZooKeeperConfig(hosts="a:2181"), _environment(nursery, SimulatedClock(Process(NodeId(1)))))
+    async with trio.open_nursery() as calls:
+        calls.start_soon(_connect_untold, kazoo, ANSWER_SECONDS - 0.1)
+        with pytest.raises(UnavailableError, match="nothing was done"):
+            await znodes.stats(["/"])
+    assert kazoo.sent == 0
+    nursery.cancel_scope.cancel()
+
+
+async def _connect_untold(kazoo: SlowKazoo, seconds: float) -> None:
+    await trio.sleep(seconds)  # noqa: TID251 -- on a mock clock
+    kazoo.connected = True
