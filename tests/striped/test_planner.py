@@ -67,6 +67,32 @@ def test_what_is_not_set_stays() -> None:
     assert [servers for servers, _ in planned(cluster_of(6), before, stripes="3")] == [[1, 2, 3], [4, 5, 6], [1, 2, 3]]
 
 
+def test_sharded_stripes_stay_apart_as_servers_fail_and_come_back() -> None:
+    """One after the other, with a spare node: it takes the place of the first one, which is the spare then, and so on. Each stripe by itself
+    would prefer nodes of the other one, and after three failures both would be on nodes 1, 2 and 3."""
+    config, seen = provider().plan(cluster_of(7), {"groups": "1,2,3;4,5,6"}, None), list[Any]()
+    for dead in (4, 5, 6, 1):
+        config = provider().plan(cluster_of(7, dead=(dead,)), {}, config)
+        seen.append(provider().placement(config).groups)
+
+    assert seen == [((1, 2, 3), (5, 6, 7)), ((1, 2, 3), (4, 6, 7)), ((1, 2, 3), (4, 5, 7)), ((2, 3, 6), (4, 5, 7))]
+
+
+def test_stripes_share_a_server_only_while_there_is_none_to_spare() -> None:
+    """Two of one stripe have failed, and there is one spare node: one is lent. What fails next is replaced by those that are back."""
+    before = provider().plan(cluster_of(7), {"groups": "1,2,3;4,5,6"}, None)
+    lent = provider().plan(cluster_of(7, dead=(4, 5)), {}, before)
+
+    assert provider().placement(lent).groups == ((1, 2, 3), (1, 6, 7))
+    assert [servers for servers, _ in planned(cluster_of(7, dead=(7,)), lent)] == [[1, 2, 3], [1, 4, 6]]
+
+
+def test_stripes_on_the_same_servers_stay_together() -> None:
+    """They are there to be ordered by different nodes, not to be on many."""
+    before = provider().plan(cluster_of(5), {}, None)
+    assert [servers for servers, _ in planned(cluster_of(5, dead=(1,)), before)] == [[2, 3, 4], [2, 3, 4]]
+
+
 @pytest.mark.parametrize(
     ("settings", "where"),
     [
