@@ -4,7 +4,7 @@ Each stripe is planned by the planner of its own kind, with its own wish for ser
 not share what limits one loglet, which is who orders its entries (Delos, section 4.2.2). Two ways:
 
 * rotating: all stripes are on the same servers, and the sequencers of them on as many nodes as there are;
-* sharded: `groups=1,2,3;4,5,6`, where each stripe has servers of its own.
+* sharded: `groups=1,2,3;4,5,6`, where each stripe has servers of its own, and keeps to itself when one fails (`apart.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from loglets.striped import apart
 from loglets.striped.config import KIND, STRIPES_MAX, StripedConfig, decode_untrusted
 from virtuallog import planning
 from virtuallog.api import Cluster, LogletProvider
@@ -78,15 +79,15 @@ def plan(
     former_stripes = former.stripes if former is not None and former.of == of else ()
     wishes = _wishes(settings, len(former_stripes))
     orders = _orders(cluster, settings)
-    stripes = tuple(
-        provider.plan(
-            attrs.evolve(cluster, planner=orders[number % len(orders)]),  # a sensible home for this stripe's sequencer
-            wish,
-            former_stripes[number] if number < len(former_stripes) else None,
-        )
-        for number, wish in enumerate(wishes)
-    )
-    return StripedConfig(of=of, stripes=stripes, others=former.others if former else {})
+    stripes: list[bytes] = []
+    for number, wish in enumerate(wishes):
+        # A sensible home for this stripe's sequencer is the node that is said to plan it.
+        seen = attrs.evolve(cluster, planner=orders[number % len(orders)])
+        known = number < len(former_stripes)
+        if known and not wish:
+            seen = _apart(replicated_kind(providers, of), seen, former_stripes, stripes)
+        stripes.append(provider.plan(seen, wish, former_stripes[number] if known else None))
+    return StripedConfig(of=of, stripes=tuple(stripes), others=former.others if former else {})
 
 
 def move(
@@ -114,6 +115,19 @@ def placement(provider: ReplicatedProvider, config: StripedConfig) -> Placement:
         role=placements[0].role,
         sequencers=tuple(sequencer for each in placements for sequencer in each.sequencers),
     )
+
+
+def _apart(
+    provider: ReplicatedProvider, cluster: Cluster, former: Sequence[bytes], planned: Sequence[bytes]
+) -> Cluster:
+    """The cluster as the planner of the next stripe is to see it."""
+    former_servers, chosen = ([_servers(provider, config) for config in configs] for configs in (former, planned))
+    role = provider.placement(former[len(planned)]).role
+    return apart.candidates(cluster, role, len(planned), former_servers, chosen)
+
+
+def _servers(provider: ReplicatedProvider, config: bytes) -> frozenset[NodeId]:
+    return frozenset(provider.placement(config).servers)
 
 
 def _settable(providers: Mapping[str, LogletProvider], of: str) -> LogletProvider:
