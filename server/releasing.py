@@ -29,7 +29,7 @@ from virtuallog.virtual_log import VirtualLog
 LOOK_SECONDS: Final = 2.0
 """Between two looks: nothing waits for the room."""
 TURN_SECONDS: Final = 10.0
-"""From one node's turn to that of the next one: longer than what it does takes."""
+"""From one node's turn to that of the next one: longer than what it does takes where all is well."""
 FREE_SECONDS: Final = 30.0
 """For one loglet that is kept elsewhere; what is not free by then stays."""
 WAITING_MAX: Final = 256
@@ -68,8 +68,8 @@ class Releasing:
             register = self._log.view.cached
             if register is not None:
                 self._notice(register)
-                await self._free_left()
                 await self._release_hot(register)
+                await self._free_left()
 
     def _turn(self, register: Register) -> float:
         """When it is our turn with what is noticed now."""
@@ -89,11 +89,14 @@ class Releasing:
             del self._leaving[next(iter(self._leaving))]
 
     async def _free_left(self) -> None:
+        """Up to the first one that gets no answer: what a silent place keeps waiting here is noticed and released first."""
         clock = self._log.view.environment.clock
         for loglet in [loglet for loglet, due in self._leaving.items() if due.at <= clock.monotonic()]:
-            await self._free(loglet, self._leaving.pop(loglet))
+            if not await self._free(loglet, self._leaving.pop(loglet)):
+                return
 
-    async def _free(self, loglet: SegmentId, due: _Due) -> None:
+    async def _free(self, loglet: SegmentId, due: _Due) -> bool:
+        """Whether there was an answer, good or bad."""
         environment = self._log.view.environment
         with environment.clock.timeout(FREE_SECONDS) as limit:
             try:
@@ -102,6 +105,7 @@ class Releasing:
                 log.info("freeing a loglet elsewhere", loglet=str(loglet), error=str(error))
         if limit.cancelled_caught:
             log.info("freeing a loglet elsewhere", loglet=str(loglet), error=f"not done within {FREE_SECONDS:g} s")
+        return not limit.cancelled_caught
 
     # -- hot copies -----------------------------------------------------------------------------------------------------
 

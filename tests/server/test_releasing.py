@@ -197,6 +197,28 @@ async def test_a_place_that_is_gone_keeps_nobody_waiting(autojump_clock: MockClo
         assert w.register.chain.segments[0].config == b""
 
 
+async def test_a_place_that_stands_still_keeps_no_hot_copy(autojump_clock: MockClock) -> None:
+    """Many loglets of one silent place leave at once: what is due elsewhere waits for one of them, not for all."""
+    async with world() as w:
+        far = await with_kinds(w)
+        far.stands_still = True
+        await cold_for(w, seconds=60)
+        release_on(w, 1)
+        log = w.client()
+        for _ in range(5):
+            await log.reconfig_extend("far")
+            await log.append(b"b")
+        await log.reconfig_extend("memory")
+        await passes(2 * LOOK_SECONDS)
+        for segment in w.register.chain.segments[1:-1]:
+            await log.reconfig_modify(segment.id, "cold", b"", 0)
+        await passes(60 + FREE_SECONDS + 2 * LOOK_SECONDS)
+        assert w.register.chain.segments[0].config == b""
+
+        await passes(5 * (FREE_SECONDS + LOOK_SECONDS))
+        assert len(far.freed) == 5 + 1
+
+
 async def test_no_more_than_some_wait_to_be_freed(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node whose turn comes late remembers the last ones. The others are garbage, unless a node before it has been there."""
     monkeypatch.setattr(releasing, "WAITING_MAX", 2)
