@@ -23,7 +23,7 @@ from virtuallog.composite import compose
 from virtuallog.errors import UnavailableError
 from virtuallog.kept import Kept, no_longer_kept
 from virtuallog.ports import Environment
-from virtuallog.types import LogPosition, NodeId
+from virtuallog.types import LogletOffset, LogPosition, NodeId
 
 HOT = SegmentId(1, 77)
 
@@ -211,7 +211,7 @@ async def test_a_place_that_stands_still_keeps_no_hot_copy(autojump_clock: MockC
         await log.reconfig_extend("memory")
         await passes(2 * LOOK_SECONDS)
         for segment in w.register.chain.segments[1:-1]:
-            await log.reconfig_modify(segment.id, "cold", b"", 0)
+            await log.reconfig_modify(segment.id, "cold", b"", LogletOffset(0))
         await passes(60 + FREE_SECONDS + 2 * LOOK_SECONDS)
         assert w.register.chain.segments[0].config == b""
 
