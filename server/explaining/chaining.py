@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from server.explaining.finding import Finding, Topic, Weight, listed, nodes_text
 from server.explaining.finishing import members_text
 from server.explaining.picture import UNTOLD, NodeFacts, Picture, SegmentFacts, said
 
 TOPICS = (Topic.CHAIN,)
+SPARE_NODE: Final = "; a spare node takes its place after a minute, if there is one"
 
 
 def findings(picture: Picture) -> list[Finding]:
@@ -135,8 +137,6 @@ def _copies(facts: SegmentFacts) -> Iterator[Finding]:
             weight=Weight.WEAK,
             statement=f"segment {segment.id} ({segment.kind}, {segment.start} to {segment.stop}) is not whole: {facts.counted()}",
             because=facts.says([*facts.silent, *facts.unwell]),
-            next="start what is silent; a spare node takes its place after a minute, if there is one"
-            if facts.spare is not None
-            else "",
+            next=facts.remedy + (SPARE_NODE if facts.spare is not None else ""),
             segment=segment.id,
         )

@@ -84,6 +84,15 @@ class SegmentFacts:
         return self.together.get("spare")
 
     @property
+    def remedy(self) -> str:
+        """What a person does about those that do not answer or are damaged; empty: nodes of ours can do nothing."""
+        if self.spare is not None:
+            return "start what is silent"
+        if any("release_at_ms" in part.facts for part in self.parts):
+            return f"`virtuallog archive {self.segment.id} --undo` puts the nodes' own copy back, while they keep it"
+        return ""
+
+    @property
     def is_reachable(self) -> bool:
         """Whether enough answer for a seal and a tail."""
         return self.together.get("tail") is not None if self.spare is None else self.spare >= 0

@@ -44,13 +44,15 @@ def _of_segment(picture: Picture, facts: SegmentFacts) -> Iterator[Finding]:
 
 def _blocked(facts: SegmentFacts) -> Finding:
     segment = facts.segment
+    cause = f"cannot be done: too few servers of segment {segment.id} answer"
+    if facts.spare is None:  # an archive without its manifest can be trimmed, as long as nodes keep what is in it
+        cause = f"may fail: not all of segment {segment.id} ({segment.kind}) is there"
     return Finding(
         topics=TOPICS,
         weight=Weight.TROUBLE,
-        statement=f"a trim past {segment.start} cannot be done: too few servers of segment {segment.id} answer "
-        f"({facts.counted()})",
+        statement=f"a trim past {segment.start} {cause} ({facts.counted()})",
         because=facts.says(facts.silent),
-        next="start what is silent, then trim again",
+        next=f"{facts.remedy}, then trim again" if facts.remedy else "",
         segment=segment.id,
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 
 from server.explaining.conclusions import conclude
-from server.explaining.finding import Topic, Weight, all_well
+from server.explaining.finding import Finding, Topic, Weight, all_well
 from server.explaining.picture import NodeFacts, SegmentFacts
-from tests.explaining.pictures import CLOSED, NODES, about, member, node, picture, state, the
+from tests.explaining.pictures import CLOSED, NODES, about, member, node, picture, segment, state, the
 from virtuallog.explaining import TOGETHER, Evidence
 from virtuallog.types import NodeId
 
@@ -117,6 +117,23 @@ def test_an_archive_whose_files_are_missing_is_not_whole() -> None:
 
     told = the(about(attrs.evolve(found, segments=(archived, found.segments[1])), Topic.CHAIN), "is not whole")
     assert (told.because, told.next) == (("data files: missing, or of another length: part-2",), "")
+
+
+def test_an_archive_without_its_manifest_is_put_back_from_the_copy_that_nodes_keep() -> None:
+    """No node is silent, so none is to be started: there is a command for it, as long as they keep that copy."""
+    found = picture()
+    parts = (Evidence("manifest", {}, "there is none"), Evidence("hot copy", {"release_at_ms": 500_000}))
+    whole = Evidence(TOGETHER, {"tail": None, "sealed": True, "trim": None, "by": [], "orders": []}, "there is none")
+
+    def told(evidence: tuple[Evidence, ...], topic: Topic, words: str) -> Finding:
+        archived = SegmentFacts(segment=segment(CLOSED, 0, 100, "archive"), evidence=evidence)
+        return the(about(attrs.evolve(found, segments=(archived, found.segments[1])), topic), words)
+
+    undo = "`virtuallog archive 1.a --undo` puts the nodes' own copy back, while they keep it"
+    assert told((*parts, whole), Topic.CHAIN, "is not whole").next == undo
+    trim = told((*parts, whole), Topic.TRIM, "a trim past 0 may fail: not all of segment 1.a (archive) is there")
+    assert (trim.next, trim.because) == (f"{undo}, then trim again", ("manifest: there is none",))
+    assert told((parts[0], whole), Topic.CHAIN, "is not whole").next == ""
 
 
 def test_a_segment_is_trimmed_as_a_whole_and_still_there() -> None:
