@@ -200,9 +200,27 @@ def test_a_number_of_a_filler_session_never_stands_for_two_batches() -> None:
     larger = padding.batch(3)
     assert larger.session != refused.session
     padding.taken(larger)
-    following = padding.batch(1)
+    following = padding.batch(4)
     assert (following.session, following.first_sequence) == (larger.session, 3)
     assert not padding.opens
+
+
+@given(st.lists(st.tuples(st.integers(1, 1024), st.sampled_from(["taken", "refused", "unknown"]))))
+def test_a_client_has_few_filler_sessions_however_often_it_is_refused(fates: list[tuple[int, str]]) -> None:
+    """A sequencer remembers each session for minutes, and many clients that share stripes are refused most of the time. A session for
+    each refusal was 175 a second of ten clients: they would have had all places in the table of sessions after a minute and a half."""
+    padding, sessions, stands_for = Padding(random.Random(1)), set[SessionId](), dict[tuple[SessionId, int], Batch]()
+    for count, fate in fates:
+        batch = padding.batch(count)
+        assert count / 2 < batch.count < 2 * count
+        assert stands_for.setdefault((batch.session, batch.first_sequence), batch) is batch
+        sessions.add(batch.session)
+        match fate:
+            case "taken":
+                padding.taken(batch)
+            case "unknown":
+                padding.replace()
+    assert len(sessions) <= 11 + sum(fate == "unknown" for _, fate in fates)
 
 
 # -- how batches are numbered -----------------------------------------------------------------------------------------------
