@@ -6,23 +6,25 @@ looks at the archive first (`virtuallog.address_space`). Then the hot copy stays
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, TypeAlias
 
 import attrs
+import structlog
 
 from loglets.archive import manifest as manifests
 from loglets.archive.config import ArchiveConfig, HotCopy, check_url, directory_of, join
+from loglets.archive.files import Files
 from loglets.archive.manifest import Manifest
 from loglets.archive.provider import KIND, ArchiveProvider
 from loglets.archive.source import Source
-from loglets.archive.verifying import Verified, Verifying
+from loglets.archive.verifying import Verified, Verifying, is_damaged
 from loglets.archive.writing import Sizes, Writing
 from virtuallog.api import Loglet
 from virtuallog.chain import Segment
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import InvalidSettingError
+from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError
 from virtuallog.ports import Environment
 
 GRACE_SECONDS: Final = 3600.0
@@ -32,6 +34,12 @@ _VERIFIED = CrashPoint("archive: an archive is verified, the chain does not name
 
 Tell: TypeAlias = Callable[[str, int], None]
 """Told what is being done, and up to which position it is done."""
+
+log = structlog.get_logger(__name__)
+
+
+async def _nobody_knows(segment: Segment) -> bool:
+    return False
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +64,9 @@ class Archiving:
     grace_seconds: float = GRACE_SECONDS
     tell: Tell = lambda what, position: None
     sizes: Sizes = attrs.field(factory=Sizes)
+    is_still_hot: Callable[[Segment], Awaitable[bool]] = _nobody_knows
+    """Whether the chain, asked anew, has the segment itself, so that it names no archive of it. Then one that is damaged is
+    written again; before that it is in the way of every further attempt."""
 
     def location(self, segment: Segment) -> str:
         """URL of the directory of a closed segment's archive."""
@@ -74,24 +85,46 @@ class Archiving:
         """
         check_url(self.url)
         _check_segment(segment)
-        assert segment.stop is not None
         files, source = self.provider.files(self.location(segment)), Source.of(hot, segment, self.environment.clock)
-        blob = await Writing(
+        blob = await self._written(segment, source, files)
+        try:
+            verified = await self._verified(blob, source, files)
+        except (CorruptionError, MalformedError) as error:
+            if not (await is_damaged(manifests.decode_untrusted(blob), files) and await self.is_still_hot(segment)):
+                raise
+            log.warning("writing a damaged archive anew", archive=self.location(segment), error=str(error))
+            blob = await self._written(segment, source, files, unusable=blob)
+            verified = await self._verified(blob, source, files)
+        _VERIFIED.reached()
+        return self._archived(segment, blob, verified)
+
+    async def _written(self, segment: Segment, source: Source, files: Files, unusable: bytes | None = None) -> bytes:
+        assert segment.stop is not None
+        return await Writing(
             source=source, files=files, cluster=self.cluster, start=segment.start, stop=segment.stop, writer=_program(),
-            tell=lambda position: self.tell("writing", position), sizes=self.sizes,
+            tell=lambda position: self.tell("writing", position), sizes=self.sizes, unusable=unusable,
         ).run()  # fmt: skip
+
+    async def _verified(self, blob: bytes, source: Source, files: Files) -> Verified:
+        """What the archive says was trimmed must be so in the hot copy: nobody trims an archive that no chain names, and markers
+        may be left from another life of the log."""
         manifest = manifests.decode_untrusted(blob)
-        verified = await Verifying(
+        found = await Verifying(
             manifest=manifest, files=files, source=source, tell=lambda position: self.tell("verifying", position)
         ).run()
-        _VERIFIED.reached()
+        if found.start > manifest.start and not await source.is_trimmed(manifest.start, found.start):
+            raise CorruptionError(f"an archive says that all below {found.start} is trimmed, but the hot copy has it")
+        return found
+
+    def _archived(self, segment: Segment, blob: bytes, verified: Verified) -> Archived:
+        assert segment.stop is not None
         now_ms = int(self.environment.clock.wall() * 1000)
         config = ArchiveConfig(
             url=self.url, directory=self._directory(segment), start=segment.start, stop=segment.stop,
             manifest=manifests.checksum(blob), cluster=self.cluster,
             hot=HotCopy.of(segment, now_ms + int(self.grace_seconds * 1000)),
         )  # fmt: skip
-        return Archived(config=config, manifest=manifest, verified=verified)
+        return Archived(config=config, manifest=manifests.decode_untrusted(blob), verified=verified)
 
     def _directory(self, segment: Segment) -> str:
         assert segment.stop is not None

@@ -162,14 +162,16 @@ def decode_untrusted(blob: bytes, expected_checksum: str | None = None) -> Manif
     return found
 
 
-def is_torn_untrusted(blob: bytes) -> bool:
-    """Whether this is the beginning of a manifest, whose writer died where files are not made in one step. The beginning of a
-    JSON object is none."""
+def is_damaged_untrusted(blob: bytes) -> bool:
+    """Whether this was to be a manifest of this version, and is none: its writer died where files are not made in one step, or
+    it was damaged on its way. The beginning of a JSON object is none."""
     if blob[: len(_BEGINNING)] != _BEGINNING[: len(blob)]:
         return False
     try:
-        json.loads(blob)
-    except ValueError:
+        if object_of(json.loads(blob)).get("version") != VERSION:
+            return False
+        decode_untrusted(blob)
+    except (ValueError, RecursionError, MalformedError):
         return True
     return False
 

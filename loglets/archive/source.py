@@ -11,7 +11,7 @@ from virtuallog.api import Loglet, Placed
 from virtuallog.chain import Segment
 from virtuallog.errors import RetryableError
 from virtuallog.ports import Clock
-from virtuallog.types import Gap, LogletOffset
+from virtuallog.types import Gap, GapKind, LogletOffset
 
 READ_BYTES: Final = 1 << 20
 PATIENCE_SECONDS: Final = 60.0
@@ -47,6 +47,14 @@ class Source:
                 if self.clock.monotonic() >= deadline:
                     raise
                 await self.clock.sleep(PAUSE_SECONDS)
+
+    async def is_trimmed(self, start: int, stop: int) -> bool:
+        """Whether everything from the start of the segment on is. A server that lags behind may still have it: then the loglet
+        is asked."""
+        (last, *_) = await self.read(stop - 1, stop)
+        if isinstance(last, Gap) and last.kind is GapKind.TRIMMED:
+            return True
+        return await self.loglet.prefix_trim(LogletOffset(start - self.shift)) + self.shift >= stop
 
 
 def joined(items: Sequence[Placed], item: Placed) -> Gap | None:

@@ -2,7 +2,7 @@
 
 Every byte is checked against the manifest, every row against the rules of the format, and what the rows hold against what the
 loglet holds: positions, payloads, sessions, sequence numbers, times, headers and gaps. The loglet may be trimmed meanwhile;
-what is gone there is not compared. A file at a time is in memory.
+what is gone there is not compared. What the manifest says was trimmed must be a gap in the files. A file at a time is in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loglets.archive.parquet import read_file_untrusted
 from loglets.archive.source import Source
 from loglets.archive.trimming import trim_point
 from virtuallog.api import Placed
-from virtuallog.errors import CorruptionError
+from virtuallog.errors import CorruptionError, MalformedError
 from virtuallog.types import Gap, PlacedBatch
 
 
@@ -84,6 +84,9 @@ class Verifying:
         entries = sum(len(item.places) for item in items if isinstance(item, PlacedBatch))
         if (gaps, entries) != (file.gaps, file.entries):
             raise CorruptionError(f"file {file.name} of an archive has {entries} entries, not {file.entries}")
+        trimmed = self.manifest.trimmed
+        if file.start < trimmed <= file.stop and trimmed_up_to(items, file.start) != trimmed:
+            raise CorruptionError(f"an archive says that it is trimmed up to {trimmed}, and file {file.name} is not")
         self._read.append(file)
         self._whole.feed(items)
         if self.source is not None:
@@ -107,3 +110,12 @@ class Verifying:
                     raise CorruptionError(f"file {file.name} of an archive has not what the hot copy has")
                 return
             low = self._trimmed = trimmed
+
+
+async def is_damaged(manifest: Manifest, files: Files) -> bool:
+    """Whether an archive contradicts itself. One that is merely that of something else does not."""
+    try:
+        await Verifying(manifest=manifest, files=files, source=None).run()
+    except (CorruptionError, MalformedError):
+        return True
+    return False

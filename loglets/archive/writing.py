@@ -4,7 +4,7 @@
 
 Killed anywhere it is started again: files are made in the same way from the same entries, and one that is there, and is the
 same, is not written again. There is an archive once there is a manifest, and the first one stays: whoever comes later takes
-what it names. One file is in memory at a time, compressed, and one row group before that. What a former attempt has left is
+what it names, unless it is damaged and no chain names it. One file is in memory at a time, compressed, and one row group before that. What a former attempt has left is
 never opened, only compared: whoever may write there could have put anything.
 
 Nothing here tells the chain. What is written is believed only after it was read back (`verifying.py`).
@@ -110,6 +110,8 @@ class Writing:
     tell: Callable[[int], None] = lambda position: None
     """Told up to where it is done."""
     sizes: Sizes = attrs.field(factory=Sizes)
+    unusable: bytes | None = None
+    """A manifest that is to be replaced: it, or what it names, is damaged, and no chain names it."""
     _digest: ContentDigest = attrs.field(factory=ContentDigest, init=False)
     _trimmed: int = attrs.field(default=0, init=False)
 
@@ -123,7 +125,7 @@ class Writing:
             VirtualLogError: as `Files` and as the segment's loglet; may be run again once the reason is removed.
         """
         blob = await self.files.read(manifests.NAME)
-        if blob is not None and not manifests.is_torn_untrusted(blob):
+        if blob is not None and not self._is_unusable(blob):
             self._check_untrusted(blob)
             return blob
         names, made, at = await self.files.list(), list[DataFile](), self.start
@@ -137,19 +139,26 @@ class Writing:
             cluster=self.cluster, start=self.start, stop=self.stop, trimmed=self._trimmed, files=tuple(made),
             content=self._digest.checksum(), writer=self.writer,
         )  # fmt: skip
-        return await self._publish(manifest.encode(), replace=blob is not None)
+        return await self._publish(manifest.encode())
 
-    async def _publish(self, blob: bytes, *, replace: bool) -> bytes:
+    async def _publish(self, blob: bytes) -> bytes:
         """The manifest that stands there in the end: ours, or that of somebody who was faster."""
         if len(blob) > manifests.BYTES_MAX:
             raise TooLargeError(what="bytes in the manifest of an archive", size=len(blob), limit=manifests.BYTES_MAX)
-        await self.files.write(manifests.NAME, blob, replace=replace)
+        there = await self.files.read(
+            manifests.NAME
+        )  # looked at now: the files have taken their time, and others may be done
+        if there is None or self._is_unusable(there):
+            await self.files.write(manifests.NAME, blob, replace=there is not None)
         _MANIFEST.reached()
         published = await self.files.read(manifests.NAME)
         if published is None:
             raise UnavailableError("the manifest of an archive is not there, though it was written")
         self._check_untrusted(published)
         return published
+
+    def _is_unusable(self, blob: bytes) -> bool:
+        return blob == self.unusable or manifests.is_damaged_untrusted(blob)
 
     def _check_untrusted(self, blob: bytes) -> None:
         manifests.decode_untrusted(blob).check_range(self.cluster, self.start, self.stop)

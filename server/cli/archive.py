@@ -7,6 +7,7 @@ killed anywhere and given again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,7 +109,7 @@ async def _archive(cluster: ClusterFile, wanted: str, url: str, grace: float) ->
             with progress_bar() as bar:
                 archiving = Archiving(
                     provider=_provider(log), cluster=register.cluster.hex(), url=url, environment=log.view.environment,
-                    grace_seconds=grace, tell=_teller(bar, segment),
+                    grace_seconds=grace, tell=_teller(bar, segment), is_still_hot=partial(_is_there, log),
                 )  # fmt: skip
                 made = await archiving.run(segment, log.view.loglet(segment))
             after = await _put(cluster, log, segment, KIND, made.config.encode(), segment.start)
@@ -173,6 +174,11 @@ def _chosen(register: Register, wanted: str) -> Sequence[Segment]:
     if segment is None:
         raise InvalidSettingError(f"segment {wanted}", "is not in the chain")
     return [segment]
+
+
+async def _is_there(log: VirtualLog, segment: Segment) -> bool:
+    """In the chain as it is now."""
+    return (await log.view.refresh()).chain.find(segment.id) is not None
 
 
 def _is_hot(segment: Segment) -> bool:

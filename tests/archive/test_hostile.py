@@ -215,8 +215,8 @@ def test_a_manifest_must_add_up() -> None:
 
 def test_half_a_manifest_is_known_as_such() -> None:
     """Wherever it ends; a whole one is not, nor is anything else, which is never written over."""
-    assert all(manifests.is_torn_untrusted(MANIFEST[:length]) for length in range(len(MANIFEST)))
-    assert not any(map(manifests.is_torn_untrusted, (MANIFEST, b"{}", b"hello", b'{"format": "other', b"[]")))
+    assert all(manifests.is_damaged_untrusted(MANIFEST[:length]) for length in range(len(MANIFEST)))
+    assert not any(map(manifests.is_damaged_untrusted, (MANIFEST, b"{}", b"hello", b'{"format": "other', b"[]")))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -13,6 +14,7 @@ from trio.testing import MockClock
 from loglets.archive import ArchiveProvider
 from loglets.archive import manifest as manifests
 from loglets.archive.archiving import verify_archive
+from loglets.archive.trimming import marker
 from loglets.archive.verifying import Verifying
 from tests.archive.parts import (
     CLUSTER,
@@ -30,6 +32,7 @@ from tests.archive.parts import (
     segment_of,
 )
 from virtuallog.batch import Batch
+from virtuallog.chain import Segment
 from virtuallog.errors import (
     CorruptionError,
     InvalidSettingError,
@@ -117,16 +120,21 @@ async def test_an_archive_that_is_there_is_taken(nursery: trio.Nursery) -> None:
 async def test_two_at_once_make_one_archive(nursery: trio.Nursery) -> None:
     """Two operators, one of whom has met a trim: both end up with the manifest that was first."""
     shelf, segment, found = Shelf(), segment_of(ITEMS), environment(nursery)
-    trimmed = FixedLoglet(ITEMS, trim=30)
     made = list[str]()
+
+    class Trimmed(FixedLoglet):
+        async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> list[PlacedBatch | Gap]:
+            items, self.trim = await super().read(start, stop, max_bytes), 30
+            return list(items)
 
     async def run(hot: FixedLoglet) -> None:
         archived = await archiving(ArchiveProvider(shelf), found).run(segment, hot)
         made.append(archived.config.manifest)
 
     async with trio.open_nursery() as both:
-        both.start_soon(run, FixedLoglet(ITEMS))
-        both.start_soon(run, trimmed)
+        hot = Trimmed(ITEMS)
+        both.start_soon(run, hot)
+        both.start_soon(run, hot)
     assert len(set(made)) == 1
     assert made[0] == manifests.checksum(shelf.only.content[manifests.NAME])
 
@@ -187,6 +195,76 @@ async def test_a_loglet_that_does_not_answer_is_waited_for(nursery: trio.Nursery
         )
 
 
+async def test_a_whole_manifest_that_came_meanwhile_stays(nursery: trio.Nursery) -> None:
+    """Two operators meet half a manifest. The slower one must not replace what the faster one has put into the chain."""
+    shelf, found, segment, started = Shelf(), environment(nursery), segment_of(ITEMS), trio.Event()
+    provider = ArchiveProvider(shelf)
+    files = DictFiles({manifests.NAME: b'{"format": "virtuallog-archive", "ver'})
+    shelf.directories[archiving(provider, found).location(segment)] = files
+
+    class Waiting(FixedLoglet):
+        async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> list[PlacedBatch | Gap]:
+            await started.wait()
+            return list(await super().read(start, stop, max_bytes))
+
+    async with trio.open_nursery() as other:
+        other.start_soon(archiving(provider, found).run, segment, Waiting(ITEMS, trim=30))
+        await trio.testing.wait_all_tasks_blocked()
+        first = await archiving(provider, found).run(segment, FixedLoglet(ITEMS))
+        started.set()
+    assert manifests.checksum(files.content[manifests.NAME]) == first.config.manifest
+
+
+async def still_hot(segment: Segment) -> bool:
+    return True
+
+
+def damaged_data(files: DictFiles) -> None:
+    name = names(files)[1]
+    files.content[name] = files.content[name][:-1] + b"x"
+
+
+def damaged_manifest(files: DictFiles) -> None:
+    files.content[manifests.NAME] = files.content[manifests.NAME].replace(b'"trimmed": 0,', b'"trimmed": 8,')
+
+
+def damaged_totals(files: DictFiles) -> None:
+    files.content[manifests.NAME] = files.content[manifests.NAME].replace(b'"gaps": 0', b'"gaps": 1')
+
+
+def damaged_checksum(files: DictFiles) -> None:
+    files.content[manifests.NAME] = files.content[manifests.NAME].replace(
+        b'"content": "sha256:', b'"content": "sha256;'
+    )
+
+
+@pytest.mark.parametrize("damage", [damaged_data, damaged_manifest, damaged_totals, damaged_checksum])
+async def test_what_is_damaged_is_written_anew_as_long_as_no_chain_names_it(
+    damage: Callable[[DictFiles], None], nursery: trio.Nursery
+) -> None:
+    """Whoever archives again gets an archive, instead of the same refusal for ever."""
+    whole = await make(nursery, ITEMS)
+    files = whole.shelf.only
+    expected = dict(files.content)
+    damage(files)
+    assert files.content != expected
+
+    work = attrs.evolve(archiving(whole.provider, whole.environment), is_still_hot=still_hot)
+    again = await work.run(whole.segment, whole.hot)
+    assert files.content == expected
+    assert again.verified.entries == STOP
+
+
+async def test_a_damaged_archive_that_a_chain_may_name_is_left_alone(nursery: trio.Nursery) -> None:
+    """Its manifest must stay what the chain says."""
+    whole = await make(nursery, ITEMS)
+    damaged_data(whole.shelf.only)
+    before = dict(whole.shelf.only.content)
+    with pytest.raises(CorruptionError):
+        await archiving(whole.provider, whole.environment).run(whole.segment, whole.hot)
+    assert whole.shelf.only.content == before
+
+
 # -- what is read back ----------------------------------------------------------------------------------------------------
 
 
@@ -215,6 +293,22 @@ async def test_an_archive_that_differs_from_the_segment_is_no_archive_of_it(
 
     with pytest.raises(CorruptionError, match="has not what the hot copy has"):
         await archiving(whole.provider, whole.environment).run(whole.segment, FixedLoglet(hot))
+
+
+async def test_an_archive_that_claims_to_be_trimmed_is_none_of_what_is_not(nursery: trio.Nursery) -> None:
+    """A marker is left from before the log was restored from a backup, or a manifest from one who saw it trimmed: the hot copy,
+    which has all entries, must not go for it."""
+    for trimmed in (70, STOP):
+        shelf, found, segment = Shelf(), environment(nursery), segment_of(ITEMS)
+        provider = ArchiveProvider(shelf)
+        files = DictFiles({marker(trimmed): b""})
+        shelf.directories[archiving(provider, found).location(segment)] = files
+        with pytest.raises(CorruptionError, match=f"below {trimmed} is trimmed"):
+            await archiving(provider, found).run(segment, FixedLoglet(ITEMS))
+        files.content.clear()
+        await archiving(provider, found).run(segment, FixedLoglet(ITEMS, trim=trimmed))
+        with pytest.raises(CorruptionError, match=f"below {trimmed} is trimmed"):
+            await archiving(provider, found).run(segment, FixedLoglet(ITEMS))
 
 
 async def test_every_byte_is_read_back(nursery: trio.Nursery) -> None:
