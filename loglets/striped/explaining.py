@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -27,7 +28,7 @@ async def explain(
         return []
     answers = await ask_all(
         {
-            number: lambda part=part, config=config: provider.explain(part, config, environment)  # type: ignore[misc]
+            number: partial(provider.explain, part, config, environment)
             for number, (part, config) in enumerate(zip(parts, configs, strict=True))
         }
     )

@@ -101,7 +101,8 @@ class StripedLoglet:
         share = max(1, max_bytes // min(len(self._stripes), last - first))
         found = await all_of(
             {
-                number: lambda number=number, stripe=stripe: stripe.read(  # type: ignore[misc]
+                number: partial(
+                    stripe.read,
                     LogletOffset(self._layout.places_below(number, first)),
                     LogletOffset(self._layout.places_below(number, last)),
                     share,
@@ -122,9 +123,7 @@ class StripedLoglet:
         slot = slot_of(offset)
         points = await all_of(
             {
-                number: lambda number=number, stripe=stripe: stripe.prefix_trim(  # type: ignore[misc]
-                    LogletOffset(self._layout.places_below(number, slot))
-                )
+                number: partial(stripe.prefix_trim, LogletOffset(self._layout.places_below(number, slot)))
                 for number, stripe in enumerate(self._stripes)
             }
         )
