@@ -9,6 +9,7 @@ from typing import TypeAlias
 import attrs
 
 from loglets.striped.layout import Layout, offset_of, slot_of, slots_below
+from loglets.striped.padding import FILLER
 from virtuallog.api import Placed
 from virtuallog.errors import CorruptionError, MalformedError
 from virtuallog.ordering import slots
@@ -43,19 +44,13 @@ def interleave_untrusted(layout: Layout, found: Mapping[int, Sequence[Placed]], 
     runs = {stripe: deque(_runs(items)) for stripe, items in found.items()}
     items: list[Placed] = []
     slot, last = slot_of(start), slots_below(stop)
-    while slot < last:
-        stripe, place = layout.place(slot)
-        heads = runs[stripe]
-        while heads and heads[0].stop <= place:
-            heads.popleft()
-        if not heads:
-            break
-        if heads[0].body:
-            _add_batch(items, heads[0], slot, start, stop)
+    while slot < last and (run := _run_of(layout, runs, slot)) is not None:
+        if run.body:
+            _add_batch(items, run, slot, start, stop)
             slot += 1
         else:
-            until = _gap_until(layout, runs, slot, last)
-            slots.add(items, Gap(offset_of(slot), offset_of(until), heads[0].kind).clip(start, stop))
+            until = _gap_until(layout, runs, slot, last, run.kind)
+            slots.add(items, Gap(offset_of(slot), offset_of(until), run.kind).clip(start, stop))
             slot = until
     return items
 
@@ -65,9 +60,19 @@ def _runs(items: Sequence[Placed]) -> Iterator[_Run]:
         if isinstance(item, Gap):
             yield _Run(item.stop, item.kind)
             continue
-        payloads = item.batch.payloads
-        for index, place in enumerate(item.places, start=item.first):
-            yield _Run(place + 1, body=payloads[index], time_ms=item.time_ms)
+        payloads = item.batch.payloads[item.first : item.first + len(item.places)]
+        for place, body, following in zip(item.places, payloads, [*payloads[1:], None], strict=True):
+            if body or following != FILLER:  # fillers in a row are one run, which ends with the last of them
+                yield _Run(place + 1, body=body, time_ms=item.time_ms)
+
+
+def _run_of(layout: Layout, runs: Mapping[int, _Runs], slot: int) -> _Run | None:
+    """What a slot holds, if its stripe has given that. What comes before it in its stripe is done with."""
+    stripe, place = layout.place(slot)
+    heads = runs[stripe]
+    while heads and heads[0].stop <= place:
+        heads.popleft()
+    return heads[0] if heads else None
 
 
 def _add_batch(items: list[Placed], run: _Run, slot: int, start: int, stop: int) -> None:
@@ -79,15 +84,16 @@ def _add_batch(items: list[Placed], run: _Run, slot: int, start: int, stop: int)
         slots.add(items, part.clip(start, stop))
 
 
-def _gap_until(layout: Layout, runs: Mapping[int, _Runs], slot: int, last: int) -> int:
-    """Where the gap that begins in this slot ends. Gaps may be as long as the log was before it was trimmed, so where all stripes
-    have a gap of one kind it is taken at once."""
-    stripe, _ = layout.place(slot)
-    until = last
-    for other, heads in runs.items():
-        place = layout.places_below(other, slot)  # the first that is not below
-        head = next((run for run in heads if run.stop > place), None)
-        if head is None or head.body or head.kind is not runs[stripe][0].kind:
-            return slot + 1
-        until = min(until, layout.slot(other, head.stop))
-    return until
+def _gap_until(layout: Layout, runs: Mapping[int, _Runs], slot: int, last: int, kind: GapKind) -> int:
+    """Where the gap that begins in this slot ends, or a part of it. Gaps may be as long as the log was before it was trimmed, so once each
+    stripe has been seen to have one, what they share is taken at once. Before that, no stripe is asked for a slot of another one: a log
+    with one session has a gap on all stripes but one, between any two of its batches."""
+    shared = last
+    for until in range(slot, last):
+        run = _run_of(layout, runs, until)
+        if run is None or run.body or run.kind is not kind:
+            return until
+        shared = min(shared, layout.slot(until % layout.stripes, run.stop))
+        if until - slot == layout.stripes - 1:
+            return shared
+    return last

@@ -300,6 +300,30 @@ def _stripe_item(slot: int, place: int, contents: dict[int, bytes]) -> Placed:
     return PlacedBatch(range(place, place + 1), wrapped, 7)
 
 
+def test_what_a_read_costs_does_not_grow_with_the_square_of_the_stripes() -> None:
+    """A log with one session: its batches are on one stripe, fillers on all others. A stripe is looked at once for each of its slots."""
+    stripes, count, looked = 40, 30, 0
+
+    class Counting(Layout):
+        def place(self, slot: int) -> tuple[int, int]:
+            nonlocal looked
+            looked += 1
+            return super().place(slot)
+
+        def places_below(self, stripe: int, slot: int) -> int:
+            nonlocal looked
+            looked += 1
+            return super().places_below(stripe, slot)
+
+    filled = PlacedBatch(range(count), Batch.build(SESSION, 0, [b""] * count), 0)
+    found: dict[int, list[Placed]] = {stripe: [filled] for stripe in range(stripes - 1)}
+    found[stripes - 1] = [_stripe_item(place, place, {place: b"x"}) for place in range(count)]
+    items = interleave_untrusted(Counting(stripes), found, 0, offset_of(count * stripes))
+
+    assert sum(isinstance(item, PlacedBatch) for item in items) == count
+    assert looked <= 2 * count * stripes
+
+
 def test_an_entry_that_is_no_batch_is_told() -> None:
     """Nothing else is ever appended to a stripe."""
     stranger = PlacedBatch(range(1), Batch.build(SESSION, 0, [b"what is this"]), 0)
