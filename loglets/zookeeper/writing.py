@@ -198,8 +198,9 @@ class Writing:
 
     async def _look(self, session: _Session) -> list[Effect]:
         layout = self._layout
-        seal, batches, found = await self._znodes.read(
-            [layout.base, layout.batches, layout.writer(session.name)], fresh=True
+        # The tail is read behind the writer: the slot of what that names is below it.
+        seal, found, batches = await self._znodes.read(
+            [layout.base, layout.writer(session.name), layout.batches], fresh=True
         )
         if seal is None:
             self._skeleton.missing()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
@@ -30,6 +30,8 @@ class Intercepted:
     """Of late transactions: 'done', or why they were refused."""
     looks: int = 0
     """Reads, so far."""
+    between: Callable[[str], Awaitable[None]] | None = None
+    """Called before each request of a read: they are executed one after the other, and others come between."""
 
     async def multi(self, operations: Sequence[Operation]) -> Sequence[Result]:
         word = self.plan.pop(0) if self.plan and self.wanted(operations) else "ok"
@@ -54,7 +56,13 @@ class Intercepted:
         return await self.znodes.stats(paths, fresh=fresh)
 
     async def read(self, paths: Sequence[str], *, fresh: bool = False) -> Sequence[Znode | None]:
-        return await self.znodes.read(paths, fresh=fresh)
+        if self.between is None:
+            return await self.znodes.read(paths, fresh=fresh)
+        found: list[Znode | None] = []
+        for path in paths:
+            await self.between(path)
+            found += await self.znodes.read([path], fresh=fresh)
+        return found
 
     async def children(self, path: str, *, fresh: bool = False) -> Sequence[str] | None:
         return await self.znodes.children(path, fresh=fresh)

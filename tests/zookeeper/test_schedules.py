@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
+from loglets.zookeeper.layout import Layout
 from loglets.zookeeper.loglet import ZooKeeperLoglet
 from tests.zookeeper.interception import Intercepted
-from tests.zookeeper.world import SEGMENT, Bench, running_bench
+from tests.zookeeper.world import CONFIG, SEGMENT, Bench, running_bench
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import SealedError, TailMismatchError, UnavailableError
 from virtuallog.ordering.slots import SLOT
@@ -103,6 +104,27 @@ async def test_a_late_copy_that_is_first_makes_the_second_one_nothing(
     assert places.start == SLOT
     assert znodes.outcomes == ["done", "BadVersionError"]
     assert await held(writer) == [b"0", b"1"]
+
+
+async def test_a_late_copy_that_arrives_during_the_look_is_found(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whichever of the requests of a look it comes between: what the writer's znode names is not older than the tail."""
+    znodes = Intercepted(bench.znodes())
+    writer = bench.client(znodes=znodes)
+    await writer.append(batch(0), opens=True)
+    layout = Layout(CONFIG.root, SEGMENT)
+
+    for number, when in enumerate((layout.base, layout.writer(SESSION), layout.batches), start=1):
+
+        async def arrive(path: str, when: str = when) -> None:
+            if path == when and znodes.late:
+                await znodes.arrive()
+
+        znodes.plan, znodes.between = ["late"], arrive
+        assert (await writer.append(batch(number), opens=False)).start == number * SLOT
+
+    assert await held(bench.client()) == [b"0", b"1", b"2", b"3"]
 
 
 async def test_a_late_copy_does_not_get_behind_a_seal(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
