@@ -54,7 +54,7 @@ from virtuallog.errors import (
 from virtuallog.kept import find_kept
 from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Environment, Handlers, KeyValues, NodeEnvironment, Services, Storage
-from virtuallog.register import Register, decode_untrusted
+from virtuallog.register import Register, crowding, decode_untrusted
 from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.survey import survey
 from virtuallog.types import NodeId
@@ -147,6 +147,7 @@ class Node:
 
     def status(self) -> NodeStatus:
         register = self._log.view.cached if self._log else None
+        encoded = register.encode() if register else b""
         identity = self.identity
         return NodeStatus(
             cluster=identity.cluster or b"",
@@ -155,10 +156,10 @@ class Node:
             boot=identity.boot,
             roles=self._trusted_roles(),
             software=_software(),
-            register=register.encode() if register else b"",
+            register=encoded,
             failures=tuple(self._failures()),
             phase=identity.phase.value,
-            healing=self._healing(),
+            healing=(*self._healing(), *crowding(len(encoded))),
             protocol=self.config.versions.last,
         )
 

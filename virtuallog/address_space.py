@@ -152,7 +152,9 @@ class AddressSpace:
             await self._check_copy(old, old.stop, modification)
         # Asked before as well: once nobody needs the original any more, its servers drop it.
         trimmed = LogPosition(0) if old is None else await self._trim_point(old)
-        register = (await self.chain_writer.change(modification)).register
+        # Copies that were lost are made again in any case: it grows the register once, and by other servers only.
+        planned = old is None or old.kind != modification.kind
+        register = (await self.chain_writer.change(modification, planned=planned)).register
         new = None if old is None else register.chain.segment_at(old.start)
         if old is not None and new is not None and new.id != old.id:
             await self._carry_trim(max(trimmed, await self._trim_point(old)), new)

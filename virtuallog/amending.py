@@ -33,7 +33,7 @@ async def amend(metastore: MetaStore, amendment: Amendment, source: random.Rando
         if wanted is None:
             return current
         try:
-            await metastore.put(wanted.encode_planned(), version, source.getrandbits(63), wanted.members)
+            await metastore.put(wanted.encode_planned(current), version, source.getrandbits(63), wanted.members)
         except ChainConflictError:
             continue
         return wanted

@@ -259,7 +259,7 @@ class ChainWriter:
         effect, unknown, clock = machine.start(), 0, self._view.environment.clock
         while not isinstance(effect, Done):
             started = clock.monotonic()
-            event = await self._run_effect(effect, machine.attempt, planned)
+            event = await self._run_effect(effect, machine, planned)
             self.meter.phase(effect, clock.monotonic() - started)
             unknown += isinstance(event, reconfigure.PutUnknown)
             if unknown >= self._settings.put_attempts:
@@ -270,7 +270,7 @@ class ChainWriter:
         self._view.adopt(effect.register)
         return effect
 
-    async def _run_effect(self, effect: Effect, attempt: int, planned: bool) -> Event:
+    async def _run_effect(self, effect: Effect, machine: Reconfiguration, planned: bool) -> Event:
         match effect:
             case reconfigure.Seal(segment) | reconfigure.CheckTail(segment):
                 try:
@@ -280,8 +280,8 @@ class ChainWriter:
             case reconfigure.Read():
                 return await self._view.refresh()
             case reconfigure.Put(proposed, expected_version):
-                value = proposed.encode_planned() if planned else proposed.encode()
-                return await self._put(value, proposed, expected_version, attempt)
+                value = proposed.encode_planned(machine.register) if planned else proposed.encode()
+                return await self._put(value, proposed, expected_version, machine.attempt)
             case Done():
                 raise AssertionError(effect)
 

@@ -22,7 +22,8 @@ ClusterId = NewType("ClusterId", bytes)
 """16 random bytes, decided with version 1 and never changed."""
 
 REGISTER_BYTES_MAX: Final = 64 << 10
-"""A planned change that would grow the register beyond this is refused; roll-forward is not."""
+"""A planned change that would grow the register beyond this is refused; roll-forward is not, nor is a rebuild."""
+_CROWDED: Final = 4 * REGISTER_BYTES_MAX // 5
 
 _FORMAT: Final = 1
 _FORMAT_JOINED: Final = 2
@@ -131,16 +132,24 @@ class Register:
         encoded: bytes = message.to_bytes()
         return encoded
 
-    def encode_planned(self) -> bytes:
-        """`encode`, refused when it is over `REGISTER_BYTES_MAX`: trim the log or merge archived segments first.
+    def encode_planned(self, before: Register) -> bytes:
+        """`encode`, refused when it is over `REGISTER_BYTES_MAX` and over what it follows: trim the log or merge archived segments
+        first. What makes a full register smaller is never refused.
 
         Raises:
             TooLargeError: as said.
         """
         encoded = self.encode()
-        if len(encoded) > REGISTER_BYTES_MAX:
+        if len(encoded) > REGISTER_BYTES_MAX and len(encoded) > len(before.encode()):
             raise TooLargeError(what="bytes in the register", size=len(encoded), limit=REGISTER_BYTES_MAX)
         return encoded
+
+
+def crowding(encoded_bytes: int) -> tuple[str, ...]:
+    """What people should know of a register of this size."""
+    if encoded_bytes <= _CROWDED:
+        return ()
+    return (f"the register holds {encoded_bytes} bytes: at {REGISTER_BYTES_MAX} planned changes stop. Trim the log",)
 
 
 def decode_untrusted(value: bytes) -> Register:

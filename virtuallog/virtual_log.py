@@ -255,6 +255,7 @@ class VirtualLog:
             UnsupportedError: a node of the cluster is too old for the kind.
             InvalidSettingError: the segment is open or not in the chain, or one of the directories has been replaced, or the
                 other loglet is not sealed at or past the end of the segment.
+            TooLargeError: of another kind than the former one, and the register has no room for it; the chain is as it was.
             UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over. Or the other
                 loglet does not answer, and nothing was done.
             CorruptionError, MalformedError, StorageError, UnsupportedError: the other loglet cannot be read; nothing was done.

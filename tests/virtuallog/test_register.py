@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtuallog.chain import Chain, Segment, SegmentId, extend, genesis
+from virtuallog.chain import Chain, Segment, SegmentId, extend, genesis, modify
 from virtuallog.errors import MalformedError, TooLargeError
-from virtuallog.register import REGISTER_BYTES_MAX, ClusterId, NodeEntry, Register, decode_untrusted
+from virtuallog.register import REGISTER_BYTES_MAX, ClusterId, NodeEntry, Register, crowding, decode_untrusted
 from virtuallog.types import LogletOffset, LogPosition, NodeId
 
 ids = st.builds(SegmentId, st.integers(1, 1 << 40), st.integers(0, (1 << 63) - 1))
@@ -142,15 +142,34 @@ def test_a_planned_change_is_refused_once_the_register_is_full() -> None:
     """Roll-forward, which nobody plans, still fits: it uses `encode`."""
     chain = SMALL.chain
     while len(SMALL.with_chain(chain).encode()) <= REGISTER_BYTES_MAX:
-        assert SMALL.with_chain(chain).encode_planned() == SMALL.with_chain(chain).encode()
+        assert SMALL.with_chain(chain).encode_planned(SMALL) == SMALL.with_chain(chain).encode()
         chain = extend(chain, chain.last.start + 1, "native", bytes(1000), attempt=1)
     full = SMALL.with_chain(chain)
 
     with pytest.raises(TooLargeError) as caught:
-        full.encode_planned()
+        full.encode_planned(SMALL)
 
     assert caught.value.limit == REGISTER_BYTES_MAX
     assert decode_untrusted(full.encode()) == full
+
+
+def test_a_full_register_can_be_made_smaller() -> None:
+    """Also in steps of which each leaves it too large: a hot copy is given up, a node leaves, an archive takes the place of many
+    stripes."""
+    segments = extend(SMALL.chain, 200, "striped", bytes(2 * REGISTER_BYTES_MAX), attempt=1)
+    full = SMALL.with_chain(segments)
+    smaller = SMALL.with_chain(modify(segments, segments.segments[1].id, "archive", b"", attempt=2))
+
+    assert len(smaller.encode()) > REGISTER_BYTES_MAX
+    assert smaller.encode_planned(full) == smaller.encode()
+
+
+def test_people_are_told_before_a_register_is_full() -> None:
+    """64 stripes take 5 KB: a dozen segments, where a log on a single loglet has room for hundreds."""
+    assert crowding(4 * REGISTER_BYTES_MAX // 5) == ()
+    assert crowding(4 * REGISTER_BYTES_MAX // 5 + 1) == (
+        "the register holds 52429 bytes: at 65536 planned changes stop. Trim the log",
+    )
 
 
 def test_a_register_whose_chain_is_broken_is_malformed() -> None:

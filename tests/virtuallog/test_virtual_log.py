@@ -495,6 +495,35 @@ async def test_a_client_that_knows_the_original_is_told_of_trims_of_the_copy(
         assert await late.find_trim_point() == trim
 
 
+async def test_copies_are_made_again_while_the_register_is_full(autojump_clock: MockClock) -> None:
+    """A rebuild names other servers of a segment that is there already. Refused, a log that nobody has trimmed for long would
+    lose copy after copy, and each of them would be the last one some day."""
+    async with world() as w:
+        closed = await closed_and_copied(w)
+        named = (await w.client().reconfig_modify(closed.id, "copy", b"7")).chain.segments[0]
+        fill(w)
+
+        await w.client().reconfig_modify(named.id, "copy", b"007")
+        assert w.register.chain.segments[0].config == b"007"
+        assert [payload for _, payload in await contents(w.client())] == [b"a", b"b", b"c", b"d"]
+
+
+async def test_another_kind_under_a_segment_has_no_room_in_a_full_register(autojump_clock: MockClock) -> None:
+    """Unless it takes less than what it replaces, which is what somebody who is told to make room does."""
+    async with world() as w:
+        closed = await closed_and_copied(w)
+        fill(w)
+
+        with pytest.raises(TooLargeError, match="bytes in the register"):
+            await w.client().reconfig_modify(closed.id, "copy", b"7".rjust(100, b"0"))
+
+
+def fill(w: World) -> None:
+    """As much as planned changes may, and a little that nobody had planned."""
+    nodes = {node: attrs.evolve(entry, addresses=("x" * (20 << 10),)) for node, entry in w.register.nodes.items()}
+    w.metastore.values[-1] = attrs.evolve(w.register, nodes=nodes).encode()
+
+
 async def test_a_conditional_append_lands_at_the_tail_it_expects_or_not_at_all(autojump_clock: MockClock) -> None:
     """A refused one says where the tail is; positions, and so expectations, go on across a swap."""
     async with world() as w:
