@@ -16,13 +16,17 @@ the log for good (docs/protocols/striped.md). Offsets are slot << 16 | index of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
 from virtuallog.batch import SessionId
 from virtuallog.ordering.slots import INDEX_BITS, SLOT
 
-__all__ = ["Layout", "offset_of", "slot_of", "slots_below"]
+__all__ = ["FILLER", "Layout", "offset_of", "slot_of", "slots_below"]
+
+FILLER: Final = b""
+"""The entry of a stripe that is none: what an idle one is padded with."""
 
 
 def offset_of(slot: int) -> int:

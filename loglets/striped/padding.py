@@ -11,14 +11,11 @@ remembers each session for minutes. Its table would be full of them, and there w
 from __future__ import annotations
 
 import random
-from typing import Final
 
 import attrs
 
+from loglets.striped.layout import FILLER
 from virtuallog.batch import Batch, SessionId
-
-FILLER: Final = b""
-"""The entry that is none."""
 
 
 @attrs.define(eq=False)

@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 import attrs
 
-from loglets.striped.layout import Layout, offset_of, slot_of, slots_below
-from loglets.striped.padding import FILLER
+from loglets.striped.layout import FILLER, Layout, offset_of, slot_of, slots_below
 from virtuallog.api import Placed
 from virtuallog.errors import CorruptionError, MalformedError
 from virtuallog.ordering import slots
