@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from loglets.striped.layout import Layout, offset_of, slot_of, slots_below
+from loglets.striped.portions import Portions
 from loglets.striped.progress import Progress
 from loglets.striped.reading import interleave_untrusted
 from loglets.striped.together import all_of, ask_all, raise_worst
@@ -48,12 +49,14 @@ class StripedLoglet:
     _layout: Layout = attrs.field(init=False)
     _progress: Progress = attrs.field(init=False)
     _waiting: Waiting = attrs.field(init=False)
+    _portions: Portions = attrs.field(init=False)
     _wrapping: Wrapping = attrs.field(factory=Wrapping, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._layout = Layout(len(self._stripes))
         self._progress = Progress(self._layout)
         self._waiting = Waiting(self._progress, self._stripes, self._environment, self._filler_places)
+        self._portions = Portions(len(self._stripes))
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         if expected_tail is not None:
@@ -98,6 +101,9 @@ class StripedLoglet:
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
         first, last = slot_of(start), slots_below(stop)
+        if (slots := self._portions.slots_max(max_bytes)) is not None and first + slots < last:
+            last = first + slots
+            stop = LogletOffset(offset_of(last))
         share = max(1, max_bytes // min(len(self._stripes), last - first))
         found = await all_of(
             {
@@ -111,7 +117,9 @@ class StripedLoglet:
                 if self._layout.places_below(number, first) < self._layout.places_below(number, last)
             }
         )
-        return interleave_untrusted(self._layout, found, start, stop)
+        items = interleave_untrusted(self._layout, found, start, stop)
+        self._portions.given(items)
+        return items
 
     async def seal(self) -> None:
         await all_of({number: partial(_seal, stripe) for number, stripe in enumerate(self._stripes)})

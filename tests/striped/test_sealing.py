@@ -262,7 +262,7 @@ async def test_a_stripe_that_is_trimmed_further_than_the_others_shows_gaps_betwe
 
 
 async def test_a_result_ends_where_the_first_stripe_ends() -> None:
-    """Each gives as much as its share of the limit; the entries of one are larger."""
+    """Each gives as much as its share of the limit; the entries of one are larger. The first reads are of one slot, as batches might be large."""
     async with board(2) as table:
         loglet, _ = table.client()
         large, small = table.writer(loglet, 0), table.writer(loglet, 1)
@@ -276,4 +276,4 @@ async def test_a_result_ends_where_the_first_stripe_ends() -> None:
             assert found[0].start == at
             at, reads = found[-1].stop, reads + 1
 
-        assert reads == 5
+        assert reads == 5 + 3
