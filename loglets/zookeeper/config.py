@@ -1,6 +1,7 @@
 """The config of a ZooKeeperLoglet in the chain: JSON, so that it outlives every binary.                                 Pure.
 
     {"hosts": "10.0.0.1:2181,10.0.0.2:2181", "root": "/virtuallog"}
+    {"hosts": "10.0.0.1:2181", "root": "/virtuallog", "loglet": "12.5fe7a0"}      closed, and put back in the place of its archive
 
 Fields that this program does not know are kept as they are.
 """
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError
 
 ROOT_DEFAULT: Final = "/virtuallog"
@@ -20,7 +22,8 @@ SETTINGS: Final = {
     "hosts": "addresses of the ensemble, such as one:2181,two:2181; needed at first",
     "root": f"the znode that loglets are made below; {ROOT_DEFAULT}",
 }
-"""What an operator may set, and what it means; also the fields of a config."""
+"""What an operator may set, and what it means."""
+_KNOWN: Final = frozenset({*SETTINGS, "loglet"})
 _FORBIDDEN: Final = frozenset("/\0 \t\r\n")
 
 
@@ -36,6 +39,8 @@ class ZooKeeperConfig:
     """host:port,host:port"""
     root: str = ROOT_DEFAULT
     """The loglet is a child of this znode, which is made if it is missing. May be shared, also by clusters."""
+    loglet: SegmentId | None = None
+    """The id in its znode, if it is not that of the segment."""
     others: Mapping[str, Any] = attrs.field(factory=dict)
     """Fields of later versions, kept."""
 
@@ -50,7 +55,10 @@ class ZooKeeperConfig:
             raise InvalidSettingError("root", f"'{self.root}' is not an absolute path of znodes")
 
     def encode(self) -> bytes:
-        return json.dumps({**self.others, "hosts": self.hosts, "root": self.root}, sort_keys=True).encode()
+        known = {"hosts": self.hosts, "root": self.root}
+        if self.loglet is not None:
+            known["loglet"] = str(self.loglet)
+        return json.dumps({**self.others, **known}, sort_keys=True).encode()
 
 
 def decode_untrusted(blob: bytes) -> ZooKeeperConfig:
@@ -61,8 +69,10 @@ def decode_untrusted(blob: bytes) -> ZooKeeperConfig:
     """
     try:
         fields = json.loads(blob)
-        others = {name: value for name, value in fields.items() if name not in SETTINGS}
-        return ZooKeeperConfig(hosts=_text(fields["hosts"]), root=_text(fields["root"]), others=others)
+        others = {name: value for name, value in fields.items() if name not in _KNOWN}
+        hosts, root = _text(fields["hosts"]), _text(fields["root"])
+        loglet = SegmentId.parse(_text(fields["loglet"])) if "loglet" in fields else None
+        return ZooKeeperConfig(hosts=hosts, root=root, loglet=loglet, others=others)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InvalidSettingError) as error:
         raise MalformedError(f"not the config of a loglet in ZooKeeper: {blob[:100]!r}") from error
 

@@ -13,10 +13,12 @@ from loglets.zookeeper.explaining import explain
 from loglets.zookeeper.kazoo_znodes import Connections
 from loglets.zookeeper.layout import Layout
 from loglets.zookeeper.loglet import ZooKeeperLoglet
+from loglets.zookeeper.probing import probe
 from loglets.zookeeper.releasing import Releasing
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
 from virtuallog.explaining import Evidence
+from virtuallog.kept import Kept
 from virtuallog.ports import Environment
 from virtuallog.unserved import Unserved
 from virtuallog.znodes import Znodes
@@ -47,19 +49,34 @@ class ZooKeeperProvider(Unserved):
 
     def describe(self, config: bytes) -> Mapping[str, Any]:
         decoded = decode_untrusted(config)
-        return {**decoded.others, "hosts": decoded.hosts, "root": decoded.root}
+        loglet = {} if decoded.loglet is None else {"loglet": str(decoded.loglet)}
+        return {**decoded.others, "hosts": decoded.hosts, "root": decoded.root, **loglet}
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
         decoded = decode_untrusted(config)
-        return ZooKeeperLoglet(segment, decoded, self.connect(decoded, environment), environment)
+        return ZooKeeperLoglet(decoded.loglet or segment, decoded, self.connect(decoded, environment), environment)
+
+    def named(self, segment: SegmentId, config: bytes) -> bytes:
+        """See `virtuallog.kept.NamesLoglets`."""
+        decoded = decode_untrusted(config)
+        return attrs.evolve(decoded, loglet=decoded.loglet or segment).encode()
+
+    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+        """See `virtuallog.kept.KeepsLoglets`."""
+        return {decode_untrusted(config).loglet or segment: (self.kind, config)}
 
     async def release(self, segment: SegmentId, config: bytes, environment: Environment) -> None:
         """See `virtuallog.kept.ReleasedElsewhere`."""
         decoded = decode_untrusted(config)
-        await Releasing(Layout(decoded.root, segment), self.connect(decoded, environment)).run()
+        await Releasing(Layout(decoded.root, decoded.loglet or segment), self.connect(decoded, environment)).run()
+
+    async def probe(self, config: bytes, environment: Environment) -> None:
+        """See `virtuallog.api.ProbesLoglets`."""
+        decoded = decode_untrusted(config)
+        await probe(decoded, self.connect(decoded, environment))
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
         """See `virtuallog.explaining.ExplainsLoglets`."""
         decoded = decode_untrusted(config)
         znodes = self.connect(decoded, environment)
-        return await explain(Layout(decoded.root, segment), znodes, decoded.hosts, environment.clock)
+        return await explain(Layout(decoded.root, decoded.loglet or segment), znodes, decoded.hosts, environment.clock)

@@ -42,7 +42,9 @@ class Reading:
             if batches is not None:
                 self._skeleton.recognise(batches.stat)
             for znode in znodes:
-                body = None if znode is None else await self._slots.body_untrusted(znode.data)
+                body = await self._body(znode, found)
+                if found.damage is not None:
+                    return found.result()
                 if znode is None or body is None:
                     return found.items or [*await self._ask_again(slot, found)]
                 if not found.add_untrusted(slot, body, znode):
@@ -57,26 +59,34 @@ class Reading:
     async def _ask_again(self, slot: int, found: _Found) -> Sequence[Placed]:
         """The server that was asked may lag behind; then a fresh answer has it."""
         layout, segment = self._layout, self._layout.segment
-        # The trim point is read behind the slot: whoever deletes has moved it before.
-        znode, trim, seal, batches = await self._znodes.read(
-            [layout.slot(slot), layout.trim, layout.base, layout.batches], fresh=True
-        )
+        # The tail is read before the slot, or one that is written in between were lost.
+        seal, batches, znode = await self._znodes.read([layout.base, layout.batches, layout.slot(slot)], fresh=True)
+        body = await self._body(znode, found)
+        # The trim point is read behind the slot and its chunks: whoever deletes them has moved it before.
+        (trim,) = await self._znodes.read([layout.trim], fresh=True)
         self._skeleton.check_dropped(seal)
         if seal is None or trim is None or batches is None:
             self._skeleton.missing()
             raise UnavailableError(f"ZooKeeper has no loglet {segment}, at {layout.root}")
         self._skeleton.recognise(batches.stat)
-        body = None if znode is None else await self._slots.body_untrusted(znode.data)
         trimmed = decode_trim_untrusted(trim.data).trim
         if znode is not None and body is not None:
             found.add_untrusted(slot, body, znode)
         elif trimmed >> INDEX_BITS > slot:
-            found.items.append(Gap(found.start, min(trimmed, found.stop), GapKind.TRIMMED))
-        elif slot >= batches.stat.version:
+            return [Gap(found.start, min(trimmed, found.stop), GapKind.TRIMMED)]
+        elif found.damage is None and slot >= batches.stat.version:
             raise UnavailableError(f"offset {found.start} of loglet {segment} is not written")
-        else:
+        elif found.damage is None:
             raise self._skeleton.lost(f"slot {slot} is not there, and is not trimmed")
         return found.result()
+
+    async def _body(self, znode: Znode | None, found: _Found) -> bytes | None:
+        """What a slot stands for. None: there is no such slot, or not all of it, or it is damaged."""
+        try:
+            return None if znode is None else await self._slots.body_untrusted(znode.data)
+        except CorruptionError as error:
+            found.damage = error
+            return None
 
 
 @attrs.define(eq=False)

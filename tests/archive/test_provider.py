@@ -22,6 +22,7 @@ from loglets.native.config import NativeConfig
 from tests.archive.parts import SMALL, FixedProvider, Made, Shelf, batches, make
 from tests.virtuallog.test_kept import at_level
 from tests.virtuallog.worlds import World, contents, world
+from tests.zookeeper.world import running_bench
 from virtuallog import chain
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
@@ -35,7 +36,7 @@ from virtuallog.errors import (
     UnsupportedError,
 )
 from virtuallog.explaining import TOGETHER, ExplainsLoglets
-from virtuallog.kept import KeepsLoglets, ReleasesLater
+from virtuallog.kept import KeepsLoglets, ReleasesLater, kept_by, no_longer_kept
 from virtuallog.ports import Environment
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.types import Data, LogletOffset, LogPosition, NodeId
@@ -245,6 +246,35 @@ async def test_a_damaged_archive_can_be_undone(autojump_clock: MockClock) -> Non
         compose(w.providers)
         await w.client().reconfig_modify(archived.id, "sparse", b"named", closed.base)
         assert await contents(w.client()) == before
+
+
+async def test_a_segment_in_a_zookeeper_is_archived_and_put_back(autojump_clock: MockClock) -> None:
+    """With the places that its slots leave empty. Put back it is the same loglet under another id: it is not freed when the archive
+    leaves the chain, archived once more, and freed when nothing names it any more."""
+    async with running_bench() as bench, archiving_world() as (w, _):
+        provider = bench.provider
+        w.providers = {**w.providers, "zookeeper": provider}
+        compose(w.providers)
+        log = w.client()
+        await log.reconfig_extend("zookeeper", {"hosts": "zookeeper:2181"})
+        for number in range(5):
+            await log.append(b"in ZooKeeper, %d" % number)
+        await log.reconfig_extend("memory")
+        before, closed = await contents(log), w.register.chain.segments[3]
+        for _ in range(2):
+            await archive(w, 3)
+            assert await contents(w.client()) == before
+            hot = decode_untrusted(w.register.chain.segments[3].config).hot
+            assert hot is not None
+            archived = w.register
+            blob = config_to_put_back(provider, hot, archived)
+            await w.client().reconfig_modify(archived.chain.segments[3].id, "zookeeper", blob, hot.base)
+            assert await contents(w.client()) == before
+            assert no_longer_kept(archived.chain, w.register.chain, w.providers) == {}
+        last = w.register.chain.segments[3]
+        assert last.id != closed.id
+        assert provider.describe(last.config)["loglet"] == str(closed.id)
+        assert list(kept_by(last, w.providers) or {}) == [closed.id]
 
 
 @attrs.define

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -27,7 +28,7 @@ from virtuallog.explaining import TOGETHER
 from virtuallog.ordering.slots import SLOT
 from virtuallog.testing.expect import entries
 from virtuallog.types import Gap, GapKind, LogletOffset, Open, Sealed
-from virtuallog.znodes import Delete, Set
+from virtuallog.znodes import Delete, Set, Znode
 
 LAYOUT = Layout(CONFIG.root, SEGMENT)
 ZERO = LogletOffset(0)
@@ -89,6 +90,52 @@ async def test_the_largest_batches_go_in_chunks(bench: Bench, autojump_clock: tr
     await bench.clock.sleep(1)
     assert not paths(bench, LAYOUT.chunks + "/")
     assert not paths(bench, LAYOUT.batches + "/")
+
+
+async def test_what_lies_before_a_damaged_chunk_is_read(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
+    """As before any other damage: only whoever asks for what is damaged is told of it, and where it is."""
+    await fill(bench, 2)
+    writer = bench.client()
+    await writer.append(Batch.build(SESSION, 2, [b"x" * 1_000_000, b"y" * 900_000]), opens=False)
+    await bench.znodes().multi([Set(paths(bench, LAYOUT.chunks + "/")[0], b"something else")])
+
+    reader = bench.client()
+    assert list(entries(await reader.read(ZERO, LogletOffset(3 * SLOT), 1 << 20)).values()) == [b"0", b"1"]
+    with pytest.raises(CorruptionError, match=f"offset {2 * SLOT} is damaged"):
+        await reader.read(LogletOffset(2 * SLOT), LogletOffset(3 * SLOT), 1 << 20)
+
+
+@attrs.define(eq=False)
+class TrimmedUnderWay(Intercepted):
+    """The server that is asked first has no chunks as yet; while a fresh answer is on its way to them, somebody trims."""
+
+    chunks_asked: int = 0
+    trim: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+
+    async def read(self, names: Sequence[str], *, fresh: bool = False) -> Sequence[Znode | None]:
+        if not names[0].startswith(LAYOUT.chunks):
+            return await super().read(names, fresh=fresh)
+        self.chunks_asked += 1
+        if self.chunks_asked == 1:
+            return [None for _ in names]
+        await self.trim()
+        return await self.znodes.read(names, fresh=fresh)
+
+
+async def test_a_slot_that_is_trimmed_before_its_chunks_are_read_is_not_lost(
+    bench: Bench, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Slot and chunks are read one after the other. What is gone in between was trimmed, and is no damage."""
+    writer = bench.client()
+    await writer.append(Batch.build(SESSION, 0, [b"x" * 1_000_000, b"y" * 900_000]), opens=True)
+    await writer.append(Batch.build(SESSION, 2, [b"two"]), opens=False)
+
+    async def trim() -> None:
+        await writer.prefix_trim(LogletOffset(SLOT))
+        await bench.clock.sleep(2)
+
+    reader = bench.client(znodes=TrimmedUnderWay(bench.znodes(), trim=trim))
+    assert await reader.read(ZERO, LogletOffset(2 * SLOT), 1 << 20) == [Gap(0, SLOT, GapKind.TRIMMED)]
 
 
 async def test_two_clients_of_a_session_do_not_part_it(bench: Bench, autojump_clock: trio.testing.MockClock) -> None:
