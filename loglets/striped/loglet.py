@@ -84,6 +84,7 @@ class StripedLoglet:
             if sealed == 0 or any(isinstance(answer, SealedError) for answer in answers.values()):
                 raise_worst(answers.values())
             await self._seal_the_others()
+        raise_worst(answers.values())
         raise UnavailableError("stripes that have been sealed seem open")
 
     async def wait_tail(self, past: LogletOffset) -> Tail:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import trio
 
-from virtuallog.errors import SealedError, VirtualLogError
+from virtuallog.errors import ReconfigurationNeededError, SealedError, VirtualLogError
 
 AnswerT = TypeVar("AnswerT")
 
@@ -35,7 +35,7 @@ async def all_of(calls: Mapping[int, Callable[[], Awaitable[AnswerT]]]) -> dict[
     """What each call returned.
 
     Raises:
-        VirtualLogError: what one of them raised; one that has been dropped is told first.
+        VirtualLogError: what one of them raised, as `raise_worst` chooses.
     """
     answers = await ask_all(calls)
     raise_worst(answers.values())
@@ -43,7 +43,13 @@ async def all_of(calls: Mapping[int, Callable[[], Awaitable[AnswerT]]]) -> dict[
 
 
 def raise_worst(answers: Iterable[object]) -> None:
-    """Raise an error, if there is one among the answers: that the loglet has been dropped says more than others."""
+    """Raise an error, if there is one among the answers: that the loglet has been dropped says more than others, and that it needs a
+    successor more than a silence, since who is told of that just asks again."""
     errors = [answer for answer in answers if isinstance(answer, VirtualLogError)]
     if errors:
-        raise next((error for error in errors if isinstance(error, SealedError)), errors[0])
+        raise min(errors, key=_rank)
+
+
+def _rank(error: VirtualLogError) -> int:
+    telling = (SealedError, ReconfigurationNeededError)
+    return next((rank for rank, kind in enumerate(telling) if isinstance(error, kind)), len(telling))

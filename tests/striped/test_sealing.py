@@ -139,6 +139,30 @@ async def test_a_tail_needs_all_stripes(sealed: bool, raised: VirtualLogError, t
             await loglet.check_tail()
 
 
+async def test_a_stripe_that_needs_a_successor_says_more_than_one_that_is_silent() -> None:
+    """Whoever asks is to extend the chain; told of the silence, he would ask again and again."""
+    async with board(2) as table:
+        loglet, (silent, stuck) = table.client()
+        silent.dead, stuck.dead = UnavailableError("cut off"), ReconfigurationNeededError("in flight for ever")
+
+        with pytest.raises(ReconfigurationNeededError):
+            await loglet.check_tail()
+
+
+async def test_a_stripe_that_was_sealed_and_tells_no_tail_is_told_of() -> None:
+    """It takes the seal, and then says nothing about where it ends: the reason is its own."""
+    async with board(2) as table:
+        loglet, (_, other) = table.client()
+        table.models[0].seal()
+
+        def break_down(name: str) -> None:
+            other.dead = UnavailableError("cut off") if name == "check_tail" else None
+
+        other.meddle = break_down
+        with pytest.raises(UnavailableError, match="cut off"):
+            await loglet.check_tail()
+
+
 async def test_a_client_that_may_not_seal_leaves_it_to_others() -> None:
     """As with a dropped loglet, the chain will say what follows."""
     async with board(2) as table:
