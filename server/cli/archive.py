@@ -19,19 +19,21 @@ from loglets.archive.config import ArchiveConfig, check_url, decode_untrusted
 from loglets.archive.provider import KIND, ArchiveProvider
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.progress import progress_bar
-from virtuallog.chain import Segment, SegmentId
+from server.cli.segments import each_segment
+from virtuallog.chain import Segment
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import ask_living, connect, open_services_to
 from virtuallog.control import ReconfigModify
-from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog.errors import InvalidSettingError, UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.register import Register
 from virtuallog.register import decode_untrusted as decode_register
 from virtuallog.virtual_log import VirtualLog
 
 GRACE_SECONDS: Final = 3600.0
+GRACE_SECONDS_MAX: Final = 10 * 365 * 86_400.0
+"""The time when it is over has to fit in a config, and in a clock."""
 CHANGE_SECONDS: Final = 60.0
 """For a node to look at the archive, and to change the chain."""
-ALL: Final = "all"
 
 
 @click.command()
@@ -39,7 +41,8 @@ ALL: Final = "all"
 @click.option("--to", "url", metavar="URL", help="Where archives are: file:///mnt/archives, s3://bucket/logs, ...")
 @click.option(
     "--grace",
-    type=click.FloatRange(0),
+    type=float,
+    callback=lambda _context, _option, seconds: _checked_grace(seconds),
     default=GRACE_SECONDS,
     show_default=True,
     metavar="SECONDS",
@@ -72,11 +75,16 @@ def archive(
     if (url is None) != (verify_only or undo):
         raise click.UsageError("--to URL says where to; --verify-only and --undo go by the chain")
     if url is not None:
-        done = trio.run(_archive, cluster, wanted, _absolute(url), grace)
-    elif undo:
-        done = trio.run(_undo, cluster, wanted)
+        work = partial(_archive, cluster, wanted, _absolute(url), grace)
     else:
-        done = trio.run(_verify, cluster, wanted)
+        work = partial(_undo if undo else _verify, cluster, wanted)
+    done = list[Done]()
+    try:
+        trio.run(work, done)
+    except BaseException:
+        if done:
+            _show(done, as_json)
+        raise
     _show(done, as_json)
 
 
@@ -98,82 +106,77 @@ class Done:
     """With the copies of the nodes."""
 
 
-async def _archive(cluster: ClusterFile, wanted: str, url: str, grace: float) -> list[Done]:
+async def _archive(cluster: ClusterFile, wanted: str, url: str, grace: float, done: list[Done]) -> None:
     from loglets.archive.archiving import Archiving  # Arrow takes a third of a second
 
-    async with connect(cluster) as log:
-        register = await log.view.refresh()
-        chosen = [segment for segment in _chosen(register, wanted) if wanted != ALL or _is_hot(segment)]
-        done = list[Done]()
-        for segment in chosen:
-            with progress_bar() as bar:
-                archiving = Archiving(
-                    provider=_provider(log), cluster=register.cluster.hex(), url=url, environment=log.view.environment,
-                    grace_seconds=grace, tell=_teller(bar, segment), is_still_hot=partial(_is_there, log),
-                )  # fmt: skip
-                made = await archiving.run(segment, log.view.loglet(segment))
-            after = await _put(cluster, log, segment, KIND, made.config.encode(), segment.start)
-            found = made.verified
-            done.append(
-                Done(
-                    was="archived", segment=str(_at(after, segment).id), start=segment.start, stop=segment.stop,
-                    url=made.config.location, files=found.files, entries=found.entries, bytes=found.bytes, compared=True,
-                )
+    async def archive_one(register: Register, segment: Segment) -> None:
+        with progress_bar() as bar:
+            archiving = Archiving(
+                provider=_provider(log), cluster=register.cluster.hex(), url=url, environment=log.view.environment,
+                grace_seconds=grace, tell=_teller(bar, segment), is_still_hot=partial(_is_there, log),
             )  # fmt: skip
-        return done
+            made = await archiving.run(segment, log.view.loglet(segment))
+        after = await _put(cluster, log, segment, KIND, made.config.encode(), segment.start)
+        found = made.verified
+        done.append(
+            Done(
+                was="archived", segment=str(_at(after, segment).id), start=segment.start, stop=segment.stop,
+                url=made.config.location, files=found.files, entries=found.entries, bytes=found.bytes, compared=True,
+            )
+        )  # fmt: skip
+
+    async with connect(cluster) as log:
+        await each_segment(log, wanted, _is_hot, archive_one)
 
 
-async def _verify(cluster: ClusterFile, wanted: str) -> list[Done]:
+async def _verify(cluster: ClusterFile, wanted: str, done: list[Done]) -> None:
     from loglets.archive.archiving import verify_archive
 
+    async def verify_one(_: Register, segment: Segment) -> None:
+        config = _config(segment)
+        with progress_bar() as bar:
+            found = await verify_archive(_provider(log), config, log.view.environment, _teller(bar, segment))
+        done.append(
+            Done(
+                was="verified", segment=str(segment.id), start=segment.start, stop=segment.stop, url=config.location,
+                files=found.files, entries=found.entries, bytes=found.bytes, compared=found.compared,
+            )
+        )  # fmt: skip
+
     async with connect(cluster) as log:
-        done = list[Done]()
-        for segment, config in _archives(await log.view.refresh(), wanted):
-            with progress_bar() as bar:
-                tell = _teller(bar, segment)
-                found = await verify_archive(_provider(log), config, log.view.environment, tell)
-            done.append(
-                Done(
-                    was="verified", segment=str(segment.id), start=segment.start, stop=segment.stop, url=config.location,
-                    files=found.files, entries=found.entries, bytes=found.bytes, compared=found.compared,
-                )
-            )  # fmt: skip
-        return done
+        await each_segment(log, wanted, _is_archive, verify_one)
 
 
-async def _undo(cluster: ClusterFile, wanted: str) -> list[Done]:
+async def _undo(cluster: ClusterFile, wanted: str, done: list[Done]) -> None:
+    """One that cannot be put back keeps no other from that; it is told in the end."""
     from loglets.archive.undoing import config_to_put_back
 
-    async with connect(cluster) as log:
-        register, done = await log.view.refresh(), list[Done]()
-        for segment, config in _archives(register, wanted):
-            hot = config.hot
-            if hot is None:
-                if wanted == ALL:
-                    continue
-                raise InvalidSettingError(f"segment {segment.id}", "the nodes have let go of their copies")
+    refused = list[VirtualLogError]()
+
+    async def undo_one(register: Register, segment: Segment) -> None:
+        config = _config(segment)
+        if (hot := config.hot) is None:
+            raise InvalidSettingError(f"segment {segment.id}", "the nodes have let go of their copies")
+        try:
             blob = config_to_put_back(log.view.provider(hot.kind), hot, register)
-            after = await _put(cluster, log, segment, hot.kind, blob, hot.base)
-            done.append(
-                Done(
-                    was="undone", segment=str(_at(after, segment).id), start=segment.start, stop=segment.stop,
-                    url=config.location,
-                )
-            )  # fmt: skip
-        return done
+        except (InvalidSettingError, UnsupportedError) as error:
+            refused.append(error)
+            return
+        after = await _put(cluster, log, segment, hot.kind, blob, hot.base)
+        done.append(
+            Done(
+                was="undone", segment=str(_at(after, segment).id), start=segment.start, stop=segment.stop,
+                url=config.location,
+            )
+        )  # fmt: skip
+
+    async with connect(cluster) as log:
+        await each_segment(log, wanted, _has_hot_copy, undo_one)
+    if refused:
+        raise refused[0]
 
 
 # -- the chain ------------------------------------------------------------------------------------------------------------
-
-
-def _chosen(register: Register, wanted: str) -> Sequence[Segment]:
-    """The closed segments that the command means."""
-    if wanted == ALL:
-        return [segment for segment in register.chain.segments if segment.stop is not None]
-    segment = register.chain.find(SegmentId.parse(wanted))
-    if segment is None:
-        raise InvalidSettingError(f"segment {wanted}", "is not in the chain")
-    return [segment]
 
 
 async def _is_there(log: VirtualLog, segment: Segment) -> bool:
@@ -185,11 +188,18 @@ def _is_hot(segment: Segment) -> bool:
     return segment.kind != KIND and segment.start != segment.stop
 
 
-def _archives(register: Register, wanted: str) -> list[tuple[Segment, ArchiveConfig]]:
-    chosen = _chosen(register, wanted)
-    if wanted != ALL and chosen[0].kind != KIND:
-        raise InvalidSettingError(f"segment {wanted}", f"is no archive, but {chosen[0].kind}")
-    return [(segment, decode_untrusted(segment.config)) for segment in chosen if segment.kind == KIND]
+def _is_archive(segment: Segment) -> bool:
+    return segment.kind == KIND
+
+
+def _has_hot_copy(segment: Segment) -> bool:
+    return _is_archive(segment) and decode_untrusted(segment.config).hot is not None
+
+
+def _config(segment: Segment) -> ArchiveConfig:
+    if not _is_archive(segment):
+        raise InvalidSettingError(f"segment {segment.id}", f"is no archive, but {segment.kind}")
+    return decode_untrusted(segment.config)
 
 
 def _at(register: Register, segment: Segment) -> Segment:
@@ -221,6 +231,13 @@ def _provider(log: VirtualLog) -> ArchiveProvider:
 
 
 # -- words ----------------------------------------------------------------------------------------------------------------
+
+
+def _checked_grace(seconds: float) -> float:
+    """Click's own ranges let nan through."""
+    if not 0 <= seconds <= GRACE_SECONDS_MAX:
+        raise click.BadParameter(f"{seconds:g} is not from 0 to {GRACE_SECONDS_MAX:g} seconds, ten years")
+    return seconds
 
 
 def _absolute(url: str) -> str:

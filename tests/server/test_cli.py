@@ -254,3 +254,12 @@ async def test_a_pace_is_kept_and_a_late_start_is_made_up_for(autojump_clock: Mo
     for _ in range(3):
         await pace.wait(50)
     assert trio.current_time() - began == pytest.approx(1.0)  # noqa: TID251
+
+
+@pytest.mark.parametrize("grace", ["inf", "nan", "1e30", "-1"])
+def test_a_grace_that_never_ends_is_wrong_usage(grace: str, dead_cluster: Path) -> None:
+    """It is told before anything is written."""
+    result = run("archive", "all", "--to", "memory://archives", "--grace", grace, cluster=dead_cluster)
+
+    assert result.exit_code == 2
+    assert "ten years" in result.stderr
