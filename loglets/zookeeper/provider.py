@@ -13,7 +13,6 @@ from loglets.zookeeper.explaining import explain
 from loglets.zookeeper.kazoo_znodes import Connections
 from loglets.zookeeper.layout import Layout
 from loglets.zookeeper.loglet import ZooKeeperLoglet
-from loglets.zookeeper.probing import probe
 from loglets.zookeeper.releasing import Releasing
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
@@ -69,11 +68,6 @@ class ZooKeeperProvider(Unserved):
         """See `virtuallog.kept.ReleasedElsewhere`."""
         decoded = decode_untrusted(config)
         await Releasing(Layout(decoded.root, decoded.loglet or segment), self.connect(decoded, environment)).run()
-
-    async def probe(self, config: bytes, environment: Environment) -> None:
-        """See `virtuallog.api.ProbesLoglets`."""
-        decoded = decode_untrusted(config)
-        await probe(decoded, self.connect(decoded, environment))
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
         """See `virtuallog.explaining.ExplainsLoglets`."""
