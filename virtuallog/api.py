@@ -108,8 +108,8 @@ class Loglet(Protocol):
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         """Allow everything below `offset` to be dropped; returns the effective trim point, never past the tail and
-        never below an earlier one. Space comes back in the background. A loglet that drops batches only as a whole stops
-        before the one that `offset` lies in.
+        never below an earlier one. Space comes back in the background. A loglet that drops batches only as a whole,
+        or slots, stops before the one that `offset` lies in.
 
         Raises:
             UnavailableError: not enough servers answered; some may have trimmed.

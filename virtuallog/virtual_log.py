@@ -172,8 +172,8 @@ class VirtualLog:
 
     async def prefix_trim(self, position: LogPosition) -> LogPosition:
         """Drop everything below `position`; returns the effective trim point: at most the tail, and more than `position`
-        where others have trimmed further. A striped loglet drops batches as a whole, and stops before the one that `position`
-        lies in.
+        where others have trimmed further. A striped loglet drops batches as a whole, each with the positions up to the next one, and
+        stops before the one that `position` lies in: name the first entry that is still wanted, not the one behind the last.
 
         Segments that this empties leave the chain. Readers may still see some of it for a while.
 

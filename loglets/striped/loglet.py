@@ -126,7 +126,7 @@ class StripedLoglet:
         await all_of({number: partial(_seal, stripe) for number, stripe in enumerate(self._stripes)})
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
-        """As promised. A slot is an entry of a stripe, and goes as a whole: a trim stops before the batch that `offset` is in."""
+        """As promised. A slot is an entry of a stripe, and goes as a whole: a trim stops before the one that `offset` is in."""
         if offset_of(self._progress.filled) < offset:
             offset = LogletOffset(min(offset, (await self.check_tail()).tail))
         slot = slot_of(offset)

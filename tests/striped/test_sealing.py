@@ -285,6 +285,16 @@ async def test_a_stripe_that_is_trimmed_further_than_the_others_shows_gaps_betwe
         assert await loglet.prefix_trim(ZERO) == offset_of(1)
 
 
+async def test_a_trim_to_behind_the_last_entry_keeps_its_slot_and_one_to_the_tail_does_not() -> None:
+    """The places up to the next slot belong to the batch: whoever trims names what he still wants, or the tail if that is nothing."""
+    async with board(2) as table:
+        loglet, _ = table.client()
+        places = await table.writer(loglet, 0).append(b"a", b"b")
+
+        assert await loglet.prefix_trim(LogletOffset(places.stop)) == ZERO
+        assert await loglet.prefix_trim((await loglet.check_tail()).tail) == offset_of(1)
+
+
 async def test_a_result_ends_where_the_first_stripe_ends() -> None:
     """Each gives as much as its share of the limit; the entries of one are larger. The first reads are of one slot, as batches might be large."""
     async with board(2) as table:
