@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
@@ -43,6 +44,10 @@ ResultT = TypeVar("ResultT")
 
 FILE_SECONDS: Final = 30.0
 """For one call to where the files are: some MiB from an object store that has a bad moment."""
+HOT_SECONDS: Final = 2.0
+"""For all of a read while there is a hot copy: that answers in milliseconds, and readers have a patience of their own."""
+SILENT_SECONDS: Final = 30.0
+"""So long the files are not asked by reads again, once they were too slow for one that has a hot copy."""
 GROUPS_KEPT: Final = 8
 """Row groups in memory, about 1 MiB each: readers go through a group in several reads, and there may be a few readers."""
 FOOTERS_KEPT: Final = 16
@@ -72,6 +77,8 @@ class ArchiveLoglet:
         self._clock = clock
         self._open_hot = hot
         self._hot: Loglet | None = None
+        self._silent_until = -inf
+        """Before that the hot copy is read at once."""
         self._manifest: Manifest | None = None
         self._trim = config.start
         """As far as we know. What is below is not read, though it may still be there."""
@@ -101,13 +108,14 @@ class ArchiveLoglet:
         stop = min(stop, LogletOffset(self.config.stop))
         if start >= stop:
             raise BeyondTailError(start, self.config.stop)
-        try:
+        if self._open_hot is None:
             return await self._read_files(start, stop, max_bytes)
-        except (CorruptionError, MalformedError, UnavailableError, StorageError, UnsupportedError) as error:
-            if self._open_hot is None:
-                raise
-            log.warning("reading the hot copy of an archive", archive=self.config.directory, error=str(error))
-            return await self._read_hot(start, stop, max_bytes)
+        if self._clock.monotonic() >= self._silent_until:
+            try:
+                return await self._read_soon(start, stop, max_bytes)
+            except (CorruptionError, MalformedError, UnavailableError, StorageError, UnsupportedError) as error:
+                log.warning("reading the hot copy of an archive", archive=self.config.directory, error=str(error))
+        return await self._read_hot(start, stop, max_bytes)
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         try:
@@ -172,6 +180,14 @@ class ArchiveLoglet:
         except _TrimmedError:
             return [Gap(start, min(stop, self._trim), GapKind.TRIMMED)]
         return _as_much_as(max_bytes, clipped(found, start, stop))
+
+    async def _read_soon(self, start: int, stop: int, max_bytes: int) -> Sequence[Placed]:
+        """Raises UnavailableError while the hot copy is still of use to the reader."""
+        with self._clock.timeout(HOT_SECONDS) as scope:
+            return await self._read_files(start, stop, max_bytes)
+        assert scope.cancelled_caught
+        self._silent_until = self._clock.monotonic() + SILENT_SECONDS
+        raise UnavailableError(f"{self.config.location} has not answered for {HOT_SECONDS:.0f} s")
 
     async def _group_at(self, file: DataFile, position: int) -> list[Placed]:
         """All that is in the row group with this position."""

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from loglets.archive import manifest as manifests
 from loglets.archive.config import decode_untrusted
-from loglets.archive.loglet import FILE_SECONDS, ArchiveLoglet
+from loglets.archive.loglet import FILE_SECONDS, HOT_SECONDS, SILENT_SECONDS, ArchiveLoglet
 from loglets.archive.trimming import MARKERS_KEPT, marker
 from tests.archive.parts import DictFiles, Made, batches, environment, make, read_all
 from virtuallog.batch import Batch, SessionId
@@ -253,6 +253,31 @@ async def test_a_place_that_never_answers_is_unavailable(nursery: trio.Nursery, 
     with pytest.raises(UnavailableError, match="has not answered"):
         await loglet.read(LogletOffset(START), LogletOffset(STOP), 100)
     assert found.clock.monotonic() - before == FILE_SECONDS
+
+
+async def test_a_place_that_hangs_keeps_few_readers_waiting(nursery: trio.Nursery, autojump_clock: MockClock) -> None:
+    """While there is a hot copy one read waits for the files, and not for long. Later they are asked again."""
+
+    class Hanging(DictFiles):
+        hangs = True
+
+        async def read(self, name: str) -> bytes | None:
+            if self.hangs:
+                await trio.sleep_forever()
+            return await super().read(name)
+
+    archive = await made(nursery)
+    files, clock = Hanging(archive.shelf.only.content), archive.environment.clock
+    loglet = ArchiveLoglet(archive.archived.config, files, clock, lambda: archive.hot)
+
+    before = clock.monotonic()
+    assert await read_all(loglet, START, STOP, max_bytes=1) == [item.shift(START) for item in ITEMS]
+    assert clock.monotonic() - before == HOT_SECONDS
+
+    files.hangs, reads = False, archive.hot.reads
+    await clock.sleep(SILENT_SECONDS)
+    assert await read_all(loglet, START, STOP) == [item.shift(START) for item in ITEMS]
+    assert archive.hot.reads == reads
 
 
 def mutated(config: dict[str, object]) -> list[dict[str, object]]:
