@@ -96,7 +96,7 @@ def check_url(url: str) -> None:
     """Refuse what must not get into the chain.
 
     Raises:
-        InvalidSettingError: no URL, or one with a password in it.
+        InvalidSettingError: no URL, or one of no place, or with a password in it, which may also be in a query.
     """
     try:
         parts = [urlsplit(part) for part in url.split("::")]
@@ -104,7 +104,9 @@ def check_url(url: str) -> None:
         raise InvalidSettingError("url", f"'{url}' is none: {error}") from error
     if not parts[-1].scheme:
         raise InvalidSettingError("url", f"'{url}' does not name a protocol, such as file://")
-    if any("@" in part.netloc for part in parts):
+    if not parts[-1].netloc and not parts[-1].path.strip("/"):
+        raise InvalidSettingError("url", f"'{url}' names no place")
+    if any("@" in part.netloc for part in parts) or any(part.query and part.scheme != "file" for part in parts):
         raise InvalidSettingError("url", "has a user or a password in it, and all would see that: configure fsspec")
 
 

@@ -243,7 +243,7 @@ def _checked_grace(seconds: float) -> float:
 def _absolute(url: str) -> str:
     """A path means the same for the nodes on this machine, and says so."""
     if "://" not in url and "::" not in url:
-        url = Path(url).resolve().as_uri()
+        url = f"file://{Path(url).resolve()}"  # as it is: fsspec decodes no %20, and would make another directory
     check_url(url)
     return url
 

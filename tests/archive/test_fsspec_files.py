@@ -11,7 +11,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from loglets.archive.config import check_url, join
 from loglets.archive.fsspec_files import FsspecFiles
+from server.cli.archive import _absolute
 from virtuallog.errors import DiskFullError, InvalidSettingError, StorageError, UnavailableError, UnsupportedError
 
 
@@ -122,3 +124,20 @@ async def test_without_the_library_a_call_says_what_to_install(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(UnsupportedError, match=r"virtuallog\[archive\]"):
         await files.list()
+
+
+@pytest.mark.parametrize("name", ["my archives", "ärger", "100%", "50%25", "a#b", "why?"])
+async def test_a_path_is_the_directory_that_it_names(name: str, tmp_path: Path) -> None:
+    """Whatever characters are in it: hot copies are given up for files that must be where somebody looks for them."""
+    files = FsspecFiles(join(_absolute(str(tmp_path / name)), "directory"))
+    await files.write("file", b"content")
+    assert (tmp_path / name / "directory" / "file").read_bytes() == b"content"
+
+
+@pytest.mark.parametrize(
+    "url", ["file://", "file:///", "memory://", "s3://", "simplecache::s3://", "s3://bucket/x?secret=top"]
+)
+def test_a_url_of_no_place_or_with_a_secret_is_refused(url: str) -> None:
+    """Before anything is written: the root of a filesystem, or a directory that depends on who looks; all could see the secret."""
+    with pytest.raises(InvalidSettingError):
+        check_url(url)
