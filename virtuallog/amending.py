@@ -21,7 +21,7 @@ async def amend(metastore: MetaStore, amendment: Amendment, source: random.Rando
 
     Raises:
         InvalidSettingError: it cannot be; nothing was done.
-        TooLargeError: the register is full; nothing was done.
+        TooLargeError: the register has no room for another node; nothing was done.
         UnavailableError: no majority of the MetaStore answered, or there is no register yet: unknown; may be repeated.
     """
     while True:
@@ -32,8 +32,11 @@ async def amend(metastore: MetaStore, amendment: Amendment, source: random.Rando
         wanted = amendment.amend(current)
         if wanted is None:
             return current
+        # Only another node needs room: a replaced one comes back to its place whatever the chain has grown to.
+        adds = len(wanted.nodes) > len(current.nodes)
+        value = wanted.encode_planned(current) if adds else wanted.encode()
         try:
-            await metastore.put(wanted.encode_planned(current), version, source.getrandbits(63), wanted.members)
+            await metastore.put(value, version, source.getrandbits(63), wanted.members)
         except ChainConflictError:
             continue
         return wanted

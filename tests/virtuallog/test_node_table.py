@@ -9,10 +9,10 @@ import pytest
 
 from tests.virtuallog.test_register import SMALL
 from virtuallog.amending import amend
-from virtuallog.chain import Segment, validate_successor
-from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog.chain import Segment, extend, validate_successor
+from virtuallog.errors import InvalidSettingError, TooLargeError, UnavailableError
 from virtuallog.node_table import NODES_MAX, Amendment, Claim, Expect, Forget, Remove, Withdraw
-from virtuallog.register import NodeEntry, Register, decode_untrusted
+from virtuallog.register import REGISTER_BYTES_MAX, NodeEntry, Register, decode_untrusted
 from virtuallog.replicated import Placement
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import NodeId
@@ -182,6 +182,23 @@ async def test_an_amendment_is_made_on_top_of_what_others_have_changed() -> None
     assert (again.version, len(metastore.values)) == (2, 2)
     claimed = await amend(metastore, Claim(node=FOUR, store_id=b"b" * 16), source)
     assert claimed.nodes[FOUR].joined == 3
+
+
+async def test_a_replaced_node_comes_back_to_a_full_register() -> None:
+    """Its place was there before, and its copies are to be made again. One more node has no room."""
+    joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
+    full = joined.with_chain(extend(joined.chain, 200, "native", bytes(REGISTER_BYTES_MAX), attempt=9))
+    metastore, source = (
+        MemoryMetaStore(values=[full.encode()] * full.version, attempts=[9] * full.version),
+        random.Random(1),
+    )
+
+    await amend(metastore, Forget(node=FOUR, store_id=b"b" * 16), source)
+    claimed = await amend(metastore, Claim(node=FOUR, store_id=b"c" * 16), source)
+    assert claimed.nodes[FOUR].store_id == b"c" * 16
+
+    with pytest.raises(TooLargeError, match="bytes in the register"):
+        await amend(metastore, attrs.evolve(EXPECT, node=NodeId(5)), source)
 
 
 async def test_there_is_nothing_to_amend_before_the_bootstrap() -> None:
