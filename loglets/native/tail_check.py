@@ -177,8 +177,9 @@ class TailCheck:
         """A majority is sealed. Repair what is missing below the tail, unless nothing is."""
         assert all(state.sealed for state in self._answers.values()), "a Seal is answered by a sealed server"
         tails = [state.local_tail for state in self._answers.values()]
-        self._target = tail_to_cover(tails, len(self.config.servers))
-        if self.known_tail >= self._target:  # committed, though perhaps on servers that did not answer
+        # Copies of a loglet that was moved after all of it had been trimmed are empty: what is committed is known by the trim alone.
+        self._target = max(tail_to_cover(tails, len(self.config.servers)), self.known_tail)
+        if self.known_tail == self._target:  # committed, though perhaps on servers that did not answer
             return self._finish(Sealed(self._target))
         self.phase = _Phase.REPAIRING
         start = max(self.known_tail, *(state.trim for state in self._answers.values()))

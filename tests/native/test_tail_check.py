@@ -195,6 +195,16 @@ def test_item_34_what_is_known_to_be_committed_needs_no_repair() -> None:
     assert core.answer(2, S5, state_of(0, sealed=True, known_tail=1)) == [Finish(Sealed(1))]
 
 
+def test_item_40_copies_of_what_was_trimmed_as_a_whole_end_where_it_did() -> None:
+    """A closed loglet may move when nothing is left to copy: the newcomers have no entry, and know of the trim."""
+    core = check()
+    core.answer(1, S1, state_of(0, sealed=True, known_tail=11, trim=11))
+    core.answer(1, S2, state_of(0, sealed=True, known_tail=11, trim=11))
+    core.answer(2, S1, state_of(0, sealed=True, known_tail=11, trim=11))
+
+    assert core.answer(2, S2, state_of(0, sealed=True, known_tail=11, trim=11)) == [Finish(Sealed(11))]
+
+
 def test_item_34_repair_from_a_server_with_gaps_takes_another_holder() -> None:
     """Five servers; the first holder lacks the wave, the second has it."""
     core = check(5)
