@@ -29,6 +29,10 @@ UNCONDITIONAL_MAX: Final = 256
 """Places that a filler without a condition fills at most. So much may be filled in vain by each client that does it."""
 AHEAD_MAX: Final = 32
 """Places that a calm stripe is filled ahead at most: beyond that a filler costs nothing any more, compared with so many appends."""
+FILL_SECONDS: Final = 0.5
+"""For one filler, to begin with; then another one is offered. Its call may be lost, which a caller of `append` learns much later."""
+FILL_SECONDS_MAX: Final = 2.0
+"""The same, where a stripe is slow. A filler that is given up and lands all the same is one more for a stripe that has too much to do."""
 FAILURES_MAX: Final = 3
 """Fillers in a row whose outcome is not known. Then those who wait are told, and may try again."""
 
@@ -67,6 +71,8 @@ class Filling:
     calm: bool = attrs.field(default=False, init=False)
     """Nobody else appends here, as far as we can tell: it ends where we expect it to."""
     failures: int = attrs.field(default=0, init=False)
+    _took_seconds: float = attrs.field(default=0.0, init=False)
+    """The last filler, or longer."""
     _ahead: int = attrs.field(default=0, init=False)
     """How many places more than it takes the next filler fills."""
     _mismatches: int = attrs.field(default=0, init=False)
@@ -92,6 +98,15 @@ class Filling:
         if not self.conditions or self._mismatches >= MISMATCHES_MAX:
             return Fill(min(lacking, self.places_max, UNCONDITIONAL_MAX), conditional=False)
         return Fill(min(lacking + self._ahead, self.places_max), conditional=True)
+
+    @property
+    def patience_seconds(self) -> float:
+        """How long to wait for a filler: twice as long as the last one took."""
+        return min(max(FILL_SECONDS, 2 * self._took_seconds), FILL_SECONDS_MAX)
+
+    def took(self, seconds: float) -> None:
+        """A filler has been acknowledged after so long."""
+        self._took_seconds = seconds
 
     def looked(self, *, surprising: bool) -> None:
         """The tail has been checked just now. Surprising: it lies behind all that we know of."""
@@ -119,6 +134,7 @@ class Filling:
         """Nobody knows what became of a filler. Padding may be there twice: there is nothing to settle."""
         self.shared()
         self.failures += 1
+        self._took_seconds = self.patience_seconds
         self._begin_again()
 
     def shared(self) -> None:
@@ -128,6 +144,10 @@ class Filling:
     def used(self) -> None:
         """We append here ourselves."""
         self._ahead = 0
+
+    def gave_up(self) -> None:
+        """Those who wait have been told that the stripe does not answer."""
+        self.failures, self._took_seconds = 0, 0.0
 
     def done(self) -> None:
         """Nothing is missing now."""

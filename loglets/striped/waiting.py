@@ -10,7 +10,6 @@ a slot that is to be filled, is what the next append needs as well. If the nurse
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import attrs
 import trio
@@ -31,9 +30,6 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, Sealed
-
-FILL_SECONDS: Final = 0.5
-"""For one filler; then another one is offered. Its call may be lost, which a caller of `append` learns much later."""
 
 _FILLING = CrashPoint("striped: a filler is about to be offered to a lagging stripe")
 
@@ -163,8 +159,10 @@ class Waiting:
         batch, expected = padding.batch(count), self.progress.expected(stripe)
         try:
             places = await self._offer(stripe, batch, expected if conditional else None)
-        except TailMismatchError:
+        except TailMismatchError as error:
             filling.preceded()
+            if error.found < error.expected:  # it came before its turn, and stays refused when that comes
+                padding.replace()
         except UnsupportedError:
             if not conditional:
                 raise
@@ -176,7 +174,7 @@ class Waiting:
             padding.replace()
             filling.unknown()
             if filling.failures >= FAILURES_MAX or (is_new and isinstance(error, ReconfigurationNeededError)):
-                filling.failures = 0
+                filling.gave_up()
                 raise
         else:
             padding.taken(batch)
@@ -186,8 +184,12 @@ class Waiting:
     async def _offer(self, stripe: int, batch: Batch, expected: int | None) -> range:
         opens = self._paddings[stripe].opens
         condition = None if expected is None else LogletOffset(expected)
-        with self._environment.clock.timeout(FILL_SECONDS):
-            return await self._stripes[stripe].append(batch, opens=opens, expected_tail=condition)
+        clock, filling = self._environment.clock, self._fillings[stripe]
+        started = clock.monotonic()
+        with clock.timeout(filling.patience_seconds):
+            places = await self._stripes[stripe].append(batch, opens=opens, expected_tail=condition)
+            filling.took(clock.monotonic() - started)
+            return places
         raise UnavailableError("a filler was not acknowledged in time")
 
     def _tell_news(self, stripe: int) -> None:

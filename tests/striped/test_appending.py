@@ -303,6 +303,32 @@ async def test_a_filler_that_is_never_answered_is_given_up() -> None:
         assert count(idle, "fill") == 2
 
 
+async def test_a_filler_that_came_before_its_turn_is_offered_anew() -> None:
+    """It counted on an append of ours, which it overtook. What was refused stays refused, also once the tail is what it expects, so the same
+    filler again would be refused until one asks for no tail."""
+    async with board(2) as table, trio.open_nursery() as nursery:
+        loglet, (near, _) = table.client()
+        far = table.writer(loglet, 1, b"far")
+        await far.append(b"the other stripe is calm from now on")
+        near.hold("append")
+
+        def let_it_arrive(name: str) -> None:
+            if name == "check_tail" and near.gates:
+                near.let_go("append")
+
+        near.meddle = let_it_arrive
+        calls = [start(nursery, lambda: table.writer(loglet, 0, b"near").append(b"overtaken"))]
+        await wait_all_tasks_blocked()
+        for _ in range(2):
+            calls.append(start(nursery, lambda: far.append(b"x")))
+            await wait_all_tasks_blocked()
+        await wait_all_tasks_blocked(0.1)
+
+        assert all(isinstance(call.outcome, range) for call in calls)
+        assert [model.tail for model in table.models] == [3, 3]
+        assert count(near, "fill") <= 1 + 2
+
+
 @pytest.mark.parametrize("error", [OutOfOrderError(7), ReconfigurationNeededError("forgotten")])
 async def test_a_filler_session_in_trouble_is_replaced(error: VirtualLogError) -> None:
     """It is not worth a reconfiguration: only if a session that has just begun is refused, the stripe is at its end."""

@@ -22,6 +22,7 @@ from virtuallog.composite import compose
 from virtuallog.errors import RetryableError, SealedError
 from virtuallog.explaining import TOGETHER
 from virtuallog.ports import Request
+from virtuallog.testing.network import LinkQuality
 from virtuallog.types import LogletOffset, NodeId, Open, PlacedBatch, Sealed
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
@@ -49,6 +50,19 @@ async def payloads(loglet: Loglet, start: int, stop: int) -> list[bytes]:
         found += [item.batch.payloads[0] for item in items if isinstance(item, PlacedBatch)]
         start = items[-1].stop
     return found
+
+
+async def test_a_slow_stripe_is_given_the_time_that_it_takes() -> None:
+    """Each call takes 0.2 to 0.4 s, and so an append some 0.55 s. A filler that is given up sooner lands all the same: a stripe that is slow,
+    as it has too much to do, would have more of them to do, and each append would take three times as long."""
+    async with running_cluster(quality=LinkQuality(delay_seconds=0.1)) as cluster:
+        loglet = open_striped(cluster, striped_native(cluster, 2))
+        await append_on(loglet, 1, 0)
+        clock = cluster.environment().clock
+        began = clock.monotonic()
+        for number in range(1, 11):
+            await append_on(loglet, 1, number)
+        assert clock.monotonic() - began < 10 * 0.7
 
 
 async def test_any_minority_of_servers_may_die() -> None:
