@@ -29,6 +29,7 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
+from virtuallog.probing import probe
 from virtuallog.reconfigure import (
     Change,
     ChangeMembers,
@@ -110,6 +111,7 @@ class ChainWriter:
         provider = self._view.provider(kind)
         while True:
             config = await self._plan(provider, settings, await self._view.refresh())
+            await probe(provider, config, self._view.environment)
             _PLANNED.reached()
             done = await self.change(Extend(kind, config))
             if done.won:

@@ -214,8 +214,9 @@ class VirtualLog:
         If somebody else extends the chain first, the change is made again on top of theirs.
 
         Raises:
-            UnknownKindError, InvalidSettingError: nothing was done.
-            UnsupportedError: a node of the cluster is too old for the kind; nothing was done.
+            UnknownKindError, InvalidSettingError: nothing was done. Also if the place does not answer where the new loglet would be kept.
+            ForbiddenError: that place does not let us; nothing was done.
+            UnsupportedError: a node of the cluster is too old for the kind, or this one lacks what it needs; nothing was done.
             UnavailableError: unknown outcome; may be called again.
         """
         return await self.chain_writer.extend(kind, settings or {})

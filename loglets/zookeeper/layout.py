@@ -28,6 +28,17 @@ def birth_of(stat: Stat) -> Birth:
     return stat.czxid, stat.ctime_ms
 
 
+def probe_of(root: str) -> str:
+    """Made and deleted in one step: never seen."""
+    return f"{root}/probe"
+
+
+def ancestors_of(root: str) -> list[str]:
+    """The root, after all that it is in."""
+    parts = root.split("/")
+    return ["/".join(parts[:count]) for count in range(2, len(parts) + 1)]
+
+
 @attrs.frozen
 class Layout:
     """The paths of one loglet."""
@@ -65,9 +76,3 @@ class Layout:
     @property
     def trim(self) -> str:
         return f"{self.base}/trim"
-
-    @property
-    def ancestors(self) -> list[str]:
-        """The root, after all that it is in."""
-        parts = self.root.split("/")
-        return ["/".join(parts[:count]) for count in range(2, len(parts) + 1)]

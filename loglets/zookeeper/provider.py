@@ -13,6 +13,7 @@ from loglets.zookeeper.explaining import explain
 from loglets.zookeeper.kazoo_znodes import Connections
 from loglets.zookeeper.layout import Layout
 from loglets.zookeeper.loglet import ZooKeeperLoglet
+from loglets.zookeeper.probing import probe
 from loglets.zookeeper.releasing import Releasing
 from virtuallog.api import Cluster, Loglet
 from virtuallog.chain import SegmentId
@@ -68,6 +69,11 @@ class ZooKeeperProvider(Unserved):
         """See `virtuallog.kept.ReleasedElsewhere`."""
         decoded = decode_untrusted(config)
         await Releasing(Layout(decoded.root, decoded.loglet or segment), self.connect(decoded, environment)).run()
+
+    async def probe(self, config: bytes, environment: Environment) -> None:
+        """See `virtuallog.probing.ProbesLoglets`."""
+        decoded = decode_untrusted(config)
+        await probe(decoded, self.connect(decoded, environment))
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
         """See `virtuallog.explaining.ExplainsLoglets`."""

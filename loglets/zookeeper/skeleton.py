@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from loglets.zookeeper.layout import Birth, Layout, birth_of
+from loglets.zookeeper.layout import Birth, Layout, ancestors_of, birth_of
 from loglets.zookeeper.records import OPEN, RELEASED, SEALED, Trim
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, SealedError, UnavailableError
@@ -87,7 +87,7 @@ class Skeleton:
                 try:
                     await self._znodes.multi([*born, *([Set(layout.base, SEALED, 0)] if sealed else [])])
                 except NoZnodeError:
-                    await self._make_root()
+                    await make_root(layout.root, self._znodes)
                     continue
             return
         raise UnavailableError(f"the znode {layout.root} comes and goes")
@@ -108,7 +108,9 @@ class Skeleton:
             return
         raise UnavailableError(f"loglet {self.layout.segment} is made, and is not there")
 
-    async def _make_root(self) -> None:
-        for path in self.layout.ancestors:
-            with suppress(ZnodeExistsError):
-                await self._znodes.multi([Create(path)])
+
+async def make_root(root: str, znodes: Znodes) -> None:
+    """On return there is the znode that loglets are made below."""
+    for path in ancestors_of(root):
+        with suppress(ZnodeExistsError):
+            await znodes.multi([Create(path)])
