@@ -248,6 +248,22 @@ async def test_a_damaged_archive_can_be_undone(autojump_clock: MockClock) -> Non
         assert await contents(w.client()) == before
 
 
+async def test_a_closed_log_that_ends_with_an_archive_goes_on_with_another_kind(autojump_clock: MockClock) -> None:
+    """Nobody continues a log that was closed on purpose by himself; who does it says the kind, and an archive cannot be it."""
+    async with archiving_world() as (w, _):
+        log = w.client()
+        await log.seal()
+        await archive(w, 2)
+        with pytest.raises(InvalidSettingError, match="takes no appends"):
+            await log.reconfig_extend("archive")
+        w.nursery.start_soon(w.client().chain_writer.run_watchdog)
+        await trio.sleep(600)  # noqa: TID251 -- on a mock clock
+        assert w.register.chain.active is None
+        await log.reconfig_extend("memory")
+        await log.append(b"goes on")
+        assert (await contents(w.client()))[-1][1] == b"goes on"
+
+
 async def test_a_segment_in_a_zookeeper_is_archived_and_put_back(autojump_clock: MockClock) -> None:
     """With the places that its slots leave empty. Put back it is the same loglet under another id: it is not freed when the archive
     leaves the chain, archived once more, and freed when nothing names it any more."""

@@ -19,9 +19,11 @@ from tests.conformance.fixtures import Nobody
 from tests.zookeeper.load import LoadWriter, check, read_all
 from tests.zookeeper.proxy import open_proxy
 from tests.zookeeper_server import open_ensemble, open_zookeeper
-from virtuallog.batch import SessionId
+from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.clock import SystemClock
+from virtuallog.explaining import TOGETHER
+from virtuallog.ordering.slots import SLOT
 from virtuallog.ports import Clock, Environment
 from virtuallog.testing.loglet_suite import CLAUSES, Clause, Opener, run_clause
 from virtuallog.types import Sealed
@@ -96,7 +98,8 @@ async def progress(writers: list[LoadWriter], clock: Clock) -> None:
 
 
 async def test_contract(tmp_path: Path) -> None:
-    """Every clause, with clients on different connections, all at once. The largest entries and batches are among them."""
+    """Every clause, with clients on different connections, all at once. The largest entries and batches are among them. `explain`
+    asks several loglets at once over a new connection, and finds all of them well."""
     async with (
         open_zookeeper(tmp_path) as server,
         clients_of(server.address) as clients,
@@ -104,6 +107,25 @@ async def test_contract(tmp_path: Path) -> None:
     ):
         for clause in CLAUSES:
             nursery.start_soon(_keep, clause, clients)
+        nursery.start_soon(_explain, clients)
+
+
+async def _explain(clients: RealClients) -> None:
+    segments = [SegmentId(1000 + number, 7) for number in range(3)]
+    environment = Environment(services=Nobody(), clock=clients.clock, random=clients.random, nursery=clients.nursery)
+    provider, config = ZooKeeperProvider(), ZooKeeperConfig(hosts=clients.hosts, root="/a/b").encode()
+
+    async def ask(segment: SegmentId) -> None:
+        *_, together = await provider.explain(segment, config, environment)
+        assert together.source == TOGETHER
+        assert not together.problem
+        assert together.facts["tail"] == SLOT
+
+    for segment in segments:
+        await clients.client(segment=segment).append(Batch.build(SessionId(b"s" * 16), 0, [b"entry"]), opens=True)
+    async with trio.open_nursery() as nursery:
+        for segment in segments:
+            nursery.start_soon(ask, segment)
 
 
 async def _keep(clause: Clause, clients: RealClients) -> None:
