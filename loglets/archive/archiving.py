@@ -7,6 +7,7 @@ looks at the archive first (`virtuallog.address_space`). Then the hot copy stays
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final, TypeAlias
 
@@ -103,6 +104,7 @@ class Archiving:
         return await Writing(
             source=source, files=files, cluster=self.cluster, start=segment.start, stop=segment.stop, writer=_program(),
             tell=lambda position: self.tell("writing", position), sizes=self.sizes, unusable=unusable,
+            may_replace=partial(self.is_still_hot, segment),
         ).run()  # fmt: skip
 
     async def _verified(self, blob: bytes, source: Source, files: Files) -> Verified:

@@ -12,7 +12,7 @@ Nothing here tells the chain. What is written is believed only after it was read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import attrs
@@ -96,6 +96,10 @@ class _Part:
         self.made = []
 
 
+async def _never() -> bool:
+    return False
+
+
 @attrs.define(eq=False, kw_only=True)
 class Writing:
     """Of one archive."""
@@ -112,6 +116,8 @@ class Writing:
     sizes: Sizes = attrs.field(factory=Sizes)
     unusable: bytes | None = None
     """A manifest that is to be replaced: it, or what it names, is damaged, and no chain names it."""
+    may_replace: Callable[[], Awaitable[bool]] = _never
+    """Whether that still holds; asked once all files are there, which may take an hour."""
     _digest: ContentDigest = attrs.field(factory=ContentDigest, init=False)
     _trimmed: int = attrs.field(default=0, init=False)
 
@@ -145,10 +151,8 @@ class Writing:
         """The manifest that stands there in the end: ours, or that of somebody who was faster."""
         if len(blob) > manifests.BYTES_MAX:
             raise TooLargeError(what="bytes in the manifest of an archive", size=len(blob), limit=manifests.BYTES_MAX)
-        there = await self.files.read(
-            manifests.NAME
-        )  # looked at now: the files have taken their time, and others may be done
-        if there is None or self._is_unusable(there):
+        there = await self.files.read(manifests.NAME)  # as it is now: files take their time, and others may be done
+        if there is None or manifests.is_damaged_untrusted(there) or await self._gives_way(there, blob):
             await self.files.write(manifests.NAME, blob, replace=there is not None)
         _MANIFEST.reached()
         published = await self.files.read(manifests.NAME)
@@ -156,6 +160,9 @@ class Writing:
             raise UnavailableError("the manifest of an archive is not there, though it was written")
         self._check_untrusted(published)
         return published
+
+    async def _gives_way(self, there: bytes, blob: bytes) -> bool:
+        return there == self.unusable and there != blob and await self.may_replace()
 
     def _is_unusable(self, blob: bytes) -> bool:
         return blob == self.unusable or manifests.is_damaged_untrusted(blob)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 import attrs
 import pytest
@@ -263,6 +264,24 @@ async def test_a_damaged_archive_that_a_chain_may_name_is_left_alone(nursery: tr
     with pytest.raises(CorruptionError):
         await archiving(whole.provider, whole.environment).run(whole.segment, whole.hot)
     assert whole.shelf.only.content == before
+
+
+async def test_an_archive_that_came_into_the_chain_meanwhile_is_left_alone(nursery: trio.Nursery) -> None:
+    """Somebody else had verified it before it was damaged, and put it while it was written anew: its manifest stays."""
+    whole, answers = await make(nursery, ITEMS), [True, False]
+    files = whole.shelf.only
+    damaged_data(files)
+    before = files.content[manifests.NAME]
+    whole.hot.trim = 3
+
+    async def hot_at_first(_: Segment) -> bool:
+        return answers.pop(0)
+
+    work = attrs.evolve(archiving(whole.provider, whole.environment), is_still_hot=hot_at_first)
+    with suppress(CorruptionError):
+        await work.run(whole.segment, whole.hot)
+    assert answers == []
+    assert files.content[manifests.NAME] == before
 
 
 # -- what is read back ----------------------------------------------------------------------------------------------------
