@@ -292,7 +292,7 @@ async def test_a_trim_to_behind_the_last_entry_keeps_its_slot_and_one_to_the_tai
         places = await table.writer(loglet, 0).append(b"a", b"b")
 
         assert await loglet.prefix_trim(LogletOffset(places.stop)) == ZERO
-        assert await loglet.prefix_trim((await loglet.check_tail()).tail) == offset_of(1)
+        assert await loglet.prefix_trim(LogletOffset((await loglet.check_tail()).tail)) == offset_of(1)
 
 
 async def test_a_result_ends_where_the_first_stripe_ends() -> None:
