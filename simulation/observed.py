@@ -63,7 +63,8 @@ class ObservedProvider:
         loglet = self._provider.open(segment, config, environment)
         if isinstance(self._provider, ReleasesLater):
             return loglet
-        return RecordedLoglet(loglet, self._history, origin(self._provider, segment, config), self._who)
+        known_as = origin(self._provider, segment, config)
+        return RecordedLoglet(loglet, self._history, known_as, self._who, is_copy=known_as != segment)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
         return await self._provider.serve(environment)

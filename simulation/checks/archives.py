@@ -17,7 +17,6 @@ from loglets.archive.manifest import checksum
 from loglets.archive.provider import KIND
 from loglets.archive.trimming import trim_point
 from simulation.checks.facts import chains, newest_chain
-from virtuallog.errors import VirtualLogError
 from virtuallog.testing.files import FilesServer
 from virtuallog.testing.history import History
 from virtuallog.testing.violation import Violation
@@ -42,10 +41,7 @@ class ArchiveWatch:
     def _written(self, url: str, name: str, content: bytes) -> None:
         if name != manifests.NAME:
             return
-        try:
-            manifest = manifests.decode_untrusted(content)
-        except VirtualLogError:  # damaged on the way, and no manifest at all
-            return
+        manifest = manifests.decode_untrusted(content)
         there = self.files.directories[url]
         for file in manifest.files:
             if file.name not in there:

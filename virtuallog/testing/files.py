@@ -77,7 +77,8 @@ class FilesServer:
     damaging: float = 0.0
     """Share of the files that are not what was to be written: one bit is another."""
     on_write: Callable[[str, str, bytes], None] = lambda url, name, content: None
-    """Told of each file that is whole now: (URL of the directory, name, content)."""
+    """Told of each file that is whole now: (URL of the directory, name, content). The content is what was sent, also if it was damaged
+    on its way: what somebody wrote is judged by that."""
     directories: dict[str, dict[str, bytes]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -113,7 +114,7 @@ class FilesServer:
                 self.network.counts["file torn"] += 1
                 return  # nobody sends the rest
             directory[name] = content
-            self.on_write(request.url, name, content)
+            self.on_write(request.url, name, request.content)
             done(Answer(True))
 
         half = self.random.random() < self.torn
