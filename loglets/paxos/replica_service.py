@@ -76,7 +76,7 @@ log = structlog.get_logger(__name__)
 
 _MADE = CrashPoint("paxos: a replica is made, nothing of it is on the disk")
 _DROPPED = CrashPoint("paxos: dropped logs are durably gone, nobody has been told")
-_ADOPTED = CrashPoint("paxos: what a recovering replica has adopted is durable, it has not been told")
+_ADOPTED = CrashPoint("paxos: what a recovering replica has adopted is durable, it has not been told", rare=True)
 _DURABLE: Final[dict[type[Any], CrashPoint]] = {
     Promise: CrashPoint("paxos: a promise is durable at a replica, its proposer has not been told"),
     Write: CrashPoint("paxos: a wave is durable at a replica, its proposer has not been told"),

@@ -103,13 +103,13 @@ class Tails:
             if fresh:
                 self._skeleton.missing()
             return Open(self.known)
-        if batches is None or again is None:
-            if seal.version > 0:
-                raise SealedError(DROPPED, refused=True)
-            return Open(self.known)  # made between one read and the next
-        self._skeleton.recognise(batches)
+        if again is None:  # it was made in one step with what has been read before
+            raise SealedError(DROPPED, refused=True)
+        self._skeleton.recognise(again)
         is_sealed = seal.version > 0
-        tail = (again if is_sealed else batches).version << INDEX_BITS
+        if batches is None and not is_sealed:
+            return Open(self.known)  # made between one read and the next
+        tail = (batches if batches is not None and not is_sealed else again).version << INDEX_BITS
         # Against what was known when it was asked: an append of our own may be acknowledged before the older answer is here.
         if fresh and tail < known:
             raise self._skeleton.lost(f"it ends at {tail}, and has ended at {known}")

@@ -47,7 +47,8 @@ class Trimming:
         """See `Loglet.prefix_trim`."""
         layout = self._layout
         for _ in range(_ROUNDS):
-            batches, seal, found = await self._znodes.read([layout.batches, layout.base, layout.trim], fresh=True)
+            # Each is read by itself, this one first: what is made in one step with it is there by then, or gone for good.
+            seal, batches, found = await self._znodes.read([layout.base, layout.batches, layout.trim], fresh=True)
             if seal is None:
                 self._skeleton.missing()
                 return 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
 
 import pytest
 import trio
@@ -13,6 +14,7 @@ from loglets.zookeeper.loglet import ZooKeeperLoglet
 from tests.zookeeper.interception import Intercepted
 from tests.zookeeper.world import CONFIG, SEGMENT, Bench, running_bench
 from virtuallog.batch import Batch, SessionId
+from virtuallog.chain import SegmentId
 from virtuallog.errors import SealedError, TailMismatchError, UnavailableError
 from virtuallog.ordering.slots import SLOT
 from virtuallog.testing.expect import entries
@@ -259,3 +261,30 @@ async def test_an_unreachable_zookeeper_is_an_open_outcome(
     await writer.append(batch(1), opens=False)
     assert await held(writer) == [b"0", b"1"]
     assert writer.segment == SEGMENT
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("made_before", [1, 2, 3])
+async def test_a_loglet_that_comes_into_being_during_a_look_has_not_left_the_chain(
+    bench: Bench, sealed: bool, made_before: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The requests of a look are executed one after the other. Whatever of the loglet they find, it is there: it was told of a trim,
+    and of a tail, that it was gone for good."""
+    for number, look in enumerate((ZooKeeperLoglet.check_tail, _trim)):
+        segment = SegmentId(9, 10 * made_before + number)
+        znodes, requests = Intercepted(bench.znodes()), count(1)
+        watcher, maker = bench.client(segment, znodes=znodes), bench.client(segment)
+
+        async def make(path: str, maker: ZooKeeperLoglet = maker, requests: Iterator[int] = requests) -> None:
+            if next(requests) == made_before:
+                await (maker.seal() if sealed else maker.append(batch(0), opens=True))
+
+        znodes.between = make
+
+        await look(watcher)
+
+        assert (await watcher.check_tail()) == (Sealed(0) if sealed else Open(SLOT))
+
+
+async def _trim(loglet: ZooKeeperLoglet) -> None:
+    assert await loglet.prefix_trim(LogletOffset(0)) == 0

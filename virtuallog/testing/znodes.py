@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -31,6 +32,8 @@ from virtuallog.znodes import REQUEST_BYTES_MAX, Create, Operation, RefusedError
 
 ANSWER_SECONDS: Final = 5.0
 """A client waits no longer, on its own clock."""
+INTERRUPTED_SHARE: Final = 0.1
+"""Of the reads that consist of several requests: others come between these."""
 _Apply = Callable[[ZnodeTree], Any]
 ResultT = TypeVar("ResultT")
 
@@ -207,22 +210,31 @@ class SimulatedZnodes:
         return [None if znode is None else znode.stat for znode in await self.read(paths, fresh=fresh)]
 
     async def read(self, paths: Sequence[str], *, fresh: bool = False) -> Sequence[Znode | None]:
-        found: Sequence[Znode | None] = await self._look(lambda tree: [tree.find(path) for path in paths], fresh=fresh)
-        return found
+        return [*await self._look([partial(ZnodeTree.find, path=path) for path in paths], fresh=fresh)]
 
     async def children(self, path: str, *, fresh: bool = False) -> Sequence[str] | None:
-        found: Sequence[str] | None = await self._look(lambda tree: tree.children(path), fresh=fresh)
-        return found
+        (found,) = await self._look([lambda tree: tree.children(path)], fresh=fresh)
+        names: Sequence[str] | None = found
+        return names
 
-    async def _look(self, look: Callable[[ZnodeTree], Any], *, fresh: bool) -> Any:
+    async def _look(self, looks: Sequence[Callable[[ZnodeTree], Any]], *, fresh: bool) -> list[Any]:
         if fresh:
             await self.multi([])
+        found: list[Any] = await self._ask(lambda answer: self._look_at_each(looks, [], answer))
+        return found
 
-        def read(answer: Callable[[int, Any], None]) -> None:
-            server = self._serving()
-            answer(server.applied, look(server.tree))
-
-        return await self._ask(read)
+    def _look_at_each(
+        self, looks: Sequence[Callable[[ZnodeTree], Any]], found: list[Any], answer: Callable[[int, Any], None]
+    ) -> None:
+        """One after the other: they are requests of their own, and transactions of others may come between."""
+        server, zookeeper = self._serving(), self._zookeeper
+        pause = zookeeper.random.randint(1, len(looks)) if zookeeper.random.random() < INTERRUPTED_SHARE else len(looks)
+        found += [look(server.tree) for look in looks[len(found) : max(pause, len(found) + 1)]]
+        if len(found) == len(looks):
+            answer(server.applied, found)
+        else:
+            after = zookeeper.random.random() * zookeeper.faults.commit_seconds * 2
+            zookeeper.timeline.schedule(after, lambda: self._look_at_each(looks, found, answer))
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
