@@ -91,7 +91,8 @@ def _known_is_committed(
     committed = sorted(tails, reverse=True)[config.majority - 1]
     for node, state in states.items():
         looked[KNOWN_TAILS] += state.known_tail > 0 and committed < _UNKNOWN
-        if state.known_tail > committed:
+        # Copies end with their segment. What was committed beyond, by a repair that no append waited for, is not copied, and known still.
+        if state.known_tail > (max(tails) if moved else committed):
             message = f"loglet {segment}: node {node} knows tail {state.known_tail}, committed is {committed}"
             yield Violation("known is committed", message)
         if state.trim > state.known_tail:
