@@ -111,7 +111,6 @@ class FilesServer:
 
         def finish() -> None:
             if half and not request.writer.alive:
-                self.network.counts["file torn"] += 1
                 return  # nobody sends the rest
             directory[name] = content
             self.on_write(request.url, name, request.content)
@@ -121,6 +120,7 @@ class FilesServer:
         if not half:
             finish()
             return
+        self.network.counts["file torn"] += 1  # for good, or until the rest is there
         directory[name] = content[: len(content) // 2]
         self.network.timeline.schedule(self.random.uniform(*REST_SECONDS), finish)
 
