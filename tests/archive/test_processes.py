@@ -81,13 +81,13 @@ async def contents(log: VirtualLog, start: int = 0) -> list[bytes]:
 
 
 async def kinds_become(log: VirtualLog, wanted: list[str], config: str) -> list[dict[str, Any]]:
-    """Wait until the chain has these kinds, and its first segment has this in its config or, with '-', not."""
+    """Wait until the chain has these kinds, and all closed segments have this in their configs or, with '-', none has."""
     with trio.fail_after(LIMIT_SECONDS):  # noqa: TID251 -- real time, against real processes
         while True:
             segments = (await log.view.refresh()).chain.segments
             plain = [dict(log.view.provider(segment.kind).describe(segment.config)) for segment in segments]
-            has = config.removeprefix("-") in plain[0]
-            if [segment.kind for segment in segments] == wanted and has != config.startswith("-"):
+            has = {config.removeprefix("-") in closed for closed in plain[:-1]}
+            if [segment.kind for segment in segments] == wanted and has == {not config.startswith("-")}:
                 return plain
             await trio.sleep(0.2)  # noqa: TID251 -- real time
 
