@@ -133,8 +133,8 @@ class Register:
         return encoded
 
     def encode_planned(self, before: Register) -> bytes:
-        """`encode`, refused when it is over `REGISTER_BYTES_MAX` and over what it follows: trim the log or merge archived segments
-        first. What makes a full register smaller is never refused.
+        """`encode`, refused when it is over `REGISTER_BYTES_MAX` and over what it follows: trim the log first.
+        What makes a full register smaller is never refused.
 
         Raises:
             TooLargeError: as said.

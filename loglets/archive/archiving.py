@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import structlog
 
 from loglets.archive import manifest as manifests
-from loglets.archive.config import ArchiveConfig, HotCopy, check_url, directory_of, join
+from loglets.archive.config import GRACE_SECONDS, ArchiveConfig, HotCopy, check_url, directory_of, join
 from loglets.archive.files import Files
 from loglets.archive.manifest import Manifest
 from loglets.archive.provider import KIND, ArchiveProvider
@@ -27,9 +27,6 @@ from virtuallog.chain import Segment
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError
 from virtuallog.ports import Environment
-
-GRACE_SECONDS: Final = 3600.0
-"""How long the hot copy stays by default: time to notice that an archive cannot be read from where the readers are."""
 
 _VERIFIED = CrashPoint("archive: an archive is verified, the chain does not name it")
 

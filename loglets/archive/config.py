@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -25,6 +25,8 @@ from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import LogletOffset
 
 _KNOWN = ("url", "directory", "start", "stop", "manifest", "cluster", "hot")
+GRACE_SECONDS: Final = 3600.0
+"""How long the hot copy stays by default: time to notice that an archive cannot be read from where the readers are."""
 
 
 @attrs.frozen(kw_only=True)

@@ -15,7 +15,7 @@ import attrs
 import click
 import trio
 
-from loglets.archive.config import ArchiveConfig, check_url, decode_untrusted
+from loglets.archive.config import GRACE_SECONDS, ArchiveConfig, check_url, decode_untrusted
 from loglets.archive.provider import KIND, ArchiveProvider
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.progress import progress_bar
@@ -29,7 +29,6 @@ from virtuallog.register import Register
 from virtuallog.register import decode_untrusted as decode_register
 from virtuallog.virtual_log import VirtualLog
 
-GRACE_SECONDS: Final = 3600.0
 GRACE_SECONDS_MAX: Final = 10 * 365 * 86_400.0
 """The time when it is over has to fit in a config, and in a clock."""
 CHANGE_SECONDS: Final = 60.0
@@ -81,7 +80,7 @@ def archive(
     done = list[Done]()
     try:
         trio.run(work, done)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too: what is in the chain by now is told
         if done:
             _show(done, as_json)
         raise

@@ -76,5 +76,6 @@ def test_an_answer_to_a_sequencer_whose_role_was_closed_concerns_nobody() -> Non
 
         (store,) = services.waiting
         store(UnavailableError("no answer in time"))
+        assert services.waiting == [store], "nothing is sent again"
 
     run(1, story)

@@ -264,7 +264,7 @@ def test_a_broken_change_is_noticed(before: Chain, after: Chain) -> None:
 
 
 def test_neighbours_may_be_merged() -> None:
-    """Closed segments may become one, over the same range: archived neighbours do, to keep the register small."""
+    """The rules allow that closed segments become one, over the same range, though no command does it."""
     merged = Chain(4, (segment(4, 0, 150), C))
 
     validate(merged)

@@ -71,6 +71,7 @@ async def test_a_probe_that_somebody_left_is_no_obstacle(autojump_clock: MockClo
         await provider.probe(config, bench.environment)
         await bench.znodes().multi([Create("/virtuallog/probe")])
         await provider.probe(config, bench.environment)
+        assert "/virtuallog/probe" in bench.zookeeper.tree.paths
 
 
 async def test_who_finishes_a_change_asks_nobody(autojump_clock: MockClock) -> None:

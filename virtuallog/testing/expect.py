@@ -43,7 +43,7 @@ def covered(items: Sequence[Placed], start: int, stop: int) -> int:
 
 
 def _parts(item: Placed) -> list[tuple[int, int]]:
-    """The ranges without holes that an item covers: a striped batch covers single places."""
+    """The ranges without holes that an item covers: a batch whose places have a step covers single ones."""
     if isinstance(item, PlacedBatch) and item.places.step != 1:
         return [(place, place + 1) for place in item.places]
     return [(item.start, item.stop)]
