@@ -1,0 +1,1 @@
+"""The engine stack of log-structured protocols (SOSP'21): everything between a state machine and the log."""

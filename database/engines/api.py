@@ -1,0 +1,64 @@
+"""The contract between the layers of a stack (SOSP'21, figure 2).
+
+    application          Applicator
+        |  propose, sync, set_trim_prefix          ^  apply, post_apply
+    engine               Engine and Applicator
+        ...
+    base                 Engine, on the virtual log
+
+`propose` is a replicated call: the entry is durable and in the log, every replica applies it at its position, and the one that
+proposed it is told what its own `apply` returned. `sync` returns once the local store has every write that was completed before
+the call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from database.engines.entry import Entry
+from database.transaction import Transaction
+from virtuallog.ports import Done
+from virtuallog.types import LogPosition
+
+
+class Applicator(Protocol):
+    """What is above an engine: another engine, or the application."""
+
+    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+        """Do to the transaction what this entry says, and return what its proposer is to be told. A function of the
+        transaction, the entry and the position alone: no clock, no chance, no soft state.
+
+        Raises:
+            Exception: deterministic, and told to the proposer: what this layer and those above have written for this entry is
+                taken back, and play goes on. Those in `failures.NONDETERMINISTIC` stop the replica instead.
+        """
+        ...
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        """Called once the transaction is in the store, in order of positions: the place to change soft state. Not called for
+        an entry whose `apply` failed at this layer or above. After a restart it is called again for entries that are played again."""
+        ...
+
+
+class Engine(Protocol):
+    """What is below an application, or another engine."""
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        """Put `entry` into the log. `done` is called once: with what this replica's `apply` returned, after `post_apply`; with
+        the deterministic error that it raised; or with UnavailableError: unknown outcome. Entries of one proposer are
+        applied in the order of these calls. Returns at once, costs no task; whoever calls bounds how many are under way.
+        """
+        ...
+
+    async def sync(self) -> None:
+        """On return the local store reflects every proposal, by anybody, that was completed before the call.
+
+        Raises:
+            UnavailableError: the tail of the log cannot be learnt, or what is before it cannot be read, now.
+        """
+        ...
+
+    def set_trim_prefix(self, position: LogPosition) -> None:
+        """The layer above needs nothing below `position` any more. Never taken back. Each engine hands down the minimum of
+        this and its own opinion; the lowest trims."""
+        ...

@@ -1,0 +1,67 @@
+"""What one log entry of a database holds: a header for each engine that wants one, and a payload.               Pure.
+
+A map of headers rather than a stack of them (SOSP'21, section 3.4): an engine that meets no header of its own passes the entry
+on, so engines can be added and removed while old entries are still in the log.
+
+Durable format, version 1, little-endian: magic "VE" | version u8 | number of headers u8 | for each: name length u8, name,
+value length u32, value | payload.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from virtuallog.errors import MalformedError
+
+_PREFIX: Final = struct.Struct("<2sBB")
+_LENGTH: Final = struct.Struct("<I")
+_MAGIC: Final = b"VE"
+_VERSION: Final = 1
+
+
+@attrs.frozen
+class Entry:
+    """One proposal, as it travels through the stack and the log."""
+
+    payload: bytes
+    headers: Mapping[str, bytes] = attrs.field(factory=dict)
+
+    def with_header(self, name: str, value: bytes) -> Entry:
+        """The same with one header more."""
+        return Entry(self.payload, {**self.headers, name: value})
+
+    def encode(self) -> bytes:
+        parts = [_PREFIX.pack(_MAGIC, _VERSION, len(self.headers))]
+        for name, value in self.headers.items():
+            encoded = name.encode()
+            parts += [bytes((len(encoded),)), encoded, _LENGTH.pack(len(value)), value]
+        parts.append(self.payload)
+        return b"".join(parts)
+
+
+def parse_untrusted(blob: bytes) -> Entry:
+    """Open what a log entry holds.
+
+    Raises:
+        MalformedError: no entry of a database, or one of a later version.
+    """
+    try:
+        magic, version, count = _PREFIX.unpack_from(blob)
+        if magic != _MAGIC or version != _VERSION:
+            raise MalformedError(f"not an entry of a database, version {_VERSION}: starts with {bytes(blob[:4]).hex()}")
+        headers, at = {}, _PREFIX.size
+        for _ in range(count):
+            name = blob[at + 1 : at + 1 + blob[at]].decode()
+            at += 1 + blob[at]
+            (length,) = _LENGTH.unpack_from(blob, at)
+            at += _LENGTH.size + length
+            if at > len(blob):
+                raise MalformedError("a header ends beyond its entry")
+            headers[name] = blob[at - length : at]
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise MalformedError("an entry of a database is not well formed") from error
+    return Entry(blob[at:], headers)

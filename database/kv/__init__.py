@@ -1,0 +1,1 @@
+"""A tree of znodes with ZooKeeper's semantics, as a state machine on the log."""

@@ -1,0 +1,169 @@
+"""What clients ask of the tree: the commands that travel through the log.                                        Pure.
+
+A command is executed by every replica at its position, never before (OSDI'20, section 4), so it carries all that its outcome
+depends on: who asks, and what time it is.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import attrs
+
+
+class Mode(enum.IntEnum):
+    """Kinds of znodes; ZooKeeper's flags."""
+
+    PERSISTENT = 0
+    EPHEMERAL = 1
+    PERSISTENT_SEQUENTIAL = 2
+    EPHEMERAL_SEQUENTIAL = 3
+    CONTAINER = 4
+    TTL = 5
+    TTL_SEQUENTIAL = 6
+
+
+class Permission(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+    CREATE = 4
+    DELETE = 8
+    ADMIN = 16
+    ALL = 31
+
+
+@attrs.frozen
+class Identity:
+    """Somebody that a connection has proved to be: ("ip", "127.0.0.1"), ("digest", "user:hash"), ("world", "anyone")."""
+
+    scheme: str
+    id: str
+
+
+@attrs.frozen
+class Acl:
+    permissions: int
+    scheme: str
+    id: str
+
+
+OPEN_ACL = (Acl(int(Permission.ALL), "world", "anyone"),)
+ANY_VERSION = -1
+
+
+@attrs.frozen
+class Origin:
+    """On whose behalf a command is executed."""
+
+    session: int = 0
+    """0: none. Such a command creates no ephemerals."""
+    generation: int = 0
+    """How often the session has been attached to a server; one of a former server is refused: SESSION_MOVED."""
+    identities: tuple[Identity, ...] = ()
+
+
+@attrs.frozen
+class Create:
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...] = OPEN_ACL
+    mode: Mode = Mode.PERSISTENT
+    ttl_ms: int = 0
+
+
+@attrs.frozen
+class Delete:
+    path: str
+    version: int = ANY_VERSION
+
+
+@attrs.frozen
+class SetData:
+    path: str
+    data: bytes | None
+    version: int = ANY_VERSION
+
+
+@attrs.frozen
+class SetAcl:
+    path: str
+    acl: tuple[Acl, ...]
+    version: int = ANY_VERSION
+
+
+@attrs.frozen
+class Check:
+    """Only within a multi."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+@attrs.frozen
+class Multi:
+    """All or nothing, under one zxid; later ones see what earlier ones did."""
+
+    operations: tuple[Create | Delete | SetData | Check, ...]
+
+
+@attrs.frozen
+class CreateSession:
+    """The proposer draws id and password; an id that is taken is refused."""
+
+    session: int
+    password: bytes
+    timeout_ms: int
+
+
+@attrs.frozen
+class Attach:
+    """The session goes on at another connection: it gets the next generation. Refused if it is unknown or the password wrong."""
+
+    session: int
+    password: bytes
+    timeout_ms: int
+
+
+@attrs.frozen
+class CloseSession:
+    """Ends the session and deletes its ephemerals, under one zxid."""
+
+    session: int
+
+
+@attrs.frozen
+class Touch:
+    """A server has heard of these sessions since its last Touch."""
+
+    sessions: tuple[int, ...]
+
+
+@attrs.frozen
+class Expire:
+    """A server has not seen these sessions touched for as long as their timeouts: pairs of session and the number of
+    touches then. One that was touched in between lives on."""
+
+    sessions: tuple[tuple[int, int], ...]
+
+
+@attrs.frozen
+class Reap:
+    """Delete these containers and TTL nodes, where they still have no children, and their time is still over."""
+
+    paths: tuple[str, ...]
+
+
+Operation: TypeAlias = (
+    Create | Delete | SetData | SetAcl | Check | Multi | CreateSession | Attach | CloseSession | Touch | Expire | Reap
+)
+
+
+@attrs.frozen
+class Command:
+    """One operation in the log."""
+
+    operation: Operation
+    origin: Origin
+    time_ms: int
+    """The proposer's wall clock."""

@@ -1,0 +1,90 @@
+"""One atomic change of a local store: read your writes, and take back a part of them.                          Pure.
+
+Everything that one or more consecutive log entries do to the store is collected here and written in one step: group commit. A
+*savepoint* stands for the nested transactions of the paper (SOSP'21, section 3.3): if an upper layer fails with a deterministic
+error, what it and those above have written is taken back, what layers below wrote stays.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final, NewType
+
+import attrs
+
+from database.ports import LocalStore
+from virtuallog.ports import Span
+
+Savepoint = NewType("Savepoint", int)
+_UNTOUCHED: Final = object()
+
+
+@attrs.define(eq=False)
+class Transaction:
+    """Changes that are not in the store yet. For one task."""
+
+    _store: LocalStore
+    _changes: dict[bytes, bytes | None] = attrs.field(factory=dict, init=False)
+    _undo: list[tuple[bytes, object]] = attrs.field(factory=list, init=False)
+    """What each change has replaced in `_changes`."""
+
+    def get(self, key: bytes) -> bytes | None:
+        changed = self._changes.get(key, _UNTOUCHED)
+        return self._store.get(key) if changed is _UNTOUCHED else changed  # type: ignore[return-value]
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self._change(key, value)
+
+    def delete(self, key: bytes) -> None:
+        self._change(key, None)
+
+    def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
+        """The first `count` pairs in `span`, in order of their keys. Sorts what this transaction has changed."""
+        start, stop = span
+        own = sorted(key for key in self._changes if start <= key < stop)
+        if not own:
+            return self._store.scan(span, count)
+        found: list[tuple[bytes, bytes]] = []
+        while len(found) < count:
+            stored = self._store.scan((start, stop), count)
+            limit = stop if len(stored) < count else stored[-1][0] + b"\0"
+            merged = dict(stored)
+            for key in own[bisect_left(own, start) : bisect_left(own, limit)]:
+                value = self._changes[key]
+                if value is None:
+                    merged.pop(key, None)
+                else:
+                    merged[key] = value
+            found += sorted(merged.items())
+            if limit == stop:
+                break
+            start = limit
+        return found[:count]
+
+    def savepoint(self) -> Savepoint:
+        """A mark to return to."""
+        return Savepoint(len(self._undo))
+
+    def rollback(self, savepoint: Savepoint) -> None:
+        """Take back everything since `savepoint`."""
+        while len(self._undo) > savepoint:
+            key, former = self._undo.pop()
+            if former is _UNTOUCHED:
+                del self._changes[key]
+            else:
+                self._changes[key] = former  # type: ignore[assignment]
+
+    def commit(self) -> None:
+        """Write all of it in one step; then begin anew."""
+        if self._changes:
+            self._store.write(self._changes)
+        self._changes, self._undo = {}, []
+
+    @property
+    def changed(self) -> int:
+        """Keys that are to be written."""
+        return len(self._changes)
+
+    def _change(self, key: bytes, value: bytes | None) -> None:
+        self._undo.append((key, self._changes.get(key, _UNTOUCHED)))
+        self._changes[key] = value
