@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 
 from server.healing.policy import HealingSettings
+from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.cluster_file import NODE_ID_MAX, NodeAddress, TlsFiles, check_address, check_unique, read_toml
 from virtuallog.toml_text import FieldError, toml_key
 from virtuallog.types import NodeId
@@ -96,6 +97,9 @@ class NodeConfig:
     tls: TlsFiles | None = None
     """The certificate of this node and the authority that it believes, for all its connections. None: no TLS."""
 
+    zookeeper: ZooKeeperSettings | None = None
+    """What this node serves ZooKeeper's clients with. None: it has no part in the database."""
+
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.id <= NODE_ID_MAX:
             raise FieldError(f"must be between 1 and {NODE_ID_MAX}, not {self.id}", "id")
@@ -162,7 +166,8 @@ def read_node_config(path: Path) -> NodeConfig:
     """
     config = read_toml(NodeConfig, path)
     tls = config.tls.below(path.parent) if config.tls else None
-    return attrs.evolve(config, data=path.parent / config.data, tls=tls)
+    zookeeper = config.zookeeper.below(path.parent) if config.zookeeper else None
+    return attrs.evolve(config, data=path.parent / config.data, tls=tls, zookeeper=zookeeper)
 
 
 def parse_peers(text: str) -> tuple[NodeAddress, ...]:

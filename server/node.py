@@ -23,6 +23,7 @@ from typing import Any, Final
 import attrs
 import trio
 
+from database.ports import LocalStore
 from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
@@ -48,6 +49,7 @@ from virtuallog.errors import (
     SealedError,
     UnavailableError,
     UnknownKindError,
+    UnsupportedError,
     VirtualLogError,
     WrongRecipientError,
 )
@@ -62,6 +64,10 @@ from virtuallog.versions import FIRST, REPLICAS
 from virtuallog.virtual_log import VirtualLog
 
 
+async def _no_local_store(role: str) -> LocalStore:
+    raise UnsupportedError(f"this node has no place for the state of a {role}")
+
+
 @attrs.frozen(kw_only=True)
 class NodePorts:
     """The world of one node."""
@@ -73,6 +79,8 @@ class NodePorts:
     """The directory of the role of this name."""
     key_values: Callable[[str], Awaitable[KeyValues]]
     """The small durable map of the role of this name."""
+    local_store: Callable[[str], Awaitable[LocalStore]] = _no_local_store
+    """The state of a replica of a database, of the role of this name; asked for only if the config has `[zookeeper]`."""
 
 
 class Node:

@@ -1,0 +1,100 @@
+"""What can be configured about the service for ZooKeeper's clients: the section `[zookeeper]` of a node's config.
+
+Names follow ZooKeeper's own where there are any (zoo.cfg, or the system property), in our spelling and with units.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from virtuallog.cluster_file import TlsFiles, check_address
+from virtuallog.toml_text import FieldError
+
+JUTE_BYTES_MIN: Final = 1 << 10
+"""With less not even a connect request with a password and a long path would fit."""
+COMMANDS: Final = ("srvr", "ruok", "isro")
+"""ZooKeeper's own default allows `srvr` alone. The others tell nothing either, and clients ask `isro` by themselves."""
+
+
+@attrs.frozen(kw_only=True)
+class ZooKeeperSettings:
+    """A node with this section is a server of the database."""
+
+    listen: str = "127.0.0.1:2181"
+    """host:port for clients. Only loopback addresses: connections here are not encrypted. (clientPort)"""
+
+    tls_listen: str = ""
+    """host:port for clients that use TLS. Needs `tls`. Empty: none. (secureClientPort)"""
+
+    tls: TlsFiles | None = None
+    """The certificate that clients on `tls_listen` are shown, and the authority that vouches for theirs."""
+
+    admin_listen: str = ""
+    """host:port for ZooKeeper's admin pages, /commands/...; loopback only. Empty: none. (admin.serverPort)"""
+
+    commands: tuple[str, ...] = COMMANDS
+    """Four-letter words that are answered; "*": all of them. (4lw.commands.whitelist)"""
+
+    tick_ms: int = 1000
+    """The unit of the two limits below, in milliseconds. (tickTime)"""
+
+    session_timeout_min_ms: int = 0
+    """Shortest timeout that a session gets; 0: two ticks. (minSessionTimeout)"""
+
+    session_timeout_max_ms: int = 0
+    """Longest timeout that a session gets; 0: twenty ticks, but at least 40 s. (maxSessionTimeout)"""
+
+    jute_maxbuffer_bytes: int = (1 << 20) - 1
+    """The largest request; a connection that sends a larger one is closed. (jute.maxbuffer)"""
+
+    connections_max: int = 4096
+    """Of all clients together; one more is closed. (maxCnxns)"""
+
+    connections_per_client_max: int = 0
+    """From one address; 0: no limit, as whoever may connect at all is on this machine, or has a certificate. (maxClientCnxns)"""
+
+    outstanding_max: int = 1000
+    """Requests of one connection that are being worked on; beyond, no more are read from it."""
+
+    read_only: bool = False
+    """Whether clients that ask for it may read here while the log cannot be reached. (readonlymode.enabled)"""
+
+    superuser_digest: str = ""
+    """user:base64(sha1(user:password)) of one who may do everything; empty: nobody may. (DigestAuthenticationProvider.superDigest)"""
+
+    def __attrs_post_init__(self) -> None:
+        check_address(self.listen, "listen")
+        for name in ("tls_listen", "admin_listen"):
+            if getattr(self, name):
+                check_address(getattr(self, name), name)
+        if self.tls_listen and self.tls is None:
+            raise FieldError("needs [zookeeper.tls], the certificate that clients are shown", "tls_listen")
+        if self.tick_ms < 1:
+            raise FieldError(f"must be at least 1, not {self.tick_ms}", "tick_ms")
+        if self.jute_maxbuffer_bytes < JUTE_BYTES_MIN:
+            reason = f"must be at least {JUTE_BYTES_MIN}, not {self.jute_maxbuffer_bytes}"
+            raise FieldError(reason, "jute_maxbuffer_bytes")
+        for name in ("connections_max", "outstanding_max"):
+            if getattr(self, name) < 1:
+                raise FieldError(f"must be at least 1, not {getattr(self, name)}", name)
+        for name in ("session_timeout_min_ms", "session_timeout_max_ms", "connections_per_client_max"):
+            if getattr(self, name) < 0:
+                raise FieldError(f"must not be negative, not {getattr(self, name)}", name)
+        if self.timeout_min_ms > self.timeout_max_ms:
+            reason = f"{self.timeout_min_ms} ms at least and {self.timeout_max_ms} ms at most cannot be"
+            raise FieldError(reason, "session_timeout_min_ms")
+
+    def below(self, folder: Path) -> ZooKeeperSettings:
+        """The same with relative paths counted from `folder`."""
+        return attrs.evolve(self, tls=self.tls.below(folder) if self.tls else None)
+
+    @property
+    def timeout_min_ms(self) -> int:
+        return self.session_timeout_min_ms or 2 * self.tick_ms
+
+    @property
+    def timeout_max_ms(self) -> int:
+        return self.session_timeout_max_ms or max(20 * self.tick_ms, 40_000)
