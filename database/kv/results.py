@@ -6,9 +6,11 @@ Numbers are ZooKeeper's own, so that its wire protocol needs no table.
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import attrs
+
+from virtuallog.errors import VirtualLogError
 
 
 class Error(enum.IntEnum):
@@ -35,9 +37,11 @@ class Error(enum.IntEnum):
     QUOTA_EXCEEDED = -125
 
 
-@attrs.frozen(slots=True)
-class Stat:
-    """About a znode, as clients see it. Times in milliseconds since the epoch."""
+class Stat(NamedTuple):
+    """About a znode, as clients see it. Times in milliseconds since the epoch.
+
+    A tuple, in the order in which ZooKeeper's protocol has these fields: one call packs it, and most commands make one.
+    """
 
     czxid: int
     mzxid: int
@@ -61,6 +65,10 @@ class ChangeKind(enum.IntEnum):
     CHILDREN_CHANGED = 4
 
 
+Change: TypeAlias = tuple[ChangeKind, str]
+"""What happened to the znode of this path. That the children of its parent changed with it is not said again."""
+
+
 @attrs.frozen
 class Result:
     """What became of one command."""
@@ -68,7 +76,12 @@ class Result:
     zxid: int
     error: Error
     value: Any = None
-    """create: `Created`; set_data, set_acl: `Stat`; multi: a tuple of `Result`; create_session, attach: `Session`; else None."""
+    """create: `Created`; set_data, set_acl: `Stat`; multi: a tuple of `Result`, one for each operation, with its own error;
+    create_session, attach: `Attached`; else None."""
+    changes: tuple[Change, ...] = ()
+    """In the order in which they happened; watches fire on them."""
+    ended: tuple[int, ...] = ()
+    """Sessions that are over with it."""
 
 
 @attrs.frozen
@@ -76,3 +89,21 @@ class Created:
     path: str
     """With the sequence number, if it has one."""
     stat: Stat
+
+
+@attrs.frozen
+class Attached:
+    """A session that can go on at the connection that asked for it."""
+
+    session: int
+    generation: int
+    """For the `Origin` of its commands."""
+    timeout_ms: int
+
+
+class RefusedError(VirtualLogError):
+    """A read of the tree that is answered with an error."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.name)
+        self.error = error
