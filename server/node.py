@@ -23,7 +23,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from database.ports import LocalStore
+from database.ports import StoreDirectory
 from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
@@ -64,7 +64,7 @@ from virtuallog.versions import FIRST, REPLICAS
 from virtuallog.virtual_log import VirtualLog
 
 
-async def _no_local_store(role: str) -> LocalStore:
+async def _no_local_store(role: str) -> StoreDirectory:
     raise UnsupportedError(f"this node has no place for the state of a {role}")
 
 
@@ -79,8 +79,8 @@ class NodePorts:
     """The directory of the role of this name."""
     key_values: Callable[[str], Awaitable[KeyValues]]
     """The small durable map of the role of this name."""
-    local_store: Callable[[str], Awaitable[LocalStore]] = _no_local_store
-    """The state of a replica of a database, of the role of this name; asked for only if the config has `[zookeeper]`."""
+    local_store: Callable[[str], Awaitable[StoreDirectory]] = _no_local_store
+    """Where the role of this name keeps a replica of a database and its snapshots; asked for only if the config has `[zookeeper]`."""
 
 
 class Node:

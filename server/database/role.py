@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from database.ports import StoreDirectory
 from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.metrics import Family
 from virtuallog.ports import Handlers, NodeEnvironment
@@ -35,7 +36,7 @@ class DatabaseRole:
 
     settings: ZooKeeperSettings
     store_id: bytes
-    local_store: Callable[[str], Awaitable[Any]]
+    local_store: Callable[[str], Awaitable[StoreDirectory]]
     replica: Any = attrs.field(default=None, init=False)
     """None unless the role is open."""
     database: Any = attrs.field(default=None, init=False)
