@@ -6,7 +6,7 @@
         ...
     base                 Engine, on the virtual log
 
-`propose` is a replicated call: the entry is durable and in the log, every replica applies it at its position, and the one that
+What is in between is a `database.engines.layer.Layer`. `propose` is a replicated call: the entry is durable and in the log, every replica applies it at its position, and the one that
 proposed it is told what its own `apply` returned. `sync` returns once the local store has every write that was completed before
 the call.
 """
@@ -15,7 +15,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import attrs
+
 from database.engines.entry import Entry
+from database.ports import LocalStore
 from database.transaction import Transaction
 from virtuallog.ports import Done
 from virtuallog.types import LogPosition
@@ -36,8 +39,31 @@ class Applicator(Protocol):
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
         """Called once the transaction is in the store, in order of positions: the place to change soft state. Not called for
-        an entry whose `apply` failed at this layer or above. After a restart it is called again for entries that are played again."""
+        an entry whose `apply` raised in this layer; one that raised further up comes as `Failed`, since what this layer
+        wrote has stayed. After a restart it is called again for entries that are played again."""
         ...
+
+
+class Application(Applicator, Protocol):
+    """What is on top of a stack."""
+
+    def attach(self, engine: Engine, store: LocalStore) -> None:
+        """Called once, before anything else: what to propose to, and where the applied state is read. The store is written
+        by the stack alone."""
+        ...
+
+    def load(self) -> None:
+        """Called when the replica starts to run, before the first `apply`: make soft state from the store."""
+        ...
+
+
+@attrs.frozen
+class Failed:
+    """The result of an entry on which a layer raised a deterministic error: what that layer and those above wrote is gone."""
+
+    error: Exception
+    caught_by: object
+    """The layer below the one that raised."""
 
 
 class Engine(Protocol):

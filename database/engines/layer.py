@@ -1,0 +1,107 @@
+"""What every engine between the base and the application is made from: by itself, a layer that passes everything on.
+
+An engine overrides what it has an opinion about. Rules for all of them:
+
+* `apply` is a function of the transaction, the entry and the position. What it writes lies in `keys.section(name)`.
+* Soft state changes in `post_apply` only, and in `load`, which makes it from the store.
+* Entries without a header of this engine's name are passed on.
+* A control entry of an engine is proposed to the layer *below*, and consumed in its own `apply`: not passed up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+
+from database.engines.api import Applicator, Engine, Failed
+from database.engines.entry import Entry
+from database.engines.failures import NONDETERMINISTIC
+from database.identity import ReplicaIdentity
+from database.ports import LocalStore
+from database.transaction import Transaction
+from virtuallog.metrics import Family
+from virtuallog.ports import Done, Environment
+from virtuallog.types import LogPosition
+from virtuallog.virtual_log import VirtualLog
+
+
+@attrs.frozen(kw_only=True)
+class Surroundings:
+    """What an engine is given to work with."""
+
+    identity: ReplicaIdentity
+    environment: Environment
+    log: VirtualLog
+    store: LocalStore
+    """To be read; written through transactions only."""
+
+
+@attrs.define(eq=False)
+class Layer:
+    """An engine for what is above it, an applicator for what is below."""
+
+    name: ClassVar[str]
+    """Of its header, its section of the store, and in metrics."""
+
+    surroundings: Surroundings
+    below: Engine = attrs.field(init=False, repr=False)
+    above: Applicator = attrs.field(init=False, repr=False)
+
+    def connect(self, below: Engine, above: Applicator) -> None:
+        """Called once, when the stack is built."""
+        self.below, self.above = below, above
+
+    def load(self) -> None:
+        """Called before the first `apply`, from the lowest layer up: make soft state from the store."""
+
+    async def run(self) -> None:
+        """Background work of this engine, for as long as the replica runs; may end. What it raises stops the replica."""
+
+    def snapshotted(self, position: LogPosition) -> None:
+        """This replica has a durable snapshot of the store, in which everything below `position` is applied."""
+
+    def metrics(self) -> list[Family]:
+        """Figures of this engine's own."""
+        return []
+
+    # -- as an engine ---------------------------------------------------------------------------------------------
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        """See `Engine.propose`."""
+        self.below.propose(entry, done)
+
+    async def sync(self) -> None:
+        """See `Engine.sync`."""
+        await self.below.sync()
+
+    def set_trim_prefix(self, position: LogPosition) -> None:
+        """See `Engine.set_trim_prefix`."""
+        self.below.set_trim_prefix(position)
+
+    # -- as an applicator -----------------------------------------------------------------------------------------
+
+    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+        """See `Applicator.apply`."""
+        return self.apply_above(transaction, entry, position)
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        """See `Applicator.post_apply`."""
+        self.post_apply_above(entry, position, result)
+
+    def apply_above(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+        """Let the layer above apply this. If it raises a deterministic error, what it has written is taken back, and the
+        error is the result."""
+        savepoint = transaction.savepoint()
+        try:
+            return self.above.apply(transaction, entry, position)
+        except NONDETERMINISTIC:
+            raise
+        except Exception as error:
+            transaction.rollback(savepoint)
+            return Failed(error, self)
+
+    def post_apply_above(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        """Tell the layer above, unless this is an entry on which it raised."""
+        if not (isinstance(result, Failed) and result.caught_by is self):
+            self.above.post_apply(entry, position, result)

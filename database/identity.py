@@ -1,0 +1,23 @@
+"""Who a replica is.                                                                                            Pure."""
+
+from __future__ import annotations
+
+import attrs
+
+from virtuallog.types import NodeId
+
+
+@attrs.frozen(kw_only=True)
+class ReplicaIdentity:
+    """A local store and the process that plays the log into it. A wiped node is another replica: it has another store."""
+
+    node: NodeId
+    store: bytes
+    """Random, made when the data directory was formatted."""
+    boot: int
+    """Grows with every start of the process on this store."""
+
+    @property
+    def name(self) -> str:
+        """Names the store in the state and in the log, whichever process plays into it."""
+        return f"{self.node}-{self.store.hex()[:16]}"
