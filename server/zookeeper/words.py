@@ -1,0 +1,194 @@
+"""Four-letter words: text for people and programs that watch a server.                                            Pure.
+
+Four raw bytes on the client port, text back, connection closed. A word that the whitelist lacks is refused with ZooKeeper's own
+sentence. Of ZooKeeper's words these are missing, as there is nothing that they could tell here: `gtmk` and `stmk`, about its trace mask, and
+`hash`, its history of digests (ours travel through the log).
+
+The lines are in ZooKeeper's order and spelling, because scripts cut them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from server.zookeeper.facts import BUILD, VERSION, ConnectionFacts, Facts, Mode
+
+NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests\n"
+ALL_WORDS: Final = "*"
+_LINE: Final = f"Zookeeper version: {VERSION}-{BUILD}\n"
+
+
+@attrs.frozen
+class Words:
+    """Answers words.
+
+    Args:
+        whitelist: what is answered; "*" stands for all.
+        facts: about the server, now.
+        reset: starts counting anew (`crst`, `srst`).
+    """
+
+    _whitelist: Collection[str]
+    _facts: Callable[[], Facts]
+    _reset: Callable[[], None] = lambda: None
+
+    def is_word(self, prefix: bytes) -> bool:
+        """Whether the first four bytes of a connection are a word rather than the length of a frame. None is: as a length, all
+        of them are beyond 1.6 GB."""
+        return prefix in _KNOWN
+
+    def answer(self, word: bytes) -> bytes:
+        """The whole answer to a word; close the connection after it."""
+        name = word.decode("ascii")
+        if name not in self._whitelist and ALL_WORDS not in self._whitelist:
+            return f"{name} is not executed because it is not in the whitelist.\n".encode()
+        if name in _RESETS:
+            self._reset()
+            return _RESETS[name].encode()
+        return _ANSWERS[name](self._facts()).encode()
+
+
+def _serving(make: Callable[[Facts], str]) -> Callable[[Facts], str]:
+    """What is asked of the tree: nothing, while there is none."""
+    return lambda facts: make(facts) if facts.serving else NOT_SERVING
+
+
+def _isro(facts: Facts) -> str:
+    """No newline: clients compare it whole. One that serves nobody is no full server either."""
+    if not facts.serving:
+        return "null"
+    return "ro" if facts.mode is Mode.READ_ONLY else "rw"
+
+
+def _srvr(facts: Facts) -> str:
+    return _LINE + _counters(facts)
+
+
+def _stat(facts: Facts) -> str:
+    clients = "".join(f" {_client(each)}\n" for each in facts.connections)
+    return f"{_LINE}Clients:\n{clients}\n{_counters(facts)}"
+
+
+def _counters(facts: Facts) -> str:
+    latency = facts.latency
+    return (
+        f"Latency min/avg/max: {_number(latency.least)}/{latency.mean:.4g}/{_number(latency.most)}\n"
+        f"Received: {facts.received}\nSent: {facts.sent}\nConnections: {len(facts.connections)}\n"
+        f"Outstanding: {facts.outstanding}\nZxid: {facts.zxid:#x}\nMode: {facts.mode.value}\nNode count: {facts.nodes}\n"
+    )
+
+
+def _client(each: ConnectionFacts) -> str:
+    counts = f"queued={each.outstanding},recved={each.received},sent={each.sent}"
+    return f"/{each.address}[{int(each.session != 0)}]({counts})"
+
+
+def _cons(facts: Facts) -> str:
+    return "".join(f" {_client(each)[:-1]}{_session(each)})\n" for each in facts.connections) + "\n"
+
+
+def _session(each: ConnectionFacts) -> str:
+    if not each.session:
+        return ""
+    return f",sid={each.session:#x},est={each.established_ms},to={each.timeout_ms},lzxid={each.last_zxid:#x}"
+
+
+def _mntr(facts: Facts) -> str:
+    return "".join(f"zk_{key}\t{value}\n" for key, value in monitored(facts).items())
+
+
+def monitored(facts: Facts) -> Mapping[str, object]:
+    """What `mntr` and the page `monitor` say."""
+    return {
+        "version": f"{VERSION}-{BUILD}",
+        "server_state": facts.mode.value,
+        "peer_state": "leading - broadcast" if facts.mode is Mode.LEADER else "following - broadcast",
+        "avg_latency": round(facts.latency.mean, 4),
+        "min_latency": _number(facts.latency.least),
+        "max_latency": _number(facts.latency.most),
+        "packets_received": facts.received,
+        "packets_sent": facts.sent,
+        "num_alive_connections": len(facts.connections),
+        "outstanding_requests": facts.outstanding,
+        "connection_rejected": facts.rejected,
+        "znode_count": facts.nodes,
+        "watch_count": facts.watches.count,
+        "ephemerals_count": sum(len(paths) for paths in facts.ephemerals.values()),
+        "approximate_data_size": facts.data_bytes,
+        "global_sessions": len(facts.sessions),
+        "local_sessions": 0,
+        "uptime": facts.uptime_ms,
+        "last_processed_zxid": facts.zxid,
+    }
+
+
+def _envi(facts: Facts) -> str:
+    """One segment of TCP holds all of it: kazoo reads it with one recv."""
+    return "Environment:\n" + _pairs({"zookeeper.version": f"{VERSION}-{BUILD}", **facts.environment})
+
+
+def _conf(facts: Facts) -> str:
+    members = "".join(f"{line}\n" for line in facts.members)
+    return f"{_pairs(facts.settings)}serverId={facts.server}\n" + (f"membership: \n{members}" if members else "")
+
+
+def _dump(facts: Facts) -> str:
+    """Sessions of the whole cluster: any replica knows them all."""
+    timeouts = "".join(f"{timeout}ms:\n\t{session:#x}\n" for session, timeout in sorted(facts.sessions.items()))
+    holders = _grouped((f"{session:#x}", paths) for session, paths in sorted(facts.ephemerals.items()))
+    return (
+        f"Sessions ({len(facts.sessions)}):\n{timeouts}Sessions with Ephemerals ({len(facts.ephemerals)}):\n{holders}"
+    )
+
+
+def _wchs(facts: Facts) -> str:
+    watches = facts.watches
+    return f"{len(watches.paths_of)} connections watching {len(watches.sessions_of)} paths\nTotal watches:{watches.count}\n"
+
+
+def _wchc(facts: Facts) -> str:
+    return _grouped((f"{session:#x}", paths) for session, paths in sorted(facts.watches.paths_of.items()))
+
+
+def _wchp(facts: Facts) -> str:
+    found = sorted(facts.watches.sessions_of.items())
+    return _grouped((path, [f"{session:#x}" for session in sessions]) for path, sessions in found)
+
+
+def _dirs(facts: Facts) -> str:
+    """The log's size is the log's matter: see the console of the node."""
+    return f"datadir_size: {facts.data_bytes}\nlogdir_size: 0\n"
+
+
+def _grouped(groups: Iterable[tuple[str, Iterable[str]]]) -> str:
+    return "".join(f"{name}\n" + "".join(f"\t{each}\n" for each in members) for name, members in groups)
+
+
+def _pairs(pairs: Mapping[str, object]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in pairs.items())
+
+
+def _number(milliseconds: float) -> int:
+    return round(milliseconds)
+
+
+_ANSWERS: Final[Mapping[str, Callable[[Facts], str]]] = {
+    "ruok": lambda _: "imok",
+    "isro": _isro,
+    "envi": _envi,
+    "conf": _conf,
+    "srvr": _serving(_srvr),
+    "stat": _serving(_stat),
+    "cons": _serving(_cons),
+    "mntr": _serving(_mntr),
+    "dump": _serving(_dump),
+    "dirs": _serving(_dirs),
+    "wchs": _serving(_wchs),
+    "wchc": _serving(_wchc),
+    "wchp": _serving(_wchp),
+}
+_RESETS: Final = {"crst": "Connection stats reset.\n", "srst": "Server stats reset.\n"}
+_KNOWN: Final = frozenset(name.encode() for name in (*_ANSWERS, *_RESETS))
