@@ -11,12 +11,24 @@ from typing import Final
 import attrs
 
 from virtuallog.cluster_file import TlsFiles, check_address
-from virtuallog.toml_text import FieldError
+from virtuallog.toml_text import FieldError, toml_key
 
 JUTE_BYTES_MIN: Final = 1 << 10
 """With less not even a connect request with a password and a long path would fit."""
 COMMANDS: Final = ("srvr", "ruok", "isro")
 """ZooKeeper's own default allows `srvr` alone. The others tell nothing either, and clients ask `isro` by themselves."""
+
+
+CLIENT_CERTIFICATES: Final = ("need", "want", "none")
+
+
+@attrs.frozen(kw_only=True)
+class SaslUser:
+    """One who may log in with SASL DIGEST-MD5: `user_NAME="PASSWORD"` in ZooKeeper's JAAS file."""
+
+    name: str
+    password: str = attrs.field(repr=False)
+    """In plain text, as the exchange demands: keep the config file to yourself."""
 
 
 @attrs.frozen(kw_only=True)
@@ -31,6 +43,10 @@ class ZooKeeperSettings:
 
     tls: TlsFiles | None = None
     """The certificate that clients on `tls_listen` are shown, and the authority that vouches for theirs."""
+
+    client_certificates: str = "need"
+    """Of clients on `tls_listen`. `need`: each must show one; `want`: one that it shows must be good; `none`: it is not asked.
+    (ssl.clientAuth)"""
 
     admin_listen: str = ""
     """host:port for ZooKeeper's admin pages, /commands/...; loopback only. Empty: none. (admin.serverPort)"""
@@ -62,6 +78,9 @@ class ZooKeeperSettings:
     read_only: bool = False
     """Whether clients that ask for it may read here while the log cannot be reached. (readonlymode.enabled)"""
 
+    sasl_users: tuple[SaslUser, ...] = attrs.field(default=(), metadata=toml_key("sasl_user"))
+    """Who may log in with SASL. None: nobody, and whoever tries is refused."""
+
     superuser_digest: str = ""
     """user:base64(sha1(user:password)) of one who may do everything; empty: nobody may. (DigestAuthenticationProvider.superDigest)"""
 
@@ -72,6 +91,9 @@ class ZooKeeperSettings:
                 check_address(getattr(self, name), name)
         if self.tls_listen and self.tls is None:
             raise FieldError("needs [zookeeper.tls], the certificate that clients are shown", "tls_listen")
+        if self.client_certificates not in CLIENT_CERTIFICATES:
+            reason = f"must be {', '.join(CLIENT_CERTIFICATES)}, not {self.client_certificates!r}"
+            raise FieldError(reason, "client_certificates")
         if self.tick_ms < 1:
             raise FieldError(f"must be at least 1, not {self.tick_ms}", "tick_ms")
         if self.jute_maxbuffer_bytes < JUTE_BYTES_MIN:

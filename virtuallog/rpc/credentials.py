@@ -23,7 +23,7 @@ from virtuallog.errors import InvalidSettingError, UntrustedError
 from virtuallog.rpc.roles import Principal
 from virtuallog.rpc.tls import owner_untrusted
 
-_Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
 """Of each file: inode, size, time of the last change; None if it is not there."""
 _USELESS: Final = "new certificates cannot be used, the old ones stay"
 _FLIGHTS_MAX: Final = 8
@@ -49,7 +49,7 @@ class Credentials:
 
     files: TlsFiles
     _loaded: Loaded
-    _stamp: _Stamp
+    _stamp: Stamp
 
     @classmethod
     def open(cls, files: TlsFiles) -> Credentials:
@@ -58,7 +58,7 @@ class Credentials:
         Raises:
             InvalidSettingError: they cannot be read or used; says which and why.
         """
-        stamp = _stamp_of(files)
+        stamp = stamp_of(files)
         return cls(files, _load(files), stamp)
 
     @property
@@ -68,7 +68,7 @@ class Credentials:
 
     def current(self) -> Loaded:
         """What the files say now, if it can be used. Reads small local files: some milliseconds, and only after a change."""
-        stamp = _stamp_of(self.files)
+        stamp = stamp_of(self.files)
         if stamp != self._stamp:
             self._stamp = stamp
             self._reload()
@@ -96,7 +96,8 @@ class Credentials:
             log.warning(_USELESS, reason=f"{self.files.certificate} is now of {loaded.owner}, not of {self.owner}")
 
 
-def _stamp_of(files: TlsFiles) -> _Stamp:
+def stamp_of(files: TlsFiles) -> Stamp:
+    """Changes when the files do."""
     return tuple(_stat(path) for path in (files.certificate, files.key, files.authority))
 
 
@@ -126,6 +127,16 @@ def _context(files: TlsFiles, protocol: int) -> ssl.SSLContext:
     context.check_hostname = False  # a name of a host says nothing about who is there: see roles.py
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_3
+    load_files(context, files)
+    return context
+
+
+def load_files(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """Put what the files say into a context.
+
+    Raises:
+        InvalidSettingError: they cannot be read or used; says which and why.
+    """
     path = files.authority
     try:
         context.load_verify_locations(path)
@@ -134,7 +145,6 @@ def _context(files: TlsFiles, protocol: int) -> ssl.SSLContext:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
         raise InvalidSettingError(str(path), f"cannot be used with {files.key.name}: {reason}") from error
-    return context
 
 
 def _credulous(files: TlsFiles) -> ssl.SSLContext:

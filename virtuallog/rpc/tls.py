@@ -37,16 +37,28 @@ _ABOUT_CERTIFICATES: Final = ("CERTIFICATE", "UNKNOWN_CA")
 
 
 @attrs.define(eq=False)
-class TlsStream(Stream):
+class EncryptedStream(Stream):
     """One task may send while another one receives. After a cancelled or failed send it can only be closed."""
 
     transport_stream: Stream
-    peer: Principal
-    """Who is at the other end, as its certificate says."""
     _tls: ssl.SSLObject
     _incoming: ssl.MemoryBIO
     _outgoing: ssl.MemoryBIO
     _ended: bool = attrs.field(default=False, init=False)
+
+    @property
+    def certificate(self) -> bytes | None:
+        """What the other side has proved to be its own, as DER; None: it had to show nothing, and did not."""
+        return self._tls.getpeercert(binary_form=True)
+
+    def identified(self) -> TlsStream:
+        """The same stream, with who is at the other end. Use that from now on.
+
+        Raises:
+            UntrustedError: the certificate does not say so, or there is none.
+        """
+        peer = _peer_untrusted(self._tls)
+        return TlsStream(self.transport_stream, self._tls, self._incoming, self._outgoing, peer=peer)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await self.transport_stream.send_all(self._encrypt(data))
@@ -95,6 +107,14 @@ class TlsStream(Stream):
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+@attrs.define(eq=False)
+class TlsStream(EncryptedStream):
+    """One to somebody whose certificate is of a cluster."""
+
+    peer: Principal = attrs.field(kw_only=True)
+    """Who is at the other end, as its certificate says."""
+
+
 async def shake_hands(stream: Stream, context: ssl.SSLContext, *, server_side: bool) -> TlsStream:
     """Open TLS on a stream, and learn who is there. Bounding the time is the caller's part; after a cancellation or an
     error the stream can only be closed.
@@ -104,6 +124,16 @@ async def shake_hands(stream: Stream, context: ssl.SSLContext, *, server_side: b
 
     Raises:
         UntrustedError: no TLS, no certificate or none that the authority vouches for. The other side has been told.
+        OSError, trio.BrokenResourceError: the connection broke.
+    """
+    return (await encrypt(stream, context, server_side=server_side)).identified()
+
+
+async def encrypt(stream: Stream, context: ssl.SSLContext, *, server_side: bool) -> EncryptedStream:
+    """Like `shake_hands`, for those who are of no cluster: what certificates are asked for is the context's matter.
+
+    Raises:
+        UntrustedError: no TLS, or not the certificate that the context asks for. The other side has been told.
         OSError, trio.BrokenResourceError: the connection broke.
     """
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -123,7 +153,7 @@ async def shake_hands(stream: Stream, context: ssl.SSLContext, *, server_side: b
             raise _explained(error) from error
         else:
             await _flush(outgoing, stream)
-            return TlsStream(stream, _peer_untrusted(tls), tls, incoming, outgoing)
+            return EncryptedStream(stream, tls, incoming, outgoing)
 
 
 def owner_untrusted(certificate: Mapping[str, Any] | None) -> Principal:
