@@ -27,6 +27,9 @@ class Transaction:
     _changes: dict[bytes, bytes | None] = attrs.field(factory=dict, init=False)
     _undo: list[tuple[bytes, object]] = attrs.field(factory=list, init=False)
     """What each change has replaced in `_changes`."""
+    ends_here: bool = attrs.field(default=False, init=False)
+    """Whether this is to be committed before the next entry is applied: set by who needs the store as it is at exactly one
+    position, such as for a checksum. A function of the log, and without any effect on the state."""
 
     def get(self, key: bytes) -> bytes | None:
         changed = self._changes.get(key, _UNTOUCHED)
@@ -78,7 +81,7 @@ class Transaction:
         """Write all of it in one step; then begin anew."""
         if self._changes:
             self._store.write(self._changes)
-        self._changes, self._undo = {}, []
+        self._changes, self._undo, self.ends_here = {}, [], False
 
     @property
     def changed(self) -> int:
