@@ -1,0 +1,199 @@
+"""Reads, writes and watches of one replica's tree. Writes go through the log; see the package's docstring."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+
+from database.kv.client.errors import refusal
+from database.kv.client.transactions import Transaction
+from database.kv.client.watching import BACKLOG_MAX, WatchStream
+from database.kv.commands import (
+    ANY_VERSION,
+    OPEN_ACL,
+    Acl,
+    Create,
+    Delete,
+    Identity,
+    Mode,
+    Operation,
+    Origin,
+    SetAcl,
+    SetData,
+)
+from database.kv.database import Database
+from database.kv.results import Created, Error, RefusedError, Result, Stat
+from database.kv.watches import WatchMode
+from virtuallog.ports import Clock
+
+if TYPE_CHECKING:
+    from database.kv.client.sessions import Session
+
+
+@contextmanager
+def _refusals(path: str) -> Iterator[None]:
+    try:
+        yield
+    except RefusedError as error:
+        raise refusal(error.error, path) from error
+
+
+class Node(NamedTuple):
+    """A znode as it was read."""
+
+    data: bytes
+    stat: Stat
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Access:
+    """What a client is made from."""
+
+    database: Database
+    """A replica that runs."""
+    clock: Clock
+    """Of its process."""
+    random: random.Random
+    """For the ids and passwords of sessions."""
+    node: int = 1
+    """Number of the node that the replica is of: session ids begin with it."""
+    identities: tuple[Identity, ...] = ()
+    """Who the client is, where ACLs ask. Whoever holds a replica can read its files anyway."""
+
+
+@attrs.define(eq=False)
+class KeyValueClient:
+    """Without a session: it creates no ephemerals. All methods may be called by many tasks at once."""
+
+    _access: Access
+
+    # -- writes: in the log, and applied here, on return ------------------------------------------------------------------
+    #
+    # All raise a KeyValueError if the tree refuses: then nothing was done. UnavailableError: unknown outcome. Cancelled, it may
+    # still happen.
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        mode: Mode = Mode.PERSISTENT,
+        acl: tuple[Acl, ...] = OPEN_ACL,
+        ttl_ms: int = 0,
+    ) -> str:
+        """Make a znode; returns its path, which has a number behind it if the mode is sequential.
+
+        Raises: NodeExistsError, NoNodeError (no parent), NoChildrenForEphemeralsError, NoAuthError, InvalidAclError,
+            QuotaExceededError, BadArgumentsError.
+        """
+        created = await self._write(path, Create(path, data, acl, mode, ttl_ms))
+        assert isinstance(created, Created)
+        return created.path
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        """Raises: NoNodeError, BadVersionError, NoAuthError, QuotaExceededError."""
+        stat: Stat = await self._write(path, SetData(path, data, version))
+        return stat
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Raises: NoNodeError, BadVersionError, NotEmptyError, NoAuthError."""
+        await self._write(path, Delete(path, version))
+
+    async def set_acl(self, path: str, acl: tuple[Acl, ...], version: int = ANY_VERSION) -> Stat:
+        """`version` counts the changes of the ACL. Raises: NoNodeError, BadVersionError, InvalidAclError, NoAuthError."""
+        stat: Stat = await self._write(path, SetAcl(path, acl, version))
+        return stat
+
+    def transaction(self) -> Transaction:
+        """Several writes, all or none: `await client.transaction().check("/a", 3).set("/b", b"2").commit()`."""
+        return Transaction(self._execute)
+
+    # -- reads: of this replica ---------------------------------------------------------------------------------------
+    #
+    # Local ones answer from what this replica has applied, and show at least every write that this client was told of.
+    # Linearizable ones cost a tail check, which all that wait at a time share, and raise UnavailableError if that fails.
+
+    async def get(self, path: str, *, linearizable: bool = False) -> Node:
+        """Raises: NoNodeError, NoAuthError."""
+        await self._settle(linearizable)
+        with _refusals(path):
+            data, stat = self._access.database.tree.get_data(path, self._access.identities)
+        return Node(data or b"", stat)
+
+    async def exists(self, path: str, *, linearizable: bool = False) -> Stat | None:
+        """None: there is no such znode."""
+        await self._settle(linearizable)
+        try:
+            return self._access.database.tree.exists(path)
+        except RefusedError as error:
+            if error.error is Error.NO_NODE:
+                return None
+            raise refusal(error.error, path) from error
+
+    async def children(self, path: str, *, linearizable: bool = False) -> list[str]:
+        """Names, in no order. Raises: NoNodeError, NoAuthError."""
+        await self._settle(linearizable)
+        with _refusals(path):
+            names, _ = self._access.database.tree.get_children(path, self._access.identities)
+        return names
+
+    async def acl(self, path: str, *, linearizable: bool = False) -> tuple[Acl, ...]:
+        """Raises: NoNodeError, NoAuthError."""
+        await self._settle(linearizable)
+        with _refusals(path):
+            acl, _ = self._access.database.tree.get_acl(path, self._access.identities)
+        return acl
+
+    async def sync(self) -> None:
+        """On return local reads show every write that was completed, by anybody, before the call.
+
+        Raises:
+            UnavailableError: the tail of the log cannot be learnt now.
+        """
+        await self._access.database.sync()
+
+    def watch(self, path: str, *, recursive: bool = False, backlog: int = BACKLOG_MAX) -> WatchStream:
+        """Changes of a znode, which need not exist, from entering the block on: its data, its creation and deletion, and
+        those of its children; with `recursive` of everything below it, too. To lose nothing, enter first and read then.
+
+        Args:
+            path: the znode.
+            recursive: everything below it as well; then changes of lists of children are not told, as those of the children are.
+            backlog: changes that wait for a slow reader; what is more is told as `Missed`.
+        """
+        mode = WatchMode.PERSISTENT_RECURSIVE if recursive else WatchMode.PERSISTENT
+        return WatchStream(self._access.database.watches, path, mode, backlog)
+
+    @asynccontextmanager
+    async def session(self, timeout_seconds: float = 10.0) -> AsyncIterator[Session]:
+        """A client with a session of its own, for ephemerals: they are deleted when the block ends, or so long after the
+        process has died.
+
+        Raises:
+            UnavailableError: it is not known whether the session was made; if so, it expires.
+        """
+        from database.kv.client.sessions import open_session
+
+        async with open_session(self._access, timeout_seconds) as session:
+            yield session
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin(identities=self._access.identities)
+
+    async def _write(self, path: str, operation: Operation) -> Any:
+        result = await self._execute(operation)
+        if result.error is not Error.OK:
+            raise refusal(result.error, path)
+        return result.value
+
+    async def _execute(self, operation: Operation) -> Result:
+        return await self._access.database.execute(operation, self._origin)
+
+    async def _settle(self, linearizable: bool) -> None:
+        if linearizable:
+            await self._access.database.sync()

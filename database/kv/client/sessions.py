@@ -1,0 +1,113 @@
+"""A client with a session of its own: it can have ephemerals, which live as long as it does.
+
+The session is kept alive by the replica that the program holds (`database.kv.expiry`), so it lives as long as the process and
+its way to the log do; a program that stands still for longer than the timeout has lost it, and hears so at its next write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import trio
+
+from database.kv.client.client import Access, KeyValueClient
+from database.kv.client.errors import SessionExpiredError, refusal
+from database.kv.commands import CloseSession, CreateSession, Mode, Operation, Origin
+from database.kv.results import Attached, Error, Result
+from database.kv.session_ids import draw_password, draw_session_id
+from virtuallog.errors import UnavailableError
+
+HEARTBEATS: Final = 4
+"""Signs of life in one timeout. Replicas are told about once a second, of sessions that are past a third of theirs."""
+CLOSE_SECONDS: Final = 2.0
+"""How long the end of a block waits until its session is closed. Otherwise it expires."""
+
+
+@attrs.define(eq=False)
+class Session(KeyValueClient):
+    """Use `KeyValueClient.session`. Every write fails with SessionExpiredError once the session is over."""
+
+    _attached: Attached
+    _over: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @property
+    def id(self) -> int:
+        """As `Stat.ephemeral_owner` has it."""
+        return self._attached.session
+
+    @property
+    def expired(self) -> bool:
+        """As far as this replica knows."""
+        return self._over.is_set()
+
+    async def wait_expired(self) -> None:
+        """Return once the session is over, its ephemerals deleted: by expiry, as a rule."""
+        await self._over.wait()
+
+    async def create_ephemeral(self, path: str, data: bytes = b"", *, sequential: bool = False) -> str:
+        """`create` with an ephemeral mode."""
+        mode = Mode.EPHEMERAL_SEQUENTIAL if sequential else Mode.EPHEMERAL
+        return await self.create(path, data, mode=mode)
+
+    def ended(self, error: Error) -> None:
+        """For `Expiry`."""
+        self._over.set()
+
+    @property
+    def _origin(self) -> Origin:
+        return Origin(self._attached.session, self._attached.generation, self._access.identities)
+
+    async def _execute(self, operation: Operation) -> Result:
+        if self.expired:
+            raise SessionExpiredError(Error.SESSION_EXPIRED, "")
+        return await super()._execute(operation)
+
+    async def keep_alive(self) -> None:
+        """Say that the client lives, until the session is over."""
+        expiry = self._access.database.expiry
+        while not self.expired:
+            expiry.heard(self.id)
+            await self._access.clock.sleep(self._attached.timeout_ms / 1000 / HEARTBEATS)
+
+    async def close(self) -> None:
+        """End the session now, if the log can be reached in time."""
+        with self._access.clock.timeout(CLOSE_SECONDS):
+            try:
+                await self._access.database.execute(CloseSession(self.id), self._origin)
+            except UnavailableError:
+                return
+
+
+@asynccontextmanager
+async def open_session(access: Access, timeout_seconds: float) -> AsyncIterator[Session]:
+    """See `KeyValueClient.session`."""
+    expiry = access.database.expiry
+    attached = await _create(access, round(timeout_seconds * 1000))
+    session = Session(access, attached)
+    expiry.attach(session.id, attached.generation, session.ended)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.keep_alive)
+            yield session
+            nursery.cancel_scope.cancel()
+    finally:
+        # Shielded: who leaves by cancellation has ephemerals, too. Bounded by `CLOSE_SECONDS`.
+        with trio.CancelScope(shield=True):
+            await session.close()
+        expiry.detach(session.id, attached.generation)
+
+
+async def _create(access: Access, timeout_ms: int) -> Attached:
+    while True:
+        session = draw_session_id(access.node, access.random)
+        operation = CreateSession(session, draw_password(access.random), timeout_ms)
+        result = await access.database.execute(operation, Origin())
+        if result.error is Error.NODE_EXISTS:  # somebody has this id; that is a story for grandchildren
+            continue
+        if result.error is not Error.OK:
+            raise refusal(result.error, "")
+        assert isinstance(result.value, Attached)
+        return result.value

@@ -1,0 +1,20 @@
+"""Ids and passwords of sessions, drawn by whoever proposes one. The top byte tells which node that was, as in ZooKeeper."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+PASSWORD_BYTES: Final = 16
+_NODES: Final = 0x7E
+"""A top byte from 1 to 0x7e keeps ids positive, and none is 0, which stands for no session."""
+_RANDOM_BITS: Final = 56
+
+
+def draw_session_id(node: int, source: random.Random) -> int:
+    """Not taken by anybody, as good as surely: the log refuses one that is."""
+    return (1 + (node - 1) % _NODES) << _RANDOM_BITS | source.getrandbits(_RANDOM_BITS)
+
+
+def draw_password(source: random.Random) -> bytes:
+    return source.randbytes(PASSWORD_BYTES)
