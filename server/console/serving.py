@@ -1,4 +1,4 @@
-"""Serves the console over HTTP with Hypercorn, bounded in every direction.
+"""Serves the console, and pages like it, over HTTP with Hypercorn, bounded in every direction.
 
 Hypercorn's `serve` opens its own sockets and takes any number of connections. So this accepts them itself, and gives
 each to Hypercorn's `TCPServer`, which is what `serve` does with them.
@@ -7,7 +7,7 @@ each to Hypercorn's `TCPServer`, which is what `serve` does with them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 import trio
@@ -16,9 +16,9 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
+from starlette.applications import Starlette
 from trio.abc import Listener
 
-from server.console.application import Console
 from virtuallog.clock import SystemClock
 from virtuallog.ports import Clock
 
@@ -38,10 +38,16 @@ CONNECTION_SECONDS: Final = 60.0
 log = structlog.get_logger(__name__)
 
 
+class Pages(Protocol):
+    """What is served: `Console`, for one."""
+
+    def application(self) -> Starlette: ...
+
+
 class ConsoleServer:
     """Serves one console."""
 
-    def __init__(self, console: Console, clock: Clock | None = None) -> None:
+    def __init__(self, console: Pages, clock: Clock | None = None) -> None:
         # Starlette takes any mapping as a scope, Hypercorn's types name every kind of scope: both mean ASGI, and neither fits.
         self._app = wrap_app(console.application(), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
         self._config = _config()
