@@ -23,7 +23,9 @@ from typing import Protocol, TypeAlias
 import attrs
 import trio
 
+from database.ports import StoreDirectory
 from simulation.checks.stopping import refuses_rot, stopped_for_a_reason
+from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from simulation.world.tally import Tally
 from simulation.world.world import World
 from virtuallog.errors import VirtualLogError
@@ -52,6 +54,7 @@ class MachinePorts:
     clock: Clock
     storage: Callable[[str], Awaitable[Storage]]
     key_values: Callable[[str], Awaitable[KeyValues]]
+    local_store: Callable[[str], Awaitable[StoreDirectory]]
     listen: Listen
     """Calls from other machines reach these handlers from now on."""
     learn: Callable[[Register], None]
@@ -68,6 +71,7 @@ class Disks:
 
     files: dict[str, Disk]
     key_values: dict[str, SimulatedKeyValuesDisk]
+    stores: dict[str, StoreDisk]
 
 
 @attrs.define(eq=False)
@@ -97,6 +101,7 @@ class Machine:
     _scope: trio.CancelScope | None = attrs.field(default=None, init=False)
     _disks: dict[str, Disk] = attrs.field(factory=dict, init=False)
     _key_values: dict[str, SimulatedKeyValuesDisk] = attrs.field(factory=dict, init=False)
+    _stores: dict[str, StoreDisk] = attrs.field(factory=dict, init=False)
     _clock: SimulatedClock | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -130,6 +135,8 @@ class Machine:
             disk.crash() if power else disk.kill()
         for name in sorted(self._key_values):
             self._key_values[name].crash()
+        for name in sorted(self._stores):
+            self._stores[name].crash()
         scope.cancel()
 
     def pause(self) -> None:
@@ -149,6 +156,8 @@ class Machine:
         for name in sorted(self._key_values):
             self._key_values[name].wipe()
             self.world.on_lost(self.node, name)
+        for name in sorted(self._stores):
+            self._stores[name].wipe()
 
     def lose(self, store: str) -> bool:
         """Delete the directory of a key-value store; False: there is nothing in it. Only while the process is down."""
@@ -169,15 +178,17 @@ class Machine:
         assert not self.running
         self.wiped = True
         self.counts["wiped"] += 1
-        former = Disks(self._disks, self._key_values)
-        self._disks, self._key_values = (others.files, others.key_values) if others else ({}, {})
+        former = Disks(self._disks, self._key_values, self._stores)
+        new = others or Disks({}, {}, {})
+        self._disks, self._key_values, self._stores = new.files, new.key_values, new.stores
         return former
 
     def rot(self, source: random.Random) -> str:
         """Flip a bit of something durable, running or not; returns where it was, nothing if there is nothing."""
-        stores: list[tuple[str, Disk | SimulatedKeyValuesDisk]] = [
+        stores: list[tuple[str, Disk | SimulatedKeyValuesDisk | StoreDisk]] = [
             *sorted(self._disks.items()),
             *sorted(self._key_values.items()),
+            *sorted(self._stores.items()),
         ]
         source.shuffle(stores)
         for name, disk in stores:
@@ -203,6 +214,9 @@ class Machine:
     def key_values(self, name: str) -> SimulatedKeyValuesDisk | None:
         return self._key_values.get(name)
 
+    def store(self, name: str) -> StoreDisk | None:
+        return self._stores.get(name)
+
     async def _live(self, process: Process, clock: SimulatedClock, scope: trio.CancelScope) -> None:
         try:
             with scope, process.acting():
@@ -226,6 +240,7 @@ class Machine:
                     clock=clock,
                     storage=partial(self._open_storage, process),
                     key_values=partial(self._open_key_values, process, clock),
+                    local_store=partial(self._open_store, process, clock),
                     listen=partial(transport.listen, process),
                     learn=partial(transport.learn, self.node),
                 )
@@ -255,6 +270,15 @@ class Machine:
             self._key_values[name].watch = self.world.disk_watch(self.node, name)
             self._key_values[name].stored = partial(self.world.stored, self.node, name)
         return self._key_values[name].open(process, clock)
+
+    async def _open_store(self, process: Process, clock: SimulatedClock, name: str) -> StoreDirectory:
+        process.check()
+        if name not in self._stores:
+            source = self.world.random(f"store {self.node} {name}")
+            self._stores[name] = StoreDisk(random=source, faults=self.faults, fired=self.counts)
+            self._stores[name].on_open = partial(self.world.on_store_open, self.node)
+            self._stores[name].on_write = partial(self.world.on_store_write, self.node)
+        return SimulatedDirectory.of(self._stores[name], process, clock)
 
     @property
     def clock(self) -> SimulatedClock:

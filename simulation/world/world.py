@@ -18,6 +18,7 @@ import trio
 
 from simulation.options import Options
 from simulation.world import transport
+from simulation.world.store_disk import StoreDisk
 from simulation.world.transport import Calls, Transport
 from virtuallog.crash_points import CrashPoint, hooked
 from virtuallog.ports import Environment
@@ -81,6 +82,10 @@ class World:
     """Given what becomes durable in key-value stores: (node, store, pairs and deletions). For who looks inside."""
     on_lost: Callable[[NodeId, str], None] = lambda node, store: None
     """Told that a key-value store was emptied from outside."""
+    on_store_open: Callable[[NodeId, StoreDisk], None] = lambda node, disk: None
+    """Shown each store of a database when it is opened."""
+    on_store_write: Callable[[NodeId, StoreDisk, Mapping[bytes, bytes | None]], None] = lambda node, disk, changes: None
+    """Shown it after each write, with what was written."""
     demands: dict[str, float] = attrs.field(factory=dict)
     """What was demanded once the faults were over -> simulated seconds until it was there; the longest, if more than once."""
     violations: list[Violation] = attrs.field(factory=list)

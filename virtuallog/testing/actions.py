@@ -196,7 +196,7 @@ _NOTHING_DONE: Final = (
 )
 
 
-def nothing_done(action: Action, error: VirtualLogError) -> bool:
+def nothing_done(action: object, error: VirtualLogError) -> bool:
     """Whether `error` promises that `action` has had no effect and will have none.
 
     What is refused for the moment only (a full queue, a batch too early) is a maybe: a call may be executed twice, and

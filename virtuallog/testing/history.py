@@ -1,5 +1,7 @@
 """What clients asked and heard, in the order in which it happened. Checkers read nothing else of a run.           Pure.
 
+What is asked of a log, a loglet or the register is in `actions.py`; a history of something else has actions of its own.
+
 All clients of a history live in one process, a simulator's or a test's, so the order of events is the real order: an
 operation whose `Returned` stands before another's `Invoked` had surely ended before the other began. That order is the
 only clock that counts; the times beside it help a human reader.
@@ -15,7 +17,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from virtuallog.errors import VirtualLogError
-from virtuallog.testing.actions import Action, nothing_done
+from virtuallog.testing.actions import nothing_done
 
 
 @attrs.frozen
@@ -23,7 +25,7 @@ class Invoked:
     time: float
     operation: int
     client: str
-    action: Action
+    action: Any
 
 
 @attrs.frozen
@@ -108,7 +110,7 @@ class History:
         self.events.append(Fault(self._time(), what))
 
     @contextmanager
-    def record(self, client: str, action: Action) -> Iterator[Recorder]:
+    def record(self, client: str, action: object) -> Iterator[Recorder]:
         """Record what happens inside: call what it gives with the result, or let the error pass through.
 
         What ends by itself and without a result has returned None.
@@ -138,7 +140,7 @@ class History:
         operation.ended, operation.failed, operation.error = len(self.events), refused, error
         self.events.append((Failed if refused else Unknown)(self._time(), operation.number, told))
 
-    def observed(self, client: str, action: Action, result: Any) -> None:
+    def observed(self, client: str, action: object, result: Any) -> None:
         """An operation that takes no time."""
         with self.record(client, action) as returned:
             returned(result)
