@@ -49,6 +49,8 @@ class LocalNode:
     """What runs it; a whole `serve` command follows."""
     console: str = ""
     """Where its console listens; if empty, where its config says, if that does."""
+    zookeeper: str = ""
+    """Where ZooKeeper's clients connect; if empty, where its config says, if that does."""
     process: trio.Process | None = None
 
     @property
@@ -100,10 +102,11 @@ class LocalCluster:
         """
         child = self.nodes[node]
         assert child.pid is None
-        console = ("--console", child.console) if child.console else ()
+        places = {"--console": child.console, "--zookeeper": child.zookeeper}
+        listens = [part for option, place in places.items() if place for part in (option, place)]
         with file_errors(child.config.data), (child.config.data / "log").open("ab") as log:
             child.process = await trio.lowlevel.open_process(
-                [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config), *console],
+                [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config), *listens],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
@@ -196,11 +199,13 @@ async def open_local_cluster(
     loglet: str = "native",
     program: Sequence[str] = PROGRAM,
     console_port: int | None = None,
+    zookeeper_port: int | None = None,
     tls: bool = False,
 ) -> AsyncIterator[LocalCluster]:
     """Start the cluster in `path`, new or as it was left, and end it with the block.
 
-    `program` runs the nodes; with `console_port` node N has a console at console_port + N - 1; the other arguments are those of `layout.prepare`.
+    `program` runs the nodes; with `console_port` node N has a console at console_port + N - 1, with `zookeeper_port` those
+    that are no log nodes serve ZooKeeper's clients likewise; the other arguments are those of `layout.prepare`.
 
     Raises:
         InvalidSettingError: `path` holds a cluster of another shape, or one that runs.
@@ -208,7 +213,15 @@ async def open_local_cluster(
     """
     with layout.hold(path):
         configs = layout.prepare(path, nodes, log_nodes, base_port, loglet, tls=tls)
-        children = {config.node: LocalNode(config, program, _console(config, console_port)) for config in configs}
+        children = {
+            config.node: LocalNode(
+                config,
+                program,
+                console=_place(config, console_port),
+                zookeeper=_place(config, zookeeper_port if config.id <= nodes else None),
+            )
+            for config in configs
+        }
         cluster = LocalCluster(path, children, SystemClock(), layout.client_tls(configs))
         try:
             for node in cluster.nodes:
@@ -218,7 +231,7 @@ async def open_local_cluster(
             await cluster.stop()
 
 
-def _console(config: NodeConfig, first_port: int | None) -> str:
+def _place(config: NodeConfig, first_port: int | None) -> str:
     return "" if first_port is None else f"{layout.HOST}:{first_port + config.id - 1}"
 
 

@@ -15,6 +15,7 @@ from server.cli.reach import widened
 from server.cluster import LocalCluster, open_local_cluster
 from server.config import NodeConfig, parse_peers, read_node_config
 from server.status import plain_status
+from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import open_services_to
 from virtuallog.control import NodeStatus
@@ -31,20 +32,31 @@ from virtuallog.types import NodeId
 @click.option("--data", required=True, type=click.Path(path_type=Path, file_okay=False), help="Where they keep data.")
 @click.option("--base-port", type=click.IntRange(1, 65000), help="Port of the first node.  [default: 7001]")
 @click.option("--console-port", type=click.IntRange(1, 65000), help="HTTP port of the first node: /metrics, /status.")
+@click.option("--zookeeper", type=click.IntRange(1, 65000), help="ZooKeeper's protocol: port of the first node.")
 @click.option("--tls", is_flag=True, help="Make certificates, and use them on all connections.")
-def up(nodes: int, log_nodes: int, data: Path, base_port: int | None, console_port: int | None, tls: bool) -> None:
+def up(
+    nodes: int,
+    log_nodes: int,
+    data: Path,
+    base_port: int | None,
+    console_port: int | None,
+    zookeeper: int | None,
+    tls: bool,
+) -> None:
     """Run a cluster on this machine, in the foreground, until Ctrl-C or SIGTERM.
 
     Writes DATA/cluster.toml once the cluster answers; give that to the other commands. Each node keeps its data, its
     log and its pid in DATA/node-N. A node that dies is not started again. Started again on the same DATA, the cluster
     goes on where it was. The log begins on a native loglet; `virtuallog reconfigure --help` tells which other kinds there
-    are. With --tls, DATA/cluster.toml has the certificate of an admin; there is one of a client beside it.
+    are. With --tls, DATA/cluster.toml has the certificate of an admin; there is one of a client beside it. With --zookeeper
+    PORT each node (not the log nodes) is a server of the database: ZooKeeper's clients connect to PORT, PORT+1 and so on.
 
     \b
-    Example:
+    Examples:
         virtuallog up --nodes 3 --data /tmp/log
+        virtuallog up --nodes 3 --data /tmp/log --zookeeper 2181
     """
-    trio.run(_up, data, nodes, log_nodes, base_port, console_port, tls)
+    trio.run(_up, data, nodes, log_nodes, base_port, console_port, zookeeper, tls)
 
 
 @click.command()
@@ -53,6 +65,9 @@ def up(nodes: int, log_nodes: int, data: Path, base_port: int | None, console_po
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Data directory.")
 @click.option("--peers", metavar="ID@HOST:PORT,...", help="All nodes of the cluster, this one included.")
 @click.option("--console", metavar="HOST:PORT", help="Answer HTTP there: /metrics, /healthz, /readyz, /status.")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT", help="Be a server of the database: ZooKeeper's clients connect there."
+)
 @click.option("--end-with-parent", is_flag=True, hidden=True, help="End when stdin is closed.")
 def serve(
     config_file: Path | None,
@@ -60,6 +75,7 @@ def serve(
     data: Path | None,
     peers: str | None,
     console: str | None,
+    zookeeper: str | None,
     end_with_parent: bool,
 ) -> None:
     """Run one node in the foreground, until Ctrl-C or SIGTERM.
@@ -70,11 +86,13 @@ def serve(
     Examples:
         virtuallog serve --config node.toml
         virtuallog serve --id 1 --data /tmp/one --peers 1@127.0.0.1:7001,2@127.0.0.1:7002,3@127.0.0.1:7003
+        virtuallog serve --config node.toml --zookeeper 127.0.0.1:2181
     """
     if config_file is not None and (node, data, peers) != (None, None, None):
         raise click.UsageError("--config FILE says everything; leave out --id, --data and --peers")
     config = read_node_config(config_file) if config_file else _config_of_options(node, data, peers)
-    process.serve(_with_console(config, console), end_with_parent=end_with_parent)
+    config = _with_zookeeper(_with_console(config, console), zookeeper)
+    process.serve(config, end_with_parent=end_with_parent)
 
 
 @click.command()
@@ -106,14 +124,24 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
 
 
 async def _up(
-    data: Path, nodes: int, log_nodes: int, base_port: int | None, console_port: int | None, tls: bool
+    data: Path,
+    nodes: int,
+    log_nodes: int,
+    base_port: int | None,
+    console_port: int | None,
+    zookeeper_port: int | None,
+    tls: bool,
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.end_on_signal, nursery.cancel_scope)
-        async with open_local_cluster(data, nodes, log_nodes, base_port, console_port=console_port, tls=tls) as cluster:
+        async with open_local_cluster(
+            data, nodes, log_nodes, base_port, console_port=console_port, zookeeper_port=zookeeper_port, tls=tls
+        ) as cluster:
             for node in cluster.nodes.values():
-                console = f", http://{node.console}" if node.console else ""
-                click.echo(f"node {node.id}: pid {node.pid}, {node.config.listen}, {node.config.data}{console}")
+                places = [f"pid {node.pid}", node.config.listen, str(node.config.data)]
+                places += [f"http://{node.console}"] if node.console else []
+                places += [f"zookeeper {node.zookeeper}"] if node.zookeeper else []
+                click.echo(f"node {node.id}: {', '.join(places)}")
             await _announce(cluster)
             async for node in cluster.wait_ended():
                 assert node.process is not None
@@ -148,6 +176,15 @@ def _with_console(config: NodeConfig, console: str | None) -> NodeConfig:
         return attrs.evolve(config, console=console)
     except FieldError as error:
         raise click.UsageError(f"--console: {error}") from error
+
+
+def _with_zookeeper(config: NodeConfig, listen: str | None) -> NodeConfig:
+    if listen is None:
+        return config
+    try:
+        return attrs.evolve(config, zookeeper=attrs.evolve(config.zookeeper or ZooKeeperSettings(), listen=listen))
+    except FieldError as error:
+        raise click.UsageError(f"--zookeeper: {error}") from error
 
 
 async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[NodeStatus]]:
