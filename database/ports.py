@@ -1,4 +1,4 @@
-"""What a database asks of its disk. RocksDB is behind it (`database.rocks_store`), or the simulator.
+"""What a database asks of its disk. RocksDB is behind it (`database.rocks`), or the simulator.
 
     StoreDirectory      one replica's place on a disk
         store           the live one, a LocalStore, once it is open

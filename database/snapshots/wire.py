@@ -1,0 +1,20 @@
+"""Pairs the messages about snapshots with the methods of their Cap'n Proto interface."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from database.snapshots.messages import GetSnapshot, Piece, ReadPiece, SnapshotOffer
+from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.schema import load
+
+SCHEMA: Final[Any] = load("database.snapshots", "snapshots.capnp")
+
+SNAPSHOTS: Final = Interface(
+    schema=SCHEMA.Snapshots,
+    methods=(
+        Method(name="getSnapshot", request=GetSnapshot, reply=SnapshotOffer),
+        Method(name="readPiece", request=ReadPiece, reply=Piece),
+    ),
+)
+"""For nodes only: a snapshot has every secret of the tree in it, whatever ACLs say."""
