@@ -11,8 +11,8 @@ others of that kind. Batches and waves are few and large; they never notice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import attrs
 import trio
@@ -20,9 +20,8 @@ from trio.abc import Stream
 
 from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.ports import Clock
-from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.direct import DirectStream, direct
-from virtuallog.rpc.events import Event
+from virtuallog.rpc.frames import Outbox
 from virtuallog.rpc.metrics import Traffic
 from virtuallog.rpc.turn_end import TurnEnd, turn_end
 
@@ -39,11 +38,32 @@ _GOODBYE_SECONDS: Final = 1.0
 """For the abort message of a connection that ends badly; a peer that does not take it does not need it."""
 
 
+class Machine(Protocol):
+    """A connection: what its bytes mean, and what is to be sent."""
+
+    outbox: Outbox
+    failure: VirtualLogError | None
+    """Why it is over. Nothing more is received; what is in the outbox is still sent."""
+    received_frames: int
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Received, of a message that is not whole."""
+        ...
+
+    def receive_untrusted(self, chunk: bytes) -> Iterable[Any]:
+        """The events that `chunk` brings."""
+        ...
+
+
+MachineT = TypeVar("MachineT", bound=Machine)
+
+
 @attrs.define(eq=False)
-class Channel:
+class Channel(Generic[MachineT]):
     """A connection and its way to the other side. May be filled before it runs: that leaves in the first flight."""
 
-    connection: Connection
+    connection: MachineT
     clock: Clock
     received_at: float = attrs.field(init=False)
     """When bytes last came; before any, when the channel was made. By the monotonic clock."""
@@ -92,7 +112,7 @@ class Channel:
         self._scope.cancel()
 
     async def run(
-        self, stream: Stream, on_event: Callable[[Event], None], may_read: Callable[[], bool] = lambda: True
+        self, stream: Stream, on_event: Callable[[Any], None], may_read: Callable[[], bool] = lambda: True
     ) -> VirtualLogError:
         """Serve until the connection ends; says why it did. Cancelling cuts it off.
 
@@ -118,11 +138,12 @@ class Channel:
             await trio.aclose_forcefully(stream)
         return self.connection.failure or self._failure
 
-    async def _receive(self, stream: Stream, on_event: Callable[[Event], None], may_read: Callable[[], bool]) -> None:
+    async def _receive(self, stream: Stream, on_event: Callable[[Any], None], may_read: Callable[[], bool]) -> None:
         connection = self.connection
         while connection.failure is None:
             if not may_read():
                 await self._wait_until(may_read)
+                continue  # it may be over by now
             try:
                 chunk = await stream.receive_some(self._read_bytes)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -165,10 +165,13 @@ class Outbox:
         Raises:
             TooLargeError: no receiver would take it. Nothing was added.
         """
-        chunks = pack(segments)
-        self._chunks += chunks
-        for chunk in chunks:
-            self.waiting_bytes += len(chunk)
+        for chunk in pack(segments):
+            self.add(chunk)
+
+    def add(self, chunk: bytes) -> None:
+        """Add what is a frame, or a part of one, already."""
+        self._chunks.append(chunk)
+        self.waiting_bytes += len(chunk)
 
     def take(self, enough_bytes: int = sys.maxsize) -> list[bytes]:
         """What there is, once: everything, or from the front on until it is enough."""

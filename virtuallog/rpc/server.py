@@ -168,7 +168,7 @@ class _ServerConnection:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Channel[Connection],
         handlers: Handlers,
         admission: Admission,
         complaints: Complaints,

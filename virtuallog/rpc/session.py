@@ -19,6 +19,7 @@ from trio.abc import Stream
 from virtuallog.errors import OverloadedError, UnavailableError, UntrustedError, VirtualLogError
 from virtuallog.ports import Done, Request
 from virtuallog.rpc.channel import Channel
+from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.events import Event, Failed, ReturnArrived
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.node import Open
@@ -34,7 +35,7 @@ SILENCE_SECONDS: Final = 5.0
 class Session:
     """See above."""
 
-    channel: Channel
+    channel: Channel[Connection]
     _on_over: Callable[[Session, VirtualLogError], None]
     """Called once, before the calls fail: who posts again from their `done` must find a new session."""
     is_open: bool = attrs.field(default=False, init=False)
@@ -47,7 +48,9 @@ class Session:
     _is_over: bool = attrs.field(default=False, init=False)
 
     @classmethod
-    def start(cls, channel: Channel, expected: Open, on_over: Callable[[Session, VirtualLogError], None]) -> Session:
+    def start(
+        cls, channel: Channel[Connection], expected: Open, on_over: Callable[[Session, VirtualLogError], None]
+    ) -> Session:
         """A session that asks for the node `expected` as soon as it runs."""
         session = cls(channel, on_over)
         session._opening = channel.connection.questions.open(expected)

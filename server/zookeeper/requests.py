@@ -1,0 +1,227 @@
+"""What clients ask: bodies of requests into commands and reads.                                                     Pure.
+
+A write becomes the command of the tree (`database.kv.commands`), a read a class of its own. Whatever a body holds, a parser returns
+a request or raises MalformedError or `BadArgumentsError`; what a command may say is for the tree to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import attrs
+
+from database.kv.commands import (
+    Acl,
+    Check,
+    Create,
+    Delete,
+    Mode,
+    Multi,
+    SetAcl,
+    SetData,
+)
+from server.zookeeper.jute import Reader
+from server.zookeeper.opcodes import ERROR_ENTRY, OpCode
+from server.zookeeper.quorum_config import Change
+from virtuallog.errors import MalformedError, VirtualLogError
+
+MULTI_OPERATIONS_MAX: Final = 10_000
+"""In one request. Each costs some 13 bytes at least, so that a frame might hold eight times as many; nobody's clients do."""
+
+
+class BadArgumentsError(VirtualLogError):
+    """Well formed, and cannot be: flags that do not exist. The connection stays."""
+
+
+@attrs.frozen
+class Read:
+    """Of one znode, and whether to watch it."""
+
+    path: str
+    watch: bool = False
+
+
+@attrs.frozen
+class MultiRead:
+    reads: tuple[tuple[OpCode, Read], ...]
+    """With GET_DATA or GET_CHILDREN each."""
+
+
+@attrs.frozen
+class AddWatch:
+    path: str
+    mode: int
+
+
+@attrs.frozen
+class NamedWatches:
+    """Of a path: 1 for its children, 2 for its data, 3 any."""
+
+    path: str
+    type: int
+
+
+@attrs.frozen
+class SetWatches:
+    """What a client that comes back had watched, as of the change it has seen last."""
+
+    relative_zxid: int
+    data: list[str]
+    exist: list[str]
+    child: list[str]
+    persistent: list[str]
+    recursive: list[str]
+
+
+@attrs.frozen
+class Auth:
+    scheme: str
+    credential: bytes | None
+
+
+@attrs.frozen
+class Batch:
+    """A multi, and what its parts were called: their replies differ."""
+
+    multi: Multi
+    opcodes: tuple[OpCode, ...]
+
+
+Write: TypeAlias = Create | Delete | SetData | SetAcl
+Part: TypeAlias = Create | Delete | SetData | Check
+
+_PLAIN_MODES: Final = frozenset((0, 1, 2, 3, 4))
+_TTL_MODES: Final = frozenset((5, 6))
+
+
+def create(reader: Reader) -> Create:
+    """create, create2, createContainer."""
+    path, data, acl, flags = reader.string(), reader.buffer(), _acl(reader), reader.integer()
+    if flags not in _PLAIN_MODES:
+        raise BadArgumentsError(f"flags {flags}")
+    return Create(path, data, acl, Mode(flags))
+
+
+def create_container(reader: Reader) -> Create:
+    created = create(reader)
+    if created.mode is not Mode.CONTAINER:
+        raise BadArgumentsError(f"a container with flags {int(created.mode)}")
+    return created
+
+
+def create_ttl(reader: Reader) -> Create:
+    path, data, acl, flags, ttl_ms = reader.string(), reader.buffer(), _acl(reader), reader.integer(), reader.long()
+    if flags not in _TTL_MODES:
+        raise BadArgumentsError(f"flags {flags} with a time to live")
+    return Create(path, data, acl, Mode(flags), ttl_ms)
+
+
+def delete(reader: Reader) -> Delete:
+    return Delete(reader.string(), reader.integer())
+
+
+def set_data(reader: Reader) -> SetData:
+    return SetData(reader.string(), reader.buffer(), reader.integer())
+
+
+def set_acl(reader: Reader) -> SetAcl:
+    return SetAcl(reader.string(), _acl(reader), reader.integer())
+
+
+def check(reader: Reader) -> Check:
+    return Check(reader.string(), reader.integer())
+
+
+def read(reader: Reader) -> Read:
+    """exists, getData, getChildren, getChildren2."""
+    return Read(reader.string(), reader.boolean())
+
+
+def path(reader: Reader) -> str:
+    """sync, getACL, getEphemerals, getAllChildrenNumber."""
+    return reader.string()
+
+
+def batch(reader: Reader) -> Batch:
+    opcodes, parts = [], []
+    while (opcode := _next_part(reader, _PARTS)) is not None:
+        opcodes.append(opcode)
+        parts.append(_PARTS[opcode](reader))
+        if len(parts) > MULTI_OPERATIONS_MAX:
+            raise MalformedError(f"more than {MULTI_OPERATIONS_MAX} operations in a multi")
+    return Batch(Multi(tuple(parts)), tuple(opcodes))
+
+
+def multi_read(reader: Reader) -> MultiRead:
+    reads = []
+    while (opcode := _next_part(reader, _READS)) is not None:
+        reads.append((opcode, read(reader)))
+        if len(reads) > MULTI_OPERATIONS_MAX:
+            raise MalformedError(f"more than {MULTI_OPERATIONS_MAX} operations in a multi")
+    return MultiRead(tuple(reads))
+
+
+def add_watch(reader: Reader) -> AddWatch:
+    return AddWatch(reader.string(), reader.integer())
+
+
+def named_watches(reader: Reader) -> NamedWatches:
+    """checkWatches, removeWatches."""
+    return NamedWatches(reader.string(), reader.integer())
+
+
+def set_watches(reader: Reader) -> SetWatches:
+    relative_zxid = reader.long()
+    data, exist, child = (reader.vector(reader.string) for _ in range(3))
+    return SetWatches(relative_zxid, data, exist, child, [], [])
+
+
+def set_watches2(reader: Reader) -> SetWatches:
+    return SetWatches(reader.long(), *(reader.vector(reader.string) for _ in range(5)))
+
+
+def auth(reader: Reader) -> Auth:
+    reader.integer()  # the type of the packet: there is one
+    return Auth(reader.string(), reader.buffer())
+
+
+def token(reader: Reader) -> bytes:
+    return reader.buffer() or b""
+
+
+def reconfig(reader: Reader) -> Change:
+    joining, leaving, new_members = (reader.optional_string() for _ in range(3))
+    return Change(joining, leaving, new_members, reader.long())
+
+
+def _acl(reader: Reader) -> tuple[Acl, ...]:
+    return tuple(reader.vector(lambda: Acl(reader.integer(), reader.string(), reader.string())))
+
+
+def _next_part(reader: Reader, known: Mapping[OpCode, object]) -> OpCode | None:
+    """The type of the next operation in a multi; None: it ends here. One that has no place there is malformed."""
+    opcode, is_last, _ = reader.integer(), reader.boolean(), reader.integer()
+    if is_last:
+        if opcode != ERROR_ENTRY:
+            raise MalformedError("a multi has no proper end")
+        return None
+    try:
+        found = OpCode(opcode)
+    except ValueError:
+        raise MalformedError(f"operation {opcode} in a multi") from None
+    if found not in known:
+        raise MalformedError(f"{found.name} in a multi of others")
+    return found
+
+
+_PARTS: Final[Mapping[OpCode, Callable[[Reader], Part]]] = {
+    OpCode.CREATE: create,
+    OpCode.CREATE2: create,
+    OpCode.CREATE_CONTAINER: create_container,
+    OpCode.CREATE_TTL: create_ttl,
+    OpCode.DELETE: delete,
+    OpCode.SET_DATA: set_data,
+    OpCode.CHECK: check,
+}
+_READS: Final = {OpCode.GET_DATA: read, OpCode.GET_CHILDREN: read}
