@@ -58,24 +58,24 @@ def _monitor(facts: Facts) -> Mapping[str, Any]:
 
 
 def _stats(facts: Facts) -> Mapping[str, Any]:
-    latency = facts.latency
+    latency = facts.traffic.latency
     return {
         "version": VERSION,
         "read_only": facts.mode is Mode.READ_ONLY,
         "server_stats": {
-            "packets_sent": facts.sent,
-            "packets_received": facts.received,
+            "packets_sent": facts.traffic.sent,
+            "packets_received": facts.traffic.received,
             "max_latency": latency.most,
             "min_latency": latency.least,
             "avg_latency": latency.mean,
-            "num_alive_client_connections": len(facts.connections),
-            "outstanding_requests": facts.outstanding,
+            "num_alive_client_connections": len(facts.traffic.connections),
+            "outstanding_requests": facts.traffic.outstanding,
             "server_state": facts.mode.value,
             "last_processed_zxid": facts.zxid,
             "uptime": facts.uptime_ms,
         },
         "node_count": facts.nodes,
-        "connections": [_connection(each) for each in facts.connections],
+        "connections": [_connection(each) for each in facts.traffic.connections],
     }
 
 
@@ -103,7 +103,7 @@ def _dump(facts: Facts) -> Mapping[str, Any]:
 
 
 def _watch_summary(facts: Facts) -> Mapping[str, Any]:
-    watches = facts.watches
+    watches = facts.traffic.watches
     return {
         "num_connections": len(watches.paths_of),
         "num_paths": len(watches.sessions_of),
@@ -112,11 +112,13 @@ def _watch_summary(facts: Facts) -> Mapping[str, Any]:
 
 
 def _sessions(facts: Facts) -> Mapping[str, Any]:
-    return {f"{session:#x}": list(paths) for session, paths in facts.watches.paths_of.items()}
+    return {f"{session:#x}": list(paths) for session, paths in facts.traffic.watches.paths_of.items()}
 
 
 def _paths(facts: Facts) -> Mapping[str, Any]:
-    return {path: [f"{session:#x}" for session in holders] for path, holders in facts.watches.sessions_of.items()}
+    return {
+        path: [f"{session:#x}" for session in holders] for path, holders in facts.traffic.watches.sessions_of.items()
+    }
 
 
 _PAGES: Final[Mapping[str, Callable[[Facts], Mapping[str, Any]]]] = {
@@ -128,7 +130,7 @@ _PAGES: Final[Mapping[str, Callable[[Facts], Mapping[str, Any]]]] = {
     "monitor": _monitor,
     "server_stats": _stats,
     "stats": _stats,
-    "connections": lambda facts: {"connections": [_connection(each) for each in facts.connections]},
+    "connections": lambda facts: {"connections": [_connection(each) for each in facts.traffic.connections]},
     "dump": _dump,
     "watch_summary": _watch_summary,
     "watches": lambda facts: {"session_id_to_watched_paths": _sessions(facts)},

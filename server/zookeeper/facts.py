@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -77,6 +77,31 @@ class WatchFacts:
 
 
 @attrs.frozen(kw_only=True)
+class Traffic:
+    """What goes over all connections; counts are since the last reset."""
+
+    connections: Sequence[ConnectionFacts] = ()
+    watches: WatchFacts = attrs.field(factory=WatchFacts)
+    latency: Latency = attrs.field(factory=Latency)
+    received: int = 0
+    sent: int = 0
+    rejected: int = 0
+    """Connections that were refused because there were too many."""
+    outstanding: int = 0
+    """Requests without an answer."""
+
+
+class CountsTraffic(Protocol):
+    """Whoever serves the connections."""
+
+    def traffic(self) -> Traffic: ...
+
+    def reset_traffic(self) -> None:
+        """Start counting anew."""
+        ...
+
+
+@attrs.frozen(kw_only=True)
 class Facts:
     """See above. Everything about one server, at one moment."""
 
@@ -93,14 +118,7 @@ class Facts:
     """Paths by session."""
     sessions: Mapping[int, int] = attrs.field(factory=dict)
     """Timeouts in milliseconds, by session; those of the whole cluster."""
-    watches: WatchFacts = attrs.field(factory=WatchFacts)
-    connections: Sequence[ConnectionFacts] = ()
-    latency: Latency = attrs.field(factory=Latency)
-    received: int = 0
-    sent: int = 0
-    rejected: int = 0
-    """Connections that were refused because there were too many."""
-    outstanding: int = 0
+    traffic: Traffic = attrs.field(factory=Traffic)
     uptime_ms: int = 0
     settings: Mapping[str, object] = attrs.field(factory=dict)
     """In ZooKeeper's names, as `conf` shows them."""

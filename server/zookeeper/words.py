@@ -68,16 +68,16 @@ def _srvr(facts: Facts) -> str:
 
 
 def _stat(facts: Facts) -> str:
-    clients = "".join(f" {_client(each)}\n" for each in facts.connections)
+    clients = "".join(f" {_client(each)}\n" for each in facts.traffic.connections)
     return f"{_LINE}Clients:\n{clients}\n{_counters(facts)}"
 
 
 def _counters(facts: Facts) -> str:
-    latency = facts.latency
+    latency = facts.traffic.latency
     return (
         f"Latency min/avg/max: {_number(latency.least)}/{latency.mean:.4g}/{_number(latency.most)}\n"
-        f"Received: {facts.received}\nSent: {facts.sent}\nConnections: {len(facts.connections)}\n"
-        f"Outstanding: {facts.outstanding}\nZxid: {facts.zxid:#x}\nMode: {facts.mode.value}\nNode count: {facts.nodes}\n"
+        f"Received: {facts.traffic.received}\nSent: {facts.traffic.sent}\nConnections: {len(facts.traffic.connections)}\n"
+        f"Outstanding: {facts.traffic.outstanding}\nZxid: {facts.zxid:#x}\nMode: {facts.mode.value}\nNode count: {facts.nodes}\n"
     )
 
 
@@ -87,7 +87,7 @@ def _client(each: ConnectionFacts) -> str:
 
 
 def _cons(facts: Facts) -> str:
-    return "".join(f" {_client(each)[:-1]}{_session(each)})\n" for each in facts.connections) + "\n"
+    return "".join(f" {_client(each)[:-1]}{_session(each)})\n" for each in facts.traffic.connections) + "\n"
 
 
 def _session(each: ConnectionFacts) -> str:
@@ -106,16 +106,16 @@ def monitored(facts: Facts) -> Mapping[str, object]:
         "version": f"{VERSION}-{BUILD}",
         "server_state": facts.mode.value,
         "peer_state": "leading - broadcast" if facts.mode is Mode.LEADER else "following - broadcast",
-        "avg_latency": round(facts.latency.mean, 4),
-        "min_latency": _number(facts.latency.least),
-        "max_latency": _number(facts.latency.most),
-        "packets_received": facts.received,
-        "packets_sent": facts.sent,
-        "num_alive_connections": len(facts.connections),
-        "outstanding_requests": facts.outstanding,
-        "connection_rejected": facts.rejected,
+        "avg_latency": round(facts.traffic.latency.mean, 4),
+        "min_latency": _number(facts.traffic.latency.least),
+        "max_latency": _number(facts.traffic.latency.most),
+        "packets_received": facts.traffic.received,
+        "packets_sent": facts.traffic.sent,
+        "num_alive_connections": len(facts.traffic.connections),
+        "outstanding_requests": facts.traffic.outstanding,
+        "connection_rejected": facts.traffic.rejected,
         "znode_count": facts.nodes,
-        "watch_count": facts.watches.count,
+        "watch_count": facts.traffic.watches.count,
         "ephemerals_count": sum(len(paths) for paths in facts.ephemerals.values()),
         "approximate_data_size": facts.data_bytes,
         "global_sessions": len(facts.sessions),
@@ -145,16 +145,16 @@ def _dump(facts: Facts) -> str:
 
 
 def _wchs(facts: Facts) -> str:
-    watches = facts.watches
+    watches = facts.traffic.watches
     return f"{len(watches.paths_of)} connections watching {len(watches.sessions_of)} paths\nTotal watches:{watches.count}\n"
 
 
 def _wchc(facts: Facts) -> str:
-    return _grouped((f"{session:#x}", paths) for session, paths in sorted(facts.watches.paths_of.items()))
+    return _grouped((f"{session:#x}", paths) for session, paths in sorted(facts.traffic.watches.paths_of.items()))
 
 
 def _wchp(facts: Facts) -> str:
-    found = sorted(facts.watches.sessions_of.items())
+    found = sorted(facts.traffic.watches.sessions_of.items())
     return _grouped((path, [f"{session:#x}" for session in sessions]) for path, sessions in found)
 
 
