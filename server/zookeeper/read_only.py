@@ -1,8 +1,8 @@
 """Whether this server can still serve as a full one: whether it reaches the log.                                  Pure.
 
 ZooKeeper's servers notice a lost quorum as connections to their leader that break. A database server has no such connection: it knows
-that the log answers when a tail check does, or an append of its own. So it is *in contact* while the last of either is younger than a
-patience. Beyond that, what it could serve is old by more than that, and no write would come to an end:
+that the log answers when a `sync` of its own ends, which takes a tail check. It tries one after the other, and is *in contact* unless
+it has waited for too many ticks. Beyond that no write would come to an end, and what it could serve grows old:
 
     in contact                 every client; isro -> rw
     out of contact, allowed    clients that ask for it (readOnly in the handshake): reads of what has been applied, in local
@@ -12,8 +12,8 @@ patience. Beyond that, what it could serve is old by more than that, and no writ
 All connections are closed at each change: a client must find out by a handshake what it is connected to now. Sessions outlive that, as
 they are in the log; a local session does not.
 
-Reads from a server that is in contact are at most `patience` behind, as far as this clock runs true: how stale a read can be is
-bounded here, which ZooKeeper leaves open.
+Ticks are counted, not seconds: a process that was stopped for a minute has not been without an answer for a minute, and need not
+send its clients away.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from typing import Final
 
 import attrs
 
-PATIENCE_SECONDS: Final = 5.0
-"""As long as ZooKeeper's own default waits for a follower (syncLimit 5 ticks of 2 s; half of it, as nobody has to be elected)."""
+from server.zookeeper.hooks import Standing
+
+TICK_SECONDS: Final = 0.5
+TICKS_MAX: Final = 10
+"""Without an answer. Five seconds: about as long as ZooKeeper's followers wait for a leader (syncLimit), half of their default, as
+nobody has to be elected first."""
 
 
 @attrs.define
 class Contact:
-    """See above. Times are of one monotonic clock, in seconds."""
+    """See above."""
 
     allowed: bool
     """Whether clients may read here without contact."""
-    _seen: float
-    """When the log has last answered."""
-    patience: float = PATIENCE_SECONDS
+    _silent: int = attrs.field(default=0, init=False)
+    """Ticks since the last answer."""
 
-    def answered(self, asked: float) -> None:
-        """The log has answered what was asked at `asked`. That moment counts: the answer may have been under way for long."""
-        self._seen = max(self._seen, asked)
+    def answered(self) -> None:
+        """The log has answered."""
+        self._silent = 0
 
-    def lost(self, now: float) -> bool:
-        """Whether it has been silent for too long."""
-        return now - self._seen > self.patience
+    def tick(self) -> None:
+        """`TICK_SECONDS` have passed here."""
+        self._silent += 1
 
-    def serves(self, now: float) -> bool:
-        """Whether anybody at all is served."""
-        return self.allowed or not self.lost(now)
-
-    def admits(self, now: float, *, read_only: bool) -> bool:
-        """Whether a client that would (or would not) be content with reads is served."""
-        return not self.lost(now) or (self.allowed and read_only)
+    @property
+    def standing(self) -> Standing:
+        if self._silent < TICKS_MAX:
+            return Standing.FULL
+        return Standing.READ_ONLY if self.allowed else Standing.NONE

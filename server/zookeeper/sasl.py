@@ -67,7 +67,7 @@ class Exchange:
         name = said.get("username", "")
         password = self._users.get(name)
         # A user who does not exist takes as long as one who does.
-        response = _Response(said, self._nonce if password is None else password)
+        response = Proof(said, self._nonce if password is None else password)
         fits = hmac.compare_digest(response.of("AUTHENTICATE").encode(), said.get("response", "").encode())
         if (
             not fits
@@ -84,10 +84,11 @@ class Exchange:
 
 
 @attrs.frozen
-class _Response:
-    """Section 2.1.2.1 of the RFC."""
+class Proof:
+    """That somebody knows a password (section 2.1.2.1 of the RFC, md5-sess)."""
 
     _said: Mapping[str, str]
+    """The pairs of the client's token."""
     _password: str = attrs.field(repr=False)
 
     def of(self, method: str) -> str:
