@@ -18,3 +18,14 @@ class SnapshotNeededError(TerminalError):
 
     def __str__(self) -> str:
         return f"the replica stands at {self.cursor}, the log starts at {self.first}: it needs a snapshot"
+
+
+@attrs.define
+class BinaryTooOldError(TerminalError):
+    """The state uses an engine, or the log holds a command, that this program does not know. It must not go on: others do
+    what it cannot. Start a newer version on the same data."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason

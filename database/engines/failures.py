@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from database.errors import BinaryTooOldError
 from virtuallog.errors import CorruptionError, DiskFullError, StorageError
 
 NONDETERMINISTIC: Final = (
     StorageError,
     DiskFullError,
     CorruptionError,
+    BinaryTooOldError,
     OSError,
     MemoryError,
     RecursionError,

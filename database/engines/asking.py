@@ -1,0 +1,28 @@
+"""To propose an entry and wait for what became of it: for what is no hot path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import outcome
+import trio
+
+from database.engines.api import Engine
+from database.engines.entry import Entry
+
+
+async def ask(engine: Engine, entry: Entry) -> Any:
+    """What `apply` returned for `entry` here. A caller that is cancelled only stops waiting: the entry stands.
+
+    Raises: what `Engine.propose` gives to `done`.
+    """
+    answered = trio.Event()
+    answers: list[outcome.Outcome[Any]] = []
+
+    def done(result: Any) -> None:
+        answers.append(outcome.Error(result) if isinstance(result, Exception) else outcome.Value(result))
+        answered.set()
+
+    engine.propose(entry, done)
+    await answered.wait()
+    return answers[0].unwrap()

@@ -1,0 +1,63 @@
+"""Holds: promises that the log stays, from some position on.                                                     Pure.
+
+They are part of the state (`view.py`), placed and dropped by commands. A hold is granted from the position that was asked for on,
+or from the floor on, if that is higher: what is below may be gone already. Who holds for a time renews the hold before that is
+over. Each replica measures the time with its own clock, from where it has applied the last renewal; the first to find it over
+proposes to drop the hold *as it was placed then*, which does nothing if it has been renewed since.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from database.engines import view
+from database.engines.view import HOLDS_MAX, Hold
+from database.transaction import Transaction
+from virtuallog.errors import OverloadedError
+from virtuallog.types import LogPosition
+
+ANY: Final = -1
+
+
+@attrs.frozen
+class PlaceHold:
+    """Place a hold, or renew it: then its position and its time are the new ones."""
+
+    holder: str
+    position: LogPosition
+    milliseconds: int
+
+
+@attrs.frozen
+class DropHold:
+    """Drop a hold, if it is the one that was placed there."""
+
+    holder: str
+    placed: int
+    """Or `ANY`."""
+
+
+def place(transaction: Transaction, command: PlaceHold, position: LogPosition) -> LogPosition:
+    """Returns from where on the log stays.
+
+    Raises:
+        OverloadedError: there are too many holds.
+    """
+    present = view.holds(transaction)
+    if command.holder not in present and len(present) >= HOLDS_MAX:
+        raise OverloadedError(f"there are {HOLDS_MAX} holds already")
+    granted = max(command.position, view.floor(transaction))
+    view.change_hold(transaction, command.holder, Hold(granted, position, max(0, command.milliseconds)))
+    return granted
+
+
+def drop(transaction: Transaction, command: DropHold) -> bool:
+    """Returns whether there was such a hold."""
+    present = view.holds(transaction).get(command.holder)
+    if present is None or command.placed not in {present.placed, ANY}:
+        return False
+    view.change_hold(transaction, command.holder, None)
+    view.raise_floor(transaction)
+    return True

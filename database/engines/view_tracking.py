@@ -1,0 +1,291 @@
+"""ViewTracking: trims the log to what every replica has made durable, and every hold allows (SOSP'21, section 4.2).
+
+Each replica announces the position of its newest durable snapshot: in a header of what it proposes anyway, else in an entry
+of its own. The first announcement makes it a member of the view. One that is silent for too long is ejected by a command, which any
+replica proposes and which names the last announcement: had there been another one meanwhile, the command does nothing. So who is
+in the view, and what may be trimmed, is a function of the log; only when somebody proposes to eject depends on clocks.
+
+An ejected replica that comes back joins again with its next announcement. If the log has been trimmed past its cursor by then, the base
+tells it so when it plays, and it needs a snapshot from somebody else.
+
+Rules:
+* A position is announced once the snapshot is durable, never when it is only applied: an unflushed store falls back in a crash.
+* A member that a newer store of the same node replaces is gone: its disk was wiped, and nobody waits for it.
+* Before somebody is ejected we make sure that it is not us who were absent: all of the log is played (sync), some time
+  passes in which the others can be heard, and only who is still silent is ejected.
+
+Departures: the header is there once in a while and when it says something new, not on every entry, since only then does it change
+the state; holds, and the floor (`view.py`), are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from database.engines import holds, view
+from database.engines.commanded import CommandedLayer
+from database.engines.entry import Entry
+from database.engines.holds import DropHold, PlaceHold
+from database.engines.silence import Silence
+from database.engines.view import MEMBERS_MAX, Hold, Member
+from database.engines.vocabulary import Vocabulary
+from database.transaction import Transaction
+from virtuallog.metrics import Family, Kind, Sample
+from virtuallog.ports import Clock, Done
+from virtuallog.types import POSITION_MAX, LogPosition
+
+_SECOND_LOOK: Final = 3
+"""Announcements that everybody alive could have made before one is ejected. Any two may be lost."""
+
+
+@attrs.frozen(kw_only=True)
+class ViewSettings:
+    """Times in seconds."""
+
+    announce_seconds: float = 2.0
+    """How often a replica announces itself. Costs one small entry when it has nothing else to propose."""
+    eject_seconds: float = 300.0
+    """A replica that is silent for so long holds back trims no longer. Longer than a restart or a short repair takes: an ejected
+    one has to copy a snapshot if the log is trimmed meanwhile. Shorter than it takes to fill the disks of the log."""
+
+
+@attrs.frozen
+class Announce:
+    """In the header of somebody else's entry."""
+
+    replica: str
+    durable: LogPosition
+    engines: tuple[str, ...]
+
+
+@attrs.frozen
+class Heartbeat:
+    """The same, as an entry of its own."""
+
+    replica: str
+    durable: LogPosition
+    engines: tuple[str, ...]
+
+
+@attrs.frozen
+class Eject:
+    """Take a replica out of the view, if it has not announced itself after `heard`."""
+
+    replica: str
+    heard: int
+    """Or `holds.ANY`: an operator knows that it does not come back."""
+
+
+def announce(transaction: Transaction, said: Announce | Heartbeat, position: LogPosition) -> None:
+    """The state once this was said."""
+    present = view.members(transaction)
+    if said.replica not in present:
+        for former in present:
+            if _node(former) == _node(said.replica):
+                view.change_member(transaction, former, None)
+        if len(present) >= MEMBERS_MAX:
+            return
+    view.change_member(transaction, said.replica, Member(said.durable, position, said.engines))
+    view.raise_floor(transaction)
+
+
+def eject(transaction: Transaction, command: Eject) -> bool:
+    """Returns whether it was ejected."""
+    present = view.members(transaction).get(command.replica)
+    if present is None or command.heard not in {present.heard, holds.ANY}:
+        return False
+    view.change_member(transaction, command.replica, None)
+    view.raise_floor(transaction)
+    return True
+
+
+def _node(replica: str) -> str:
+    return replica.partition("-")[0]
+
+
+@attrs.define(eq=False)
+class ViewTracking(CommandedLayer):
+    """See the module."""
+
+    name: ClassVar[str] = view.NAME
+    vocabulary: ClassVar[Vocabulary] = Vocabulary((Announce, Heartbeat, Eject, PlaceHold, DropHold))
+
+    settings: ViewSettings = attrs.field(factory=ViewSettings, kw_only=True)
+    known: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    """Names of the engines of this stack."""
+    _durable: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """Of our newest snapshot."""
+    _announced: tuple[LogPosition, float] | None = attrs.field(default=None, init=False)
+    """What we last put into the log, and when."""
+    _above: LogPosition = attrs.field(default=LogPosition(POSITION_MAX), init=False)
+    """What the layers above allow."""
+    _members: Silence = attrs.field(factory=Silence, init=False)
+    _holds: Silence = attrs.field(factory=Silence, init=False)
+
+    # -- what may be asked ----------------------------------------------------------------------------------------
+
+    def members(self) -> Mapping[str, Member]:
+        """The view as of the applied state, by names of replicas."""
+        return view.members(self.surroundings.store)
+
+    def holds(self) -> Mapping[str, Hold]:
+        """The holds as of the applied state."""
+        return view.holds(self.surroundings.store)
+
+    def floor(self) -> LogPosition:
+        """Below this nobody needs the log: view and holds allow to trim up to here. As of the applied state."""
+        return view.floor(self.surroundings.store)
+
+    async def hold(self, holder: str, position: LogPosition, seconds: float = 0) -> LogPosition:
+        """Keep the log from `position` on; `seconds` long, unless it is renewed by another call, or until it is released.
+
+        Returns:
+            From where on it is kept for certain: `position`, or more if what is there may have been trimmed already.
+
+        Raises:
+            OverloadedError: there are too many holds; nothing was done.
+            UnavailableError: unknown outcome.
+        """
+        granted: LogPosition = await self.command(PlaceHold(holder, position, int(seconds * 1000)))
+        return granted
+
+    async def release(self, holder: str) -> bool:
+        """Drop a hold; returns whether there was one. Raises UnavailableError: unknown outcome."""
+        dropped: bool = await self.command(DropHold(holder, holds.ANY))
+        return dropped
+
+    async def eject(self, replica: str) -> bool:
+        """Take a replica out of the view, which certainly does not come back. Returns whether it was there. Raises
+        UnavailableError: unknown outcome."""
+        ejected: bool = await self.command(Eject(replica, holds.ANY))
+        return ejected
+
+    # -- as a layer -----------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        own = self.members().get(self._replica)
+        if own is not None:
+            # The store has what was durable when we said so: a snapshot is taken after a flush.
+            self._durable = max(self._durable, own.durable)
+        self._learn()
+        self._hand_down()
+
+    def snapshotted(self, position: LogPosition) -> None:
+        self._durable = max(self._durable, position)
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        if self._is_due:
+            entry = entry.with_header(self.name, self.vocabulary.encode(Announce(*self._announcement())))
+        self.below.propose(entry, done)
+
+    def set_trim_prefix(self, position: LogPosition) -> None:
+        self._above = position
+        self._hand_down()
+
+    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+        header = entry.headers.get(self.name)
+        if header is None:
+            return self.apply_above(transaction, entry, position)
+        said = self.vocabulary.parse_untrusted(header)
+        if not isinstance(said, Announce):
+            return self.apply_command(transaction, said, position)
+        announce(transaction, said, position)
+        return self.apply_above(transaction, entry, position)
+
+    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> Any:
+        match command:
+            case Heartbeat():
+                return announce(transaction, command, position)
+            case Eject():
+                return eject(transaction, command)
+            case PlaceHold():
+                return holds.place(transaction, command, position)
+            case _:
+                return holds.drop(transaction, command)
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        header = entry.headers.get(self.name)
+        if header is None:
+            self.post_apply_above(entry, position, result)
+            return
+        said = self.vocabulary.parse_untrusted(header)
+        self.post_command(said, position, result)
+        if isinstance(said, Announce):
+            self.post_apply_above(entry, position, result)
+
+    def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
+        self._learn()
+        self._hand_down()
+
+    # -- now and then ---------------------------------------------------------------------------------------------
+
+    @property
+    def tick_seconds(self) -> float:
+        return self.settings.announce_seconds
+
+    async def tick(self) -> None:
+        if self._is_due:
+            await self.command(Heartbeat(*self._announcement()))
+        if self._silent():
+            await self._let_go()
+
+    async def _let_go(self) -> None:
+        """Of members and holds that are silent, if it is not us who have not listened."""
+        await self.below.sync()
+        await self._clock.sleep(_SECOND_LOOK * self.settings.announce_seconds)
+        await self.below.sync()
+        for command in self._silent():
+            await self.command(command)
+
+    def _silent(self) -> list[Eject | DropHold]:
+        now = self._clock.monotonic()
+        found: list[Eject | DropHold] = [
+            Eject(name, self._members.last(name))
+            for name in self.members()
+            if name != self._replica and self._members.silent(name, self.settings.eject_seconds, now)
+        ]
+        for name, hold in self.holds().items():
+            if hold.milliseconds and self._holds.silent(name, hold.milliseconds / 1000, now):
+                found.append(DropHold(name, self._holds.last(name)))
+        return found
+
+    def _learn(self) -> None:
+        now = self._clock.monotonic()
+        self._members.learn({name: member.heard for name, member in self.members().items()}, now)
+        self._holds.learn({name: hold.placed for name, hold in self.holds().items()}, now)
+
+    def _hand_down(self) -> None:
+        self.below.set_trim_prefix(min(self._above, self.floor()))
+
+    @property
+    def _is_due(self) -> bool:
+        if self._announced is None:
+            return True
+        durable, when = self._announced
+        return durable != self._durable or self._clock.monotonic() - when >= self.settings.announce_seconds
+
+    def _announcement(self) -> tuple[str, LogPosition, tuple[str, ...]]:
+        self._announced = self._durable, self._clock.monotonic()
+        return self._replica, self._durable, self.known
+
+    @property
+    def _replica(self) -> str:
+        return self.surroundings.identity.name
+
+    @property
+    def _clock(self) -> Clock:
+        return self.surroundings.environment.clock
+
+    def metrics(self) -> list[Family]:
+        durable = tuple(Sample({"replica": name}, each.durable) for name, each in self.members().items())
+        kept = tuple(Sample({"hold": name}, each.position) for name, each in self.holds().items())
+        return [
+            Family("virtuallog_database_view_durable_position", Kind.GAUGE,
+                   "Position of the newest durable snapshot of each replica of the view.", durable),
+            Family("virtuallog_database_hold_position", Kind.GAUGE, "From where on the log is held.", kept),
+            Family("virtuallog_database_floor_position", Kind.GAUGE,
+                   "Up to where view and holds allow to trim the log.", (Sample({}, self.floor()),)),
+        ]  # fmt: skip
