@@ -6,6 +6,7 @@ which the former store is garbage.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,9 @@ class RocksStaging:
 
         def write() -> None:
             self._store.mkdir(parents=True, exist_ok=True)
+            # What is left is for the log, which may be on this disk: without it nothing goes on anywhere.
+            if shutil.disk_usage(self._store).free < self._settings.headroom_bytes + len(content):
+                raise DiskFullError("too little is free on the disk for a snapshot")
             files.write_at(path, offset, content)
 
         await self._worker.do(lambda: guarded(write))

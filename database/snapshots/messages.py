@@ -47,10 +47,11 @@ class GetSnapshot(Request[SnapshotOffer]):
 
 @attrs.frozen(kw_only=True)
 class ReadPiece(Request[Piece]):
-    """Replica to replica: bytes of one file; fewer than `length` only at its end. Fails with UnavailableError if the snapshot is
-    not kept any more: ask for a newer one."""
+    """Replica to replica: bytes of one file; fewer than `length` only at its end. The log is held on. Fails with UnavailableError
+    if the snapshot is not kept any more: ask for a newer one."""
 
     cluster: bytes
+    replica: str
     position: int
     file: str
     offset: int

@@ -28,6 +28,7 @@ struct ReadPiece {
   file @2 :Text;
   offset @3 :UInt64;
   length @4 :UInt32;
+  replica @5 :Text;
 }
 
 interface Snapshots {

@@ -1,0 +1,177 @@
+"""Puts a peer's snapshot in the place of a store that the log can no longer bring up to date: a wiped, lagging or brand-new replica.
+
+    ask all peers -> take the newest offer -> fetch it into staging -> look at the log once more -> install
+
+What goes wrong ends one attempt, and the next one begins with asking again: the peer may have died, the log may have been
+trimmed past the offer meanwhile. What has been fetched stays, as far as the next offer has the same files. A peer that gave something wrong
+comes last then. The store is the old one or the new one at any time, never a mixture.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import attrs
+import structlog
+import trio
+
+from database.engines.keys import CURSOR
+from database.ports import LocalStore, StoreDirectory
+from database.snapshots.fetching import Source, fetch
+from database.snapshots.messages import GetSnapshot, SnapshotOffer
+from virtuallog.errors import CorruptionError, DiskFullError, StorageError, UnavailableError, VirtualLogError
+from virtuallog.ports import Clock, Services
+from virtuallog.types import LogPosition, NodeId
+
+log = structlog.get_logger(__name__)
+
+OFFER_SECONDS: Final = 10.0
+"""For an offer: the peer puts an entry into the log before it answers."""
+PAUSE_SECONDS: Final = (0.5, 5.0)
+"""Between two attempts; it doubles from the first to the second. Where nobody can help there is nothing to do but to wait."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Restorer:
+    """Of one replica.
+
+    Args:
+        directory: of its store.
+        services: to call peers with.
+        clock: of this node.
+        random: of this node.
+        cluster: that the replica belongs to.
+        replica: its name.
+        peers: nodes that may have a snapshot, without this one; asked before each attempt.
+        trim_point: of the log; `VirtualLog.find_trim_point`.
+    """
+
+    directory: StoreDirectory
+    services: Services
+    clock: Clock
+    random: random.Random
+    cluster: bytes
+    replica: str
+    peers: Callable[[], Sequence[NodeId]]
+    trim_point: Callable[[], Awaitable[LogPosition]]
+    waiting_for: str = attrs.field(default="", init=False)
+    """What the last attempt failed for, in words; empty while all is well."""
+    installed: int = attrs.field(default=0, init=False)
+    """Snapshots, so far."""
+    fetched_bytes: int = attrs.field(default=0, init=False)
+    """Of files that were brought, so far."""
+    _distrusted: set[NodeId] = attrs.field(factory=set, init=False)
+    """Peers that gave something wrong."""
+
+    async def open_store(self) -> LocalStore:
+        """Open the store, once it has all that is no longer in the log: if need be, a peer's snapshot is installed first. Waits
+        for as long as that takes; `waiting_for` says what for. Cancelled, the next call goes on where this one was.
+
+        Raises:
+            CorruptionError: RocksDB does not trust what it found.
+            StorageError: the disk failed.
+        """
+        while True:
+            store = await self.directory.open()
+            if not await self._lacks_something(store):
+                self.waiting_for = ""
+                return store
+            await store.close()
+            await self._restore()
+
+    async def _lacks_something(self, store: LocalStore) -> bool:
+        """Whether the log has been trimmed past the store's cursor."""
+        try:
+            cursor = cursor_of(store)
+            return await self._until_known() > cursor
+        except BaseException:  # cancelled, above all
+            await store.close()
+            raise
+
+    async def _restore(self) -> None:
+        """Install a snapshot from which the log can be played on."""
+        pause, longest = PAUSE_SECONDS
+        while True:
+            try:
+                await self._attempt()
+            except DiskFullError as error:
+                # What was fetched has a part in that, and others need room to go on.
+                await self.directory.staging.clear()
+                self._failed(error)
+            except (CorruptionError, StorageError):
+                raise
+            except VirtualLogError as error:
+                self._failed(error)
+            else:
+                return
+            await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
+            pause = min(2 * pause, longest)
+
+    async def _attempt(self) -> None:
+        trim_point = await self.trim_point()
+        peer, offer = await self._newest_offer(trim_point)
+        log.info("restoring a snapshot", peer=peer, position=offer.position, files=len(offer.files))
+        source = Source(services=self.services, peer=peer, cluster=self.cluster, replica=self.replica, offer=offer)
+        self._distrusted.add(peer)  # until it has given what it promised
+        self.fetched_bytes += await fetch(source, self.directory.staging)
+        if await self.trim_point() > offer.position:
+            self._distrusted.discard(peer)
+            raise UnavailableError(f"the log was trimmed past {offer.position} meanwhile")
+        await self._install(peer)
+        self._distrusted.clear()
+        self.installed += 1
+        log.info("restored a snapshot", peer=peer, position=offer.position)
+
+    async def _install(self, peer: NodeId) -> None:
+        try:
+            await self.directory.staging.install()
+        except CorruptionError as error:
+            # It arrived as it was sent, so it was damaged before: on the peer's disk.
+            await self.directory.staging.clear()
+            raise UnavailableError(f"the snapshot of node {peer} is damaged: {error}") from error
+
+    async def _newest_offer(self, trim_point: LogPosition) -> tuple[NodeId, SnapshotOffer]:
+        """Of those from which the log can be played on."""
+        offers: dict[NodeId, SnapshotOffer] = {}
+        reasons: dict[NodeId, str] = {}
+        peers = list(self.peers())
+        async with trio.open_nursery() as nursery:
+            for peer in peers:
+                nursery.start_soon(self._ask, peer, offers, reasons)
+        usable = [peer for peer in peers if peer in offers and 0 < offers[peer].position >= trim_point]
+        if not usable:
+            told = "; ".join(f"node {peer}: {reasons[peer]}" for peer in peers if peer in reasons)
+            raise UnavailableError(
+                f"no peer offers a snapshot at or past {trim_point}, where the log begins ({told or 'they have none'})"
+            )
+        best = max(usable, key=lambda peer: (peer not in self._distrusted, offers[peer].position, -peer))
+        return best, offers[best]
+
+    async def _ask(self, peer: NodeId, offers: dict[NodeId, SnapshotOffer], reasons: dict[NodeId, str]) -> None:
+        try:
+            request = GetSnapshot(cluster=self.cluster, replica=self.replica)
+            offers[peer] = await self.services.call(peer, request, OFFER_SECONDS)
+        except VirtualLogError as error:
+            reasons[peer] = str(error)
+
+    async def _until_known(self) -> LogPosition:
+        """Where the log begins; waits until that can be learnt."""
+        pause, longest = PAUSE_SECONDS
+        while True:
+            try:
+                return await self.trim_point()
+            except UnavailableError as error:
+                self._failed(error)
+            await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
+            pause = min(2 * pause, longest)
+
+    def _failed(self, error: VirtualLogError) -> None:
+        self.waiting_for = str(error)
+        log.warning("no snapshot could be restored yet", reason=str(error))
+
+
+def cursor_of(store: LocalStore) -> LogPosition:
+    """First position of the log that is not applied to the store."""
+    return LogPosition(int.from_bytes(store.get(CURSOR) or b"", "big"))
