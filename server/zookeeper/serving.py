@@ -10,6 +10,7 @@ import trio
 from trio.abc import Listener, Stream
 
 from database.kv.database import Database
+from server.zookeeper.facts import Traffic
 from server.zookeeper.hooks import Hooks
 from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.metrics import Family
@@ -64,6 +65,14 @@ class ZooKeeperServer:
 
     def close_all(self, reason: str) -> None:
         """End all connections now."""
+        raise NotImplementedError
+
+    def traffic(self) -> Traffic:
+        """What connections do, for four-letter words and admin pages; `server.zookeeper.facts.CountsTraffic`."""
+        raise NotImplementedError
+
+    def reset_traffic(self) -> None:
+        """Start counting anew."""
         raise NotImplementedError
 
     def metrics(self) -> list[Family]:
