@@ -16,6 +16,9 @@ class ReplicaIdentity:
     """Random, made when the data directory was formatted."""
     boot: int
     """Grows with every start of the process on this store."""
+    life: int = 0
+    """Grows when a process puts another snapshot under its replica and begins anew (`database.hosting`): then, too, nothing of
+    what came before is known any more. So an incarnation is all three: store, boot and life."""
 
     @property
     def name(self) -> str:
