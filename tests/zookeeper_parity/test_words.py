@@ -1,0 +1,171 @@
+"""Four-letter words and admin pages: what programs cut apart, and what they must not be told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from server.console.serving import ConsoleServer
+from server.zookeeper.admin import AdminPages
+from server.zookeeper.facts import ConnectionFacts, Facts, Latency, Mode, Traffic, WatchFacts
+from server.zookeeper.words import Words
+from tests.console.http import Answer, get
+
+SESSION = 0x100000000000007
+CLIENT = ConnectionFacts(
+    address="127.0.0.1:40000", session=SESSION, timeout_ms=10_000, outstanding=1, received=9, sent=8, last_zxid=0x2A
+)
+FACTS = Facts(
+    server=1,
+    mode=Mode.LEADER,
+    zxid=0x2A,
+    nodes=5,
+    ephemerals={SESSION: ["/lock/a", "/lock/b"]},
+    sessions={SESSION: 10_000},
+    traffic=Traffic(
+        connections=[CLIENT],
+        watches=WatchFacts(paths_of={SESSION: ["/lock", "/queue"], 9: ["/lock"]}),
+        latency=Latency(least=0.4, mean=1.25, most=12.0),
+        received=9,
+        sent=8,
+        outstanding=1,
+    ),
+    settings={"clientPort": "2181"},
+    environment={"host.name": "here"},
+    members=["server.1=127.0.0.1:7001:7001:participant;127.0.0.1:2181"],
+)
+
+
+def words(facts: Facts = FACTS, whitelist: tuple[str, ...] = ("*",)) -> Words:
+    return Words(whitelist, lambda: facts)
+
+
+def lines(word: bytes, facts: Facts = FACTS) -> list[str]:
+    return words(facts).answer(word).decode().splitlines()
+
+
+def test_what_is_not_on_the_whitelist_is_refused_in_zookeepers_words() -> None:
+    """And nothing is looked at for it."""
+
+    def look() -> Facts:
+        raise AssertionError
+
+    strict = Words(("srvr",), look)
+    assert strict.answer(b"mntr") == b"mntr is not executed because it is not in the whitelist.\n"
+
+
+def test_words_are_told_apart_from_lengths_of_frames() -> None:
+    """A frame as long as a word reads would be larger than any limit."""
+    known = words()
+
+    assert all(known.is_word(word) for word in (b"ruok", b"srvr", b"mntr", b"isro"))
+    assert not any(known.is_word(prefix) for prefix in (b"\0\0\0\x2d", b"ruo", b"", b"RUOK", b"abcd"))
+
+
+def test_the_version_can_be_cut_out_of_envi() -> None:
+    """kazoo takes what stands before the first letter or dash, and gets it with one recv of 8192 bytes."""
+    answer = words().answer(b"envi")
+
+    assert b"\nzookeeper.version=3.8.0-" in answer
+    assert len(answer) < 1400
+
+
+@pytest.mark.parametrize(
+    ("mode", "serving", "said"),
+    [(Mode.LEADER, True, b"rw"), (Mode.READ_ONLY, True, b"ro"), (Mode.FOLLOWER, False, b"null")],
+)
+def test_isro_says_whether_this_is_a_full_server(mode: Mode, serving: bool, said: bytes) -> None:
+    """Without a newline: clients compare all of it."""
+    assert words(attrs.evolve(FACTS, mode=mode, serving=serving)).answer(b"isro") == said
+
+
+def test_srvr_and_stat_have_zookeepers_lines() -> None:
+    """In its order; stat has the clients in between."""
+    counters = [
+        "Latency min/avg/max: 0/1.25/12", "Received: 9", "Sent: 8", "Connections: 1", "Outstanding: 1", "Zxid: 0x2a",
+        "Mode: leader", "Node count: 5",
+    ]  # fmt: skip
+    assert lines(b"srvr")[1:] == counters
+    assert lines(b"stat")[1:] == ["Clients:", " /127.0.0.1:40000[1](queued=1,recved=9,sent=8)", "", *counters]
+
+
+def test_mntr_is_a_table_of_keys_and_values() -> None:
+    """Separated by tabs, every key begins with zk_."""
+    table = dict(line.split("\t") for line in lines(b"mntr"))
+
+    assert all(key.startswith("zk_") for key in table)
+    shown = [table[f"zk_{key}"] for key in ("server_state", "znode_count", "watch_count", "ephemerals_count")]
+    assert shown == ["leader", "5", "3", "2"]
+
+
+def test_who_watches_what_by_session_and_by_path() -> None:
+    assert lines(b"wchs") == ["2 connections watching 2 paths", "Total watches:3"]
+    assert lines(b"wchc") == ["0x9", "\t/lock", f"{SESSION:#x}", "\t/lock", "\t/queue"]
+    assert lines(b"wchp") == ["/lock", f"\t{SESSION:#x}", "\t0x9", "/queue", f"\t{SESSION:#x}"]
+
+
+def test_dump_lists_sessions_and_their_ephemerals() -> None:
+    assert lines(b"dump")[-3:] == [f"{SESSION:#x}", "\t/lock/a", "\t/lock/b"]
+
+
+def test_a_server_that_serves_nobody_says_so() -> None:
+    """But it is up: ruok."""
+    silent = attrs.evolve(FACTS, serving=False)
+
+    assert lines(b"ruok", silent) == ["imok"]
+    assert lines(b"srvr", silent) == ["This ZooKeeper instance is not currently serving requests"]
+
+
+def test_counts_are_reset_by_words() -> None:
+    """And an answer says that it was done."""
+    resets: list[None] = []
+    both = Words(("*",), lambda: FACTS, lambda: resets.append(None))
+
+    assert both.answer(b"srst") == b"Server stats reset.\n"
+    assert both.answer(b"crst") == b"Connection stats reset.\n"
+    assert len(resets) == 2
+
+
+@pytest.fixture
+async def ask(nursery: trio.Nursery) -> Callable[[str], Any]:
+    facts = [FACTS]
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(ConsoleServer(AdminPages(lambda: facts[0])).run, listeners)
+    port = listeners[0].socket.getsockname()[1]
+
+    async def asked(path: str, now: Facts = FACTS) -> Answer:
+        facts[0] = now
+        return await get(port, path)
+
+    return asked
+
+
+async def test_admin_pages_say_the_same_in_json(ask: Callable[..., Any]) -> None:
+    """Each with its name and an error, which is null; the words' own names do as well."""
+    for path in ("/commands/stats", "/commands/stat"):
+        said = json.loads((await ask(path)).text)
+        assert (said["command"], said["error"], said["node_count"]) == ("stats", None, 5)
+        assert said["server_stats"]["server_state"] == "leader"
+    assert json.loads((await ask("/commands/leader")).text)["is_leader"] is True
+    assert "/commands/monitor\n" in (await ask("/commands")).text
+
+
+async def test_admin_pages_know_what_they_do_not_know(ask: Callable[..., Any]) -> None:
+    """An unknown command, and a server without a tree to tell of."""
+    unknown = await ask("/commands/restore")
+    silent = json.loads((await ask("/commands/dump", attrs.evolve(FACTS, serving=False))).text)
+
+    assert (unknown.status, json.loads(unknown.text)["error"]) == (404, "Unknown command")
+    assert "not currently serving" in silent["error"]
+
+
+@pytest.mark.parametrize(
+    "page", ["connections", "dump", "watches", "watches_by_path", "watch_summary", "monitor", "conf"]
+)
+async def test_every_page_is_json(ask: Callable[..., Any], page: str) -> None:
+    assert json.loads((await ask(f"/commands/{page}")).text)["error"] is None
