@@ -50,11 +50,14 @@ class Acl:
 
 OPEN_ACL = (Acl(int(Permission.ALL), "world", "anyone"),)
 ANY_VERSION = -1
+TTL_MS_MAX = (1 << 40) - 1
+"""ZooKeeper keeps 40 bits of it."""
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Origin:
-    """On whose behalf a command is executed."""
+    """On whose behalf a command is executed. Make one for each connection rather than one for each command: its encoding is
+    remembered."""
 
     session: int = 0
     """0: none. Such a command creates no ephemerals."""
@@ -68,8 +71,10 @@ class Create:
     path: str
     data: bytes | None
     acl: tuple[Acl, ...] = OPEN_ACL
-    mode: Mode = Mode.PERSISTENT
+    mode: int = Mode.PERSISTENT
+    """A `Mode`; anything else is refused when it is applied, as ZooKeeper does."""
     ttl_ms: int = 0
+    """Of TTL znodes, and of no others: from 1 to `TTL_MS_MAX`."""
 
 
 @attrs.frozen
@@ -109,7 +114,7 @@ class Multi:
 
 @attrs.frozen
 class CreateSession:
-    """The proposer draws id and password; an id that is taken is refused."""
+    """The proposer draws id and password; an id that is taken is refused: NODE_EXISTS. The first generation is 1."""
 
     session: int
     password: bytes
@@ -118,7 +123,8 @@ class CreateSession:
 
 @attrs.frozen
 class Attach:
-    """The session goes on at another connection: it gets the next generation. Refused if it is unknown or the password wrong."""
+    """The session goes on at another connection: it gets the next generation. Refused if it is unknown or the password wrong:
+    SESSION_EXPIRED."""
 
     session: int
     password: bytes
@@ -134,14 +140,14 @@ class CloseSession:
 
 @attrs.frozen
 class Touch:
-    """A server has heard of these sessions since its last Touch."""
+    """For the database itself. A server has heard of these sessions since its last Touch."""
 
     sessions: tuple[int, ...]
 
 
 @attrs.frozen
 class Expire:
-    """A server has not seen these sessions touched for as long as their timeouts: pairs of session and the number of
+    """For the database itself. A server has not seen these sessions touched for as long as their timeouts: pairs of session and the number of
     touches then. One that was touched in between lives on."""
 
     sessions: tuple[tuple[int, int], ...]
@@ -149,7 +155,7 @@ class Expire:
 
 @attrs.frozen
 class Reap:
-    """Delete these containers and TTL nodes, where they still have no children, and their time is still over."""
+    """For the database itself. Delete these containers and TTL nodes, where they still have no children, and their time is still over."""
 
     paths: tuple[str, ...]
 

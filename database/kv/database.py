@@ -1,55 +1,198 @@
 """The tree as a replicated service: what a server of ZooKeeper's protocol, or a program that embeds it, talks to.
 
-database = Database(store, clock=..., random=..., node=...)
-engine = <stack of engines, with `database` as its application>
-database.attach_to(engine)
-await nursery.start(database.run)       # expiry, touches, reaping
+    database = Database(clock=..., random=...)
+    replica = Replica(log, store, environment, identity, application=database)
+    ... replica.run
+    await nursery.start(database.run)       # expiry, touches, reaping
+
+It is the application on top of a stack of engines. What was applied becomes visible like this, for each command in order: its watches
+fire, those who serve sessions that are over or have moved are told, and then, at its proposer, `done` is called.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
 
+import attrs
 import trio
 
-from database.engines.api import Applicator, Engine
-from database.kv.commands import Operation, Origin
-from database.kv.expiry import Expiry
-from database.kv.results import Result
+from database.engines.api import Engine
+from database.engines.entry import Entry
+from database.kv import apply, codec, metrics, reaping
+from database.kv.commands import Command, Operation, Origin
+from database.kv.expiry import TICK_SECONDS, Expiry
+from database.kv.results import ChangeKind, RefusedError, Result
 from database.kv.tree import Tree
-from database.kv.watches import Watcher, Watches
-from virtuallog.ports import Done
+from database.kv.watches import Watcher, Watches, WatchMode
+from database.ports import LocalStore
+from database.transaction import Transaction
+from virtuallog.errors import RetryableError, VirtualLogError
+from virtuallog.metrics import Family
+from virtuallog.ports import Clock, Done, Outcome
+from virtuallog.types import LogPosition
+
+NOBODY: Final = Origin()
 
 
-class Database(Applicator, Protocol):
-    """One replica of the tree. Skeleton: the class of this name comes with the same methods."""
+@attrs.frozen(kw_only=True)
+class UpkeepSettings:
+    """How often a replica looks after what ends of itself."""
 
-    tree: Tree
-    watches: Watches
-    expiry: Expiry
+    reap_seconds: float = 60.0
+    """About how often it looks for containers and TTL znodes to reap; ZooKeeper's `znode.container.checkIntervalMs`."""
 
-    def attach_to(self, engine: Engine) -> None: ...
+
+@attrs.define(eq=False, kw_only=True)
+class Database:
+    """One replica of the tree. Implements `database.engines.api.Application`."""
+
+    clock: Clock
+    random: random.Random
+    settings: UpkeepSettings = attrs.field(factory=UpkeepSettings)
+    watches: Watches = attrs.field(factory=Watches, init=False)
+    tree: Tree = attrs.field(init=False)
+    """From `attach` on."""
+    expiry: Expiry = attrs.field(init=False)
+    """From `attach` on."""
+    _engine: Engine = attrs.field(init=False)
+    _outstanding: int = attrs.field(default=0, init=False)
+
+    # -- for those who use it -------------------------------------------------------------------------------------------
 
     def submit(self, operation: Operation, origin: Origin, done: Done) -> None:
         """Put one command into the log. `done` is called once: with its `Result` (also one that says why it was refused), after
-        its watches have fired; or with a VirtualLogError: unknown outcome. Commands of one caller are applied in the order of
-        these calls. Costs no task; whoever calls bounds how many are under way."""
-        ...
+        its watches have fired; or with a VirtualLogError: TooLargeError, at once, if it cannot be proposed, UnavailableError:
+        unknown outcome. Commands of one caller are applied in the order of these calls. Costs no task; whoever calls
+        bounds how many are under way."""
+        try:
+            payload = codec.encode(Command(operation, origin, int(self.clock.wall() * 1000)))
+        except VirtualLogError as error:
+            done(error)
+            return
+        self._outstanding += 1
+        self._engine.propose(Entry(payload), partial(self._settled, done))
 
-    async def execute(self, operation: Operation, origin: Origin = Origin()) -> Result:
-        """`submit`, and wait. Raises VirtualLogError."""
-        ...
+    def _settled(self, done: Done, outcome: Outcome[Result]) -> None:
+        self._outstanding -= 1
+        done(outcome)
+
+    async def execute(self, operation: Operation, origin: Origin = NOBODY) -> Result:
+        """`submit`, and wait. A caller that is cancelled does not know what became of it; it may still happen.
+
+        Raises:
+            VirtualLogError: see `submit`.
+        """
+        outcomes: list[Outcome[Result]] = []
+        settled = trio.Event()
+
+        def done(outcome: Outcome[Result]) -> None:
+            outcomes.append(outcome)
+            settled.set()
+
+        self.submit(operation, origin, done)
+        await settled.wait()
+        if isinstance(outcomes[0], Exception):
+            raise outcomes[0]
+        return outcomes[0]
 
     async def sync(self) -> None:
-        """On return the tree shows every command that was completed, by anybody, before the call."""
-        ...
+        """On return the tree shows every command that was completed, by anybody, before the call.
 
-    def set_watches(self, watcher: Watcher, relative_zxid: int, *, data: list[str], exist: list[str], child: list[str],
-                    persistent: list[str], recursive: list[str]) -> None:  # fmt: skip
+        Raises:
+            UnavailableError: the log cannot be asked now.
+        """
+        await self._engine.sync()
+
+    def set_watches(self, watcher: Watcher, relative_zxid: int, *, data: Sequence[str] = (), exist: Sequence[str] = (),
+                    child: Sequence[str] = (), persistent: Sequence[str] = (), recursive: Sequence[str] = ()) -> None:  # fmt: skip
         """Watches of a client that comes back, having seen everything up to `relative_zxid`: those whose change it has missed
         fire at once, the others are set."""
-        ...
+        for path in data:
+            self._set_watch(watcher, path, relative_zxid, ChangeKind.DATA_CHANGED)
+        for path in exist:
+            self._set_watch(watcher, path, relative_zxid, ChangeKind.CREATED)
+        for path in child:
+            self._set_watch(watcher, path, relative_zxid, ChangeKind.CHILDREN_CHANGED)
+        for path in persistent:
+            self.watches.add(path, watcher, WatchMode.PERSISTENT)
+        for path in recursive:
+            self.watches.add(path, watcher, WatchMode.PERSISTENT_RECURSIVE)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Expire sessions, tell of those heard, reap containers and TTL znodes, until cancelled."""
-        ...
+    def _set_watch(self, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind) -> None:
+        """`awaited` is what an event would say if it has been missed; CREATED stands for an `exists` that found nothing."""
+        table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
+        try:
+            stat = self.tree.exists(path)
+        except RefusedError:
+            if awaited is ChangeKind.CREATED:
+                table.add(path, watcher)
+            else:
+                watcher.fire(ChangeKind.DELETED, path, self.tree.last_zxid)
+            return
+        changed = stat.pzxid if awaited is ChangeKind.CHILDREN_CHANGED else stat.mzxid
+        if awaited is ChangeKind.CREATED or changed > relative_zxid:
+            watcher.fire(awaited, path, changed)
+        else:
+            table.add(path, watcher)
+
+    def metrics(self) -> list[Family]:
+        """As of now."""
+        return metrics.families(self.tree, self.watches, self.expiry, self._outstanding)
+
+    # -- for the stack --------------------------------------------------------------------------------------------------
+
+    def attach(self, engine: Engine, store: LocalStore) -> None:
+        """See `Application`."""
+        self._engine = engine
+        self.tree = Tree(store)
+        self.expiry = Expiry(self.tree, self.random)
+
+    def load(self) -> None:
+        """See `Application`."""
+        self.tree.load()
+        self.expiry.load()
+
+    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Result:
+        """See `Applicator`. A command that cannot be read is refused by all replicas: MalformedError."""
+        return apply.apply(transaction, codec.parse_untrusted(entry.payload))
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        """See `Applicator`."""
+        assert isinstance(result, Result)
+        self.tree.applied(result.zxid)
+        for change in result.changes:
+            self.watches.fire(change, result.zxid)
+        self.expiry.applied(result)
+
+    # -- upkeep ---------------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Expire sessions, tell of those heard, reap containers and TTL znodes, until cancelled. May be started as soon as the
+        replica runs; proposals that are lost are made again."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_sessions)
+            nursery.start_soon(self._reap)
+            task_status.started()
+
+    async def _keep_sessions(self) -> None:
+        while True:
+            await self.clock.sleep(TICK_SECONDS)
+            try:
+                await self.sync()
+            except RetryableError:
+                continue  # `Expiry` sees by the time that has passed that it was blind
+            for command in self.expiry.tick(self.clock.monotonic()):
+                self.submit(command, NOBODY, _ignore)
+
+    async def _reap(self) -> None:
+        while True:
+            await self.clock.sleep(self.settings.reap_seconds * self.random.uniform(0.5, 1.5))
+            async for command in reaping.due(self.tree, int(self.clock.wall() * 1000)):
+                self.submit(command, NOBODY, _ignore)
+
+
+def _ignore(outcome: Outcome[Result]) -> None:
+    """Whatever came of it, the next look will see."""

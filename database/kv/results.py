@@ -80,6 +80,8 @@ class Result:
     create_session, attach: `Attached`; else None."""
     changes: tuple[Change, ...] = ()
     """In the order in which they happened; watches fire on them."""
+    touched: tuple[int, ...] = ()
+    """Sessions that were heard of with it."""
     ended: tuple[int, ...] = ()
     """Sessions that are over with it."""
 

@@ -6,30 +6,125 @@ older than what others have been told (docs/promises.md). `identities` are those
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TypeAlias
 
+import attrs
+
+from database.kv import acl, keys, paths
+from database.kv.acl import ADMIN, READ
 from database.kv.commands import Acl, Identity
-from database.kv.results import Stat
+from database.kv.execution import FOUNDING, find_session, find_znode
+from database.kv.records import Meta, Session, Znode, decode_meta
+from database.kv.results import Error, RefusedError, Stat
+from database.ports import Reading
+from virtuallog.ports import Span
 
-Identities = tuple[Identity, ...]
+Identities: TypeAlias = tuple[Identity, ...]
 
 
-class Tree(Protocol):
+class _Founding:
+    """The tree before the first command: nothing of it is in the store yet."""
+
+    def get(self, key: bytes) -> bytes | None:
+        return FOUNDING.get(key)
+
+    def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
+        start, stop = span
+        return sorted((key, value) for key, value in FOUNDING.items() if start <= key < stop)[:count]
+
+
+@attrs.define(eq=False)
+class Tree:
     """Raises RefusedError with what ZooKeeper would answer, from every method but those that say otherwise."""
 
-    @property
-    def last_zxid(self) -> int: ...
+    _store: Reading
+    last_zxid: int = attrs.field(init=False)
+    """Of the last command that was applied. As of the last `applied`."""
+    _reading: Reading = attrs.field(init=False)
 
-    def get_data(self, path: str, identities: Identities) -> tuple[bytes | None, Stat]: ...
+    def __attrs_post_init__(self) -> None:
+        self.load()
+
+    def load(self) -> None:
+        """Look at the store anew, after somebody has put another state there."""
+        is_founded = self._store.get(keys.META) is not None
+        self._reading = self._store if is_founded else _Founding()
+        self.last_zxid = self.meta.zxid
+
+    def applied(self, zxid: int) -> None:
+        """A command is in the store."""
+        self._reading = self._store
+        self.last_zxid = zxid
+
+    @property
+    def meta(self) -> Meta:
+        """Counters of the whole tree."""
+        blob = self._reading.get(keys.META)
+        assert blob is not None
+        return decode_meta(blob)
+
+    def get_data(self, path: str, identities: Identities) -> tuple[bytes | None, Stat]:
+        znode = self._readable(path, identities)
+        return znode.data, znode.stat()
 
     def exists(self, path: str) -> Stat:
         """Needs no right, as in ZooKeeper 3.8."""
-        ...
+        return self._znode(path).stat()
 
-    def get_children(self, path: str, identities: Identities) -> tuple[list[str], Stat]: ...
+    def get_children(self, path: str, identities: Identities) -> tuple[list[str], Stat]:
+        """Names, sorted."""
+        stat = self._readable(path, identities).stat()
+        if not stat.children:
+            return [], stat
+        start = len(keys.children(path)[0])
+        return [keys.decoded(key[start:]) for key, _ in keys.scan_all(self._reading, keys.children(path))], stat
 
-    def get_acl(self, path: str, identities: Identities) -> tuple[tuple[Acl, ...], Stat]: ...
+    def get_acl(self, path: str, identities: Identities) -> tuple[tuple[Acl, ...], Stat]:
+        """Hashes of passwords are hidden from those who may not change them."""
+        znode = self._znode(path)
+        acl.check(znode.acl, READ | ADMIN, identities)
+        is_shown = acl.allows(znode.acl, ADMIN, identities)
+        return znode.acl if is_shown else acl.masked(znode.acl), znode.stat()
 
-    def get_ephemerals(self, session: int, prefix: str) -> list[str]: ...
+    def get_ephemerals(self, session: int, prefix: str) -> list[str]:
+        """Paths that start with `prefix`, sorted. Refuses nobody."""
+        owned = (keys.decoded(key[9:]) for key, _ in keys.scan_all(self._reading, keys.ephemerals(session)))
+        return [path for path in owned if path.startswith(prefix)]
 
-    def count_descendants(self, path: str, identities: Identities) -> int: ...
+    def count_descendants(self, path: str, identities: Identities) -> int:
+        """All that is below, however far. Looks at each of them: the whole tree is counted already."""
+        self._readable(path, identities)
+        if path == paths.ROOT:
+            return self.meta.znodes - 1
+        return sum(1 for _ in keys.scan_all(self._reading, keys.znodes_below(path)))
+
+    def session(self, session: int) -> Session | None:
+        """As its record has it; None: there is none, any more or yet. Refuses nobody."""
+        return find_session(self._reading, session)
+
+    def sessions(self) -> dict[int, Session]:
+        """All of them, in order of their numbers."""
+        found = {}
+        for key, _ in keys.scan_all(self._reading, keys.SESSIONS):
+            id_ = keys.session_of(key)
+            session = self.session(id_)
+            assert session is not None
+            found[id_] = session
+        return found
+
+    def reapable(self, after: str, count: int) -> list[tuple[str, Znode]]:
+        """Containers and TTL znodes: the next `count` behind this path, in order of their paths."""
+        start, stop = keys.REAPABLE
+        pairs = self._reading.scan((max(start, keys.reapable(after) + b"\0"), stop), count)
+        return [(path, self._znode(path)) for path in (keys.decoded(key[1:]) for key, _ in pairs)]
+
+    def _znode(self, path: str) -> Znode:
+        znode = find_znode(self._reading, path)
+        if znode is None:
+            raise RefusedError(Error.NO_NODE)
+        return znode
+
+    def _readable(self, path: str, identities: Identities) -> Znode:
+        znode = self._znode(path)
+        acl.check(znode.acl, READ, identities)
+        return znode

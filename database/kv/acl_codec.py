@@ -1,0 +1,73 @@
+"""Identities and access control lists as bytes, in commands and in records.                                        Pure.
+
+Durable format, little-endian: for each entry permissions i32, two texts of length u16 and UTF-8: scheme, id. An identity is two such
+texts. Most commands of a connection, and most znodes, have one of very few lists, so both ways are remembered.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Final
+
+from database.kv.commands import Acl, Identity
+from virtuallog.errors import MalformedError
+
+_ENTRY: Final = struct.Struct("<iHH")
+_PAIR: Final = struct.Struct("<HH")
+_REMEMBERED: Final = 1024
+"""Lists; each of some 100 bytes."""
+
+
+@lru_cache(_REMEMBERED)
+def encode_acl(acl: tuple[Acl, ...]) -> bytes:
+    parts = []
+    for entry in acl:
+        scheme, id_ = text(entry.scheme), text(entry.id)
+        parts += [_ENTRY.pack(signed_permissions(entry.permissions), len(scheme), len(id_)), scheme, id_]
+    return b"".join(parts)
+
+
+@lru_cache(_REMEMBERED)
+def decode_acl(blob: bytes) -> tuple[Acl, ...]:
+    """Raises MalformedError, struct.error or UnicodeDecodeError."""
+    found, at = [], 0
+    while at < len(blob):
+        permissions, scheme_bytes, id_bytes = _ENTRY.unpack_from(blob, at)
+        scheme, id_, at = _texts(blob, at + _ENTRY.size, scheme_bytes, id_bytes)
+        found.append(Acl(permissions, scheme, id_))
+    return tuple(found)
+
+
+def encode_identities(identities: tuple[Identity, ...]) -> bytes:
+    parts = []
+    for identity in identities:
+        scheme, id_ = text(identity.scheme), text(identity.id)
+        parts += [_PAIR.pack(len(scheme), len(id_)), scheme, id_]
+    return b"".join(parts)
+
+
+def decode_identities(blob: bytes) -> tuple[Identity, ...]:
+    """Raises MalformedError, struct.error or UnicodeDecodeError."""
+    found, at = [], 0
+    while at < len(blob):
+        scheme_bytes, id_bytes = _PAIR.unpack_from(blob, at)
+        scheme, id_, at = _texts(blob, at + _PAIR.size, scheme_bytes, id_bytes)
+        found.append(Identity(scheme, id_))
+    return tuple(found)
+
+
+def text(value: str) -> bytes:
+    """At most 65,535 bytes, or struct.error when its length is packed."""
+    return value.encode("utf-8", "surrogatepass")
+
+
+def signed_permissions(permissions: int) -> int:
+    return (permissions + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000
+
+
+def _texts(blob: bytes, at: int, first_bytes: int, second_bytes: int) -> tuple[str, str, int]:
+    middle, stop = at + first_bytes, at + first_bytes + second_bytes
+    if stop > len(blob):
+        raise MalformedError("a text ends beyond its list")
+    return blob[at:middle].decode("utf-8", "surrogatepass"), blob[middle:stop].decode("utf-8", "surrogatepass"), stop

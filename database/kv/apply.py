@@ -1,0 +1,79 @@
+"""Carrying out commands: a function of the transaction and the command alone.                                      Pure.
+
+Each command that clients can see takes the next zxid, also one that is refused. A refused one changes nothing else, but that its
+session was heard of. What servers tell each other (`Touch`; `Expire` and `Reap` of what is gone or alive again) takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from database.kv import commands, keys, session_operations, znode_operations
+from database.kv.commands import Command, Multi
+from database.kv.execution import Execution, load_meta
+from database.kv.results import Error, RefusedError, Result
+from database.transaction import Transaction
+
+_UNSEEN: Final = (commands.Touch, commands.Expire, commands.Reap)
+
+
+def apply(transaction: Transaction, command: Command) -> Result:
+    """Do to the transaction what the command says. Each single operation looks before it writes, so one that is refused has
+    written nothing."""
+    meta = load_meta(transaction)
+    operation, origin = command.operation, command.origin
+    execution = Execution(transaction, meta, origin, command.time_ms, meta.zxid + 1)
+    try:
+        if origin.session:
+            session_operations.touch_origin(execution)
+        error, value = _carry_out(execution, operation)
+    except RefusedError as refused:
+        error, value = refused.error, None
+    return _finish(execution, isinstance(operation, _UNSEEN), error, value)
+
+
+def _carry_out(execution: Execution, operation: Any) -> tuple[Error, Any]:
+    if isinstance(operation, Multi):
+        return _multi(execution, operation)
+    return Error.OK, _OPERATIONS[type(operation)](execution, operation)
+
+
+def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...]]:
+    """All or nothing; of a refused one, the results say which operation it was, as ZooKeeper does."""
+    savepoint, zxid = execution.savepoint(), execution.zxid
+    results: list[Result] = []
+    for operation in multi.operations:
+        try:
+            results.append(Result(zxid, Error.OK, _OPERATIONS[type(operation)](execution, operation)))
+        except RefusedError as refused:
+            execution.rollback(savepoint)
+            done, left = len(results), len(multi.operations) - len(results) - 1
+            errors = [Error.OK] * done + [refused.error] + [Error.RUNTIME_INCONSISTENCY] * left
+            return refused.error, tuple(Result(zxid, error) for error in errors)
+    return Error.OK, tuple(results)
+
+
+def _finish(execution: Execution, is_unseen: bool, error: Error, value: Any) -> Result:
+    meta = execution.meta
+    if not is_unseen or execution.changes or execution.ended:
+        meta.zxid = execution.zxid
+        execution.transaction.put(keys.META, meta.encode())
+    return Result(
+        meta.zxid, error, value, tuple(execution.changes), tuple(execution.touched), tuple(execution.ended)
+    )  # fmt: skip
+
+
+_OPERATIONS: Final[dict[type, Callable[[Execution, Any], Any]]] = {
+    commands.Create: znode_operations.create,
+    commands.Delete: znode_operations.delete,
+    commands.SetData: znode_operations.set_data,
+    commands.SetAcl: znode_operations.set_acl,
+    commands.Check: znode_operations.check,
+    commands.CreateSession: session_operations.create,
+    commands.Attach: session_operations.attach,
+    commands.CloseSession: session_operations.close,
+    commands.Touch: session_operations.touch,
+    commands.Expire: session_operations.expire,
+    commands.Reap: session_operations.reap,
+}

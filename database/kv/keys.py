@@ -1,0 +1,89 @@
+"""Where the tree keeps what, in the local store.                                                                   Pure.
+
+    m                           counters of the whole tree
+    n PATH                      a znode
+    c PARENT 00 NAME            it is a child of that one: the names of children without reading their data
+    e SESSION PATH              it is an ephemeral of that session
+    r PATH                      it may be reaped: a container, or a znode with a time to live
+    s SESSION                   a session
+
+Paths have no zero bytes, and a session is 8 bytes, big-endian. Keys that start with a zero byte are the engines' own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from database.ports import Reading
+from virtuallog.ports import Span
+
+META: Final = b"m"
+SESSIONS: Final[Span] = (b"s", b"t")
+REAPABLE: Final[Span] = (b"r", b"s")
+SCAN_COUNT: Final = 512
+"""Pairs of one scan: a directory of a million children is read in pieces."""
+
+_SESSION: Final = struct.Struct(">q")
+
+
+def znode(path: str) -> bytes:
+    return b"n" + encoded(path)
+
+
+def znodes_below(path: str) -> Span:
+    """All that are further down."""
+    prefix = b"n" + encoded(path if path == "/" else path + "/")
+    return prefix + (b"\0" if path == "/" else b""), prefix[:-1] + b"0"
+
+
+def child(parent: str, name: str) -> bytes:
+    return b"c" + encoded(parent) + b"\0" + encoded(name)
+
+
+def children(parent: str) -> Span:
+    prefix = b"c" + encoded(parent)
+    return prefix + b"\0", prefix + b"\1"
+
+
+def ephemeral(session: int, path: str) -> bytes:
+    return b"e" + _SESSION.pack(session) + encoded(path)
+
+
+def ephemerals(session: int) -> Span:
+    prefix = b"e" + _SESSION.pack(session)
+    return prefix + b"/", prefix + b"0"
+
+
+def reapable(path: str) -> bytes:
+    return b"r" + encoded(path)
+
+
+def session(session: int) -> bytes:
+    return b"s" + _SESSION.pack(session)
+
+
+def session_of(key: bytes) -> int:
+    """The session whose key this is."""
+    found: int = _SESSION.unpack_from(key, 1)[0]
+    return found
+
+
+def encoded(path: str) -> bytes:
+    """As bytes. Whoever looks for a path with half a surrogate pair in it finds nothing: no such path can be created."""
+    return path.encode("utf-8", "surrogatepass")
+
+
+def decoded(path: bytes) -> str:
+    return path.decode("utf-8", "surrogatepass")
+
+
+def scan_all(reading: Reading, span: Span) -> Iterator[tuple[bytes, bytes]]:
+    """Every pair, in pieces. Nobody writes in between."""
+    start, stop = span
+    while pairs := reading.scan((start, stop), SCAN_COUNT):
+        yield from pairs
+        if len(pairs) < SCAN_COUNT:
+            return
+        start = pairs[-1][0] + b"\0"

@@ -1,0 +1,164 @@
+"""Creating, deleting and changing znodes. Which error wins is ZooKeeper 3.8's order.                               Pure.
+
+Each function carries out one operation of an `Execution` and returns what its `Result` says, or raises RefusedError before it has
+written anything.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from database.kv import acl, keys, paths, quotas
+from database.kv.acl import ADMIN, CREATE, DELETE, READ, WRITE
+from database.kv.commands import ANY_VERSION, TTL_MS_MAX, Check, Create, Delete, Mode, SetAcl, SetData
+from database.kv.execution import Execution
+from database.kv.records import Kind, Znode, signed
+from database.kv.results import ChangeKind, Created, Error, RefusedError, Stat
+
+_KINDS: Final = {
+    Mode.PERSISTENT: Kind.PERSISTENT,
+    Mode.EPHEMERAL: Kind.EPHEMERAL,
+    Mode.PERSISTENT_SEQUENTIAL: Kind.PERSISTENT,
+    Mode.EPHEMERAL_SEQUENTIAL: Kind.EPHEMERAL,
+    Mode.CONTAINER: Kind.CONTAINER,
+    Mode.TTL: Kind.TTL,
+    Mode.TTL_SEQUENTIAL: Kind.TTL,
+}
+_SEQUENTIAL: Final = frozenset({Mode.PERSISTENT_SEQUENTIAL, Mode.EPHEMERAL_SEQUENTIAL, Mode.TTL_SEQUENTIAL})
+
+
+def create(execution: Execution, operation: Create) -> Created:
+    kind, owner = _kind_and_owner(execution, operation)
+    path = operation.path
+    if "/" not in path or "\0" in path:
+        raise RefusedError(Error.BAD_ARGUMENTS)
+    rights = acl.settled(operation.acl, execution.origin.identities)
+    parent_path = paths.parent_of(path)
+    parent = execution.znode(parent_path)
+    acl.check(parent.acl, CREATE, execution.origin.identities)
+    if operation.mode in _SEQUENTIAL:
+        path += f"{signed(parent.created):010d}"
+    if not paths.is_valid(path):
+        raise RefusedError(Error.BAD_ARGUMENTS)
+    if path == paths.ROOT or execution.transaction.get(keys.znode(path)) is not None:
+        raise RefusedError(Error.NODE_EXISTS)
+    if parent.kind == Kind.EPHEMERAL:
+        raise RefusedError(Error.NO_CHILDREN_FOR_EPHEMERALS)
+    quotas.check(execution, path, len(operation.data or b""), 1)
+    zxid, now = execution.zxid, execution.time_ms
+    znode = Znode(kind, zxid, zxid, zxid, now, now, owner=owner, acl=rights, data=operation.data)
+    parent.created = parent.created + 1 & 0xFFFF_FFFF
+    parent.children += 1
+    parent.pzxid = zxid
+    execution.put(parent_path, parent)
+    execution.put(path, znode)
+    _index(execution, path, znode)
+    quotas.created(execution, path, znode)
+    execution.changes.append((ChangeKind.CREATED, path))
+    return Created(path, znode.stat())
+
+
+def _kind_and_owner(execution: Execution, operation: Create) -> tuple[Kind, int]:
+    """What to make of the flags, and whose it is to be. Raises RefusedError: BAD_ARGUMENTS."""
+    mode = operation.mode
+    kind = _KINDS.get(mode)  # type: ignore[call-overload]
+    has_ttl = 0 < operation.ttl_ms <= TTL_MS_MAX
+    is_unowned = kind is Kind.EPHEMERAL and not execution.origin.session
+    if kind is None or has_ttl != (kind is Kind.TTL) or (operation.ttl_ms and not has_ttl) or is_unowned:
+        raise RefusedError(Error.BAD_ARGUMENTS)
+    if kind is Kind.EPHEMERAL:
+        return kind, execution.origin.session
+    return kind, operation.ttl_ms
+
+
+def _index(execution: Execution, path: str, znode: Znode) -> None:
+    transaction, meta = execution.transaction, execution.meta
+    transaction.put(keys.child(paths.parent_of(path), paths.name_of(path)), b"")
+    meta.znodes += 1
+    meta.data_bytes += len(znode.data or b"")
+    if znode.kind == Kind.EPHEMERAL:
+        meta.ephemerals += 1
+        transaction.put(keys.ephemeral(znode.owner, path), b"")
+    elif znode.kind != Kind.PERSISTENT:
+        transaction.put(keys.reapable(path), b"")
+
+
+def delete(execution: Execution, operation: Delete) -> None:
+    path = operation.path
+    if "/" not in path or "\0" in path or path == paths.ROOT or path in paths.SYSTEM_PATHS:
+        raise RefusedError(Error.BAD_ARGUMENTS)
+    parent = execution.znode(paths.parent_of(path))
+    znode = execution.znode(path)
+    acl.check(parent.acl, DELETE, execution.origin.identities)
+    _check_version(znode.version, operation.version)
+    if znode.children:
+        raise RefusedError(Error.NOT_EMPTY)
+    remove(execution, path, znode)
+
+
+def remove(execution: Execution, path: str, znode: Znode) -> None:
+    """Delete a znode without children, whoever may do so."""
+    transaction, meta = execution.transaction, execution.meta
+    parent_path = paths.parent_of(path)
+    parent = execution.znode(parent_path)
+    parent.children -= 1
+    parent.pzxid = execution.zxid
+    execution.put(parent_path, parent)
+    transaction.delete(keys.znode(path))
+    transaction.delete(keys.child(parent_path, paths.name_of(path)))
+    meta.znodes -= 1
+    meta.data_bytes -= len(znode.data or b"")
+    if znode.kind == Kind.EPHEMERAL:
+        meta.ephemerals -= 1
+        transaction.delete(keys.ephemeral(znode.owner, path))
+    elif znode.kind != Kind.PERSISTENT:
+        transaction.delete(keys.reapable(path))
+    quotas.deleted(execution, path, znode)
+    execution.changes.append((ChangeKind.DELETED, path))
+
+
+def set_data(execution: Execution, operation: SetData) -> Stat:
+    path, data = operation.path, operation.data
+    if not paths.is_valid(path):
+        raise RefusedError(Error.BAD_ARGUMENTS)
+    znode = execution.znode(path)
+    acl.check(znode.acl, WRITE, execution.origin.identities)
+    growth = len(data or b"") - len(znode.data or b"")
+    quotas.check(execution, path, growth, 0)
+    _check_version(znode.version, operation.version)
+    znode.data = data
+    znode.version = signed(znode.version + 1)
+    znode.mzxid = execution.zxid
+    znode.mtime = execution.time_ms
+    execution.put(path, znode)
+    execution.meta.data_bytes += growth
+    quotas.changed(execution, path, growth, 0)
+    execution.changes.append((ChangeKind.DATA_CHANGED, path))
+    return znode.stat()
+
+
+def set_acl(execution: Execution, operation: SetAcl) -> Stat:
+    path, identities = operation.path, execution.origin.identities
+    if not paths.is_valid(path):
+        raise RefusedError(Error.BAD_ARGUMENTS)
+    rights = acl.settled(operation.acl, identities)
+    znode = execution.znode(path)
+    acl.check(znode.acl, ADMIN, identities)
+    _check_version(znode.aversion, operation.version)
+    znode.acl = rights
+    znode.aversion = signed(znode.aversion + 1)
+    execution.put(path, znode)
+    return znode.stat()
+
+
+def check(execution: Execution, operation: Check) -> None:
+    if not paths.is_valid(operation.path):
+        raise RefusedError(Error.BAD_ARGUMENTS)
+    znode = execution.znode(operation.path)
+    acl.check(znode.acl, READ, execution.origin.identities)
+    _check_version(znode.version, operation.version)
+
+
+def _check_version(found: int, expected: int) -> None:
+    if expected not in (ANY_VERSION, found):
+        raise RefusedError(Error.BAD_VERSION)
