@@ -11,9 +11,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from database.kv.commands import Check, Create, Delete, SetData
-from database.kv.results import ChangeKind, Stat
-
-Write: TypeAlias = "Create | Delete | SetData | Transaction | Close"
+from database.kv.results import ChangeKind
 
 
 @attrs.frozen
@@ -82,6 +80,7 @@ class SetWatches:
     child: tuple[str, ...] = ()
 
 
+Write: TypeAlias = Create | Delete | SetData | Transaction | Close
 Read: TypeAlias = Exists | GetData | GetChildren
 Request: TypeAlias = Write | Read | Sync | Ping | AddWatch | SetWatches
 
@@ -134,9 +133,3 @@ class Event:
     session: int
     kind: ChangeKind
     path: str
-
-
-__all__ = [
-    "AddWatch", "Answer", "Asked", "Close", "Connect", "Event", "Exists", "GetChildren", "GetData", "Granted", "Ping", "Read",
-    "Request", "SetWatches", "Stat", "Sync", "Transaction", "Write",
-]  # fmt: skip

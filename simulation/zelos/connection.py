@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -21,6 +21,7 @@ from virtuallog.errors import MalformedError, UnavailableError
 from virtuallog.testing.history import History, Recorder
 
 Dial: TypeAlias = Callable[[], Awaitable[trio.abc.Stream]]
+DoneT = TypeVar("DoneT")
 _LENGTH_BYTES: Final = 4
 
 
@@ -114,18 +115,18 @@ class Connection:
 
 @asynccontextmanager
 async def connected(
-    number: int, dial: Dial, asked: Connect, password: bytes, history: History, who: str
+    number: int, dial: Dial, asked: Connect, password: bytes, history: History, who: str, patience: float
 ) -> AsyncIterator[Connection]:
     """A connection, after its handshake, until the context ends. It may break before; then `is_open` is False.
 
     Raises:
         UnavailableError: nobody answered, or the server did not take us.
     """
-    stream = await _dialled(dial)
+    stream = await _in_time(patience, lambda: _dialled(dial))
     try:
         frames = _frames(stream)
         with history.record(who, asked) as returned:
-            granted = await _shake_hands(stream, frames, asked, password)
+            granted = await _in_time(patience, lambda: _shake_hands(stream, frames, asked, password))
             returned(granted)
         connection = Connection(number, stream, granted, history, who, asked.last_zxid)
         async with trio.open_nursery() as nursery:
@@ -148,6 +149,12 @@ async def _guarded(connection: Connection, work: Callable[[], Awaitable[None]]) 
         pass
     finally:
         connection.close()
+
+
+async def _in_time(seconds: float, work: Callable[[], Awaitable[DoneT]]) -> DoneT:
+    with trio.move_on_after(seconds):
+        return await work()
+    raise UnavailableError(f"no answer within {seconds:g} s")
 
 
 async def _dialled(dial: Dial) -> trio.abc.Stream:

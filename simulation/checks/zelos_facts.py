@@ -1,0 +1,255 @@
+"""What happened in a Zelos, worked out once: what replicas applied, replayed by a model, and what every client heard.   Pure.
+
+The replicas' own order is the witness of linearizability: each command has a zxid, the first replica that applies it says so
+(`Committed`), and whoever was answered was told a zxid. So nothing has to be searched: the model is given the commands in
+that order, and reads are compared with the model as of the zxid that they say they show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, get_args
+
+import attrs
+
+from database.kv.commands import (
+    Attach,
+    CloseSession,
+    Command,
+    CreateSession,
+    Expire,
+    Multi,
+    Operation,
+    Touch,
+)
+from database.kv.results import ChangeKind, Error
+from simulation.checks.zelos_model import Change, Model, Outcome
+from simulation.zelos.asked import (
+    Answer,
+    Asked,
+    Close,
+    Exists,
+    GetChildren,
+    GetData,
+    SetWatches,
+    Transaction,
+)
+from virtuallog.testing.history import History
+from virtuallog.testing.history import Operation as Told
+from virtuallog.testing.violation import Violation, once, proof
+
+WRITES: Final = (*get_args(Operation), Transaction, Close)
+READS: Final = (Exists, GetData, GetChildren)
+_NO_STATE: Final = -1
+"""The zxid of an answer that shows none."""
+
+
+@attrs.frozen
+class Committed:
+    """A replica has applied this command, as the first one that did."""
+
+    zxid: int
+    position: int
+    command: Command
+    error: Error
+    """That its own apply came to."""
+
+
+@attrs.define(eq=False)
+class Life:
+    """Of a session, as the log tells it."""
+
+    timeout_ms: int
+    began: Told
+    heard: Told
+    """The last command of it, or about it, that was applied while it lived."""
+    ended: Told | None = None
+    expired: bool = False
+
+
+@attrs.define(eq=False)
+class Replay:
+    """See above."""
+
+    model: Model
+    """After the last command."""
+    changes: Mapping[int, tuple[Change, ...]]
+    """By zxid; those without any are left out."""
+    lives: Mapping[int, Life]
+    missed: Mapping[int, tuple[Change, ...]]
+    """What a client that comes back with its watches has to be told, by the number of the operation."""
+    violations: Sequence[Violation]
+    compared: int
+    """Answers that the model had something to say about."""
+
+
+def committed(history: History) -> dict[int, Told]:
+    """By zxid."""
+    return {told.action.zxid: told for told in history.operations(Committed)}
+
+
+def answered(history: History) -> list[Told]:
+    """What was asked and answered, in the order in which it was asked."""
+    return [told for told in history.operations(Asked) if told.returned]
+
+
+def is_write(told: Told) -> bool:
+    return isinstance(told.action.request, WRITES)
+
+
+def as_operation(told: Told) -> Operation:
+    """A write as it stands in the log."""
+    match told.action.request:
+        case Transaction(operations):
+            return Multi(operations)
+        case Close():
+            return CloseSession(told.action.session)
+        case operation:
+            return operation  # type: ignore[no-any-return]
+
+
+@once
+def replay(history: History) -> Replay:
+    """All of it, once."""
+    return _Replayer(history).run()
+
+
+@attrs.define(eq=False)
+class _Replayer:
+    history: History
+    model: Model = attrs.field(factory=Model)
+    changes: dict[int, tuple[Change, ...]] = attrs.field(factory=dict)
+    lives: dict[int, Life] = attrs.field(factory=dict)
+    missed: dict[int, tuple[Change, ...]] = attrs.field(factory=dict)
+    compared: int = 0
+
+    def run(self) -> Replay:
+        violations = list(self._replay())
+        return Replay(self.model, self.changes, self.lives, self.missed, violations, self.compared)
+
+    def _replay(self) -> Iterator[Violation]:
+        shown, written = self._by_zxid()
+        commands = committed(self.history)
+        yield from self._read_all(shown.pop(0, []))
+        for zxid in sorted(commands):
+            told = commands[zxid]
+            if zxid != self.model.zxid + 1:
+                message = f"zxid {zxid} comes behind {self.model.zxid}"
+                yield Violation("zxids without gaps", message, proof(told))
+            yield from self._apply(zxid, told, written.pop(zxid, []))
+            yield from self._read_all(shown.pop(zxid, []))
+        for zxid, unknown in sorted((*shown.items(), *written.items())):
+            message = f"an answer has zxid {zxid}, which nobody has applied"
+            yield Violation("answers are of the log", message, proof(*unknown))
+
+    def _by_zxid(self) -> tuple[dict[int, list[Told]], dict[int, list[Told]]]:
+        """What shows the state of a zxid, and what was told to be its command."""
+        shown: dict[int, list[Told]] = {}
+        written: dict[int, list[Told]] = {}
+        for told in answered(self.history):
+            if told.result.zxid != _NO_STATE:
+                (written if is_write(told) else shown).setdefault(told.result.zxid, []).append(told)
+        return shown, written
+
+    def _apply(self, zxid: int, told: Told, written: list[Told]) -> Iterator[Violation]:
+        command: Command = told.action.command
+        outcome = self.model.apply(zxid, command)
+        self.compared += 1
+        if outcome.error != told.action.error:
+            message = f"{command}, zxid {zxid}: {told.action.error.name}, and the model says {outcome.error.name}"
+            yield Violation("results as the model has them", message, proof(told))
+        if outcome.changes:
+            self.changes[zxid] = outcome.changes
+        self._note_sessions(command, told, outcome)
+        for answer in written:
+            yield from self._compare_write(answer, told, outcome)
+        if len(written) > 1:
+            yield Violation("one answer for one command", f"zxid {zxid} was told twice", proof(*written))
+
+    def _compare_write(self, answer: Told, told: Told, outcome: Outcome) -> Iterator[Violation]:
+        zxid, command = told.action.zxid, told.action.command
+        if (as_operation(answer), answer.action.session) != (command.operation, command.origin.session):
+            message = f"{answer.action.request} was answered with zxid {zxid}, which is that of {command}"
+            yield Violation("one answer for one command", message, proof(answer, told))
+            return
+        expected = _as_told(outcome)
+        if (answer.result.error, answer.result.value) != (expected.error, expected.value):
+            message = f"{answer.action.request} was answered {answer.result}, and the model says {expected}"
+            yield Violation("results as the model has them", message, proof(answer, told))
+
+    def _read_all(self, shown: list[Told]) -> Iterator[Violation]:
+        for told in shown:
+            request = told.action.request
+            if isinstance(request, READS):
+                self.compared += 1
+                expected = self._read(request)
+                if (told.result.error, told.result.value) != (expected.error, expected.value):
+                    message = f"{request} was answered {told.result}, and the model says {expected}"
+                    yield Violation("reads as the model has them", message, proof(told))
+            elif isinstance(request, SetWatches):
+                self.missed[told.number] = tuple(self._missed(request))
+
+    def _read(self, request: Exists | GetData | GetChildren) -> Answer:
+        stat = self.model.stat(request.path)
+        if stat is None:
+            return Answer(0, Error.NO_NODE)
+        node = self.model.nodes[request.path]
+        match request:
+            case Exists():
+                return Answer(0, 0, stat)
+            case GetData():
+                return Answer(0, 0, (node.data, stat))
+            case GetChildren():
+                return Answer(0, 0, (tuple(sorted(node.children)), stat))
+
+    def _missed(self, request: SetWatches) -> Iterator[Change]:
+        """What has changed since the client was gone, of what it had watched."""
+        for path in request.data:
+            stat = self.model.stat(path)
+            if stat is None:
+                yield ChangeKind.DELETED, path
+            elif stat.mzxid > request.since:
+                yield ChangeKind.DATA_CHANGED, path
+        for path in request.exist:
+            if path in self.model.nodes:
+                yield ChangeKind.CREATED, path
+        for path in request.child:
+            stat = self.model.stat(path)
+            if stat is None:
+                yield ChangeKind.DELETED, path
+            elif stat.pzxid > request.since:
+                yield ChangeKind.CHILDREN_CHANGED, path
+
+    def _note_sessions(self, command: Command, told: Told, outcome: Outcome) -> None:
+        for number in outcome.ended:
+            self.lives[number].ended = told
+            self.lives[number].expired = isinstance(command.operation, Expire)
+        if isinstance(command.operation, CreateSession) and outcome.error is Error.OK:
+            self.lives[command.operation.session] = Life(command.operation.timeout_ms, told, told)
+        for number in _heard(command):
+            life = self.lives.get(number)
+            if life is not None and life.ended is None and outcome.error is not Error.SESSION_MOVED:
+                life.heard = told
+                if isinstance(command.operation, Attach) and outcome.error is Error.OK:
+                    life.timeout_ms = command.operation.timeout_ms
+
+
+def _heard(command: Command) -> Iterator[int]:
+    """The sessions that this command keeps alive."""
+    if command.origin.session:
+        yield command.origin.session
+    match command.operation:
+        case Attach(session):
+            yield session
+        case Touch(sessions):
+            yield from sessions
+        case _:
+            pass
+
+
+def _as_told(outcome: Outcome) -> Answer:
+    """As the wire has it. A multi is answered without an error, whatever has become of it."""
+    value: Any = outcome.value
+    if isinstance(value, tuple) and value and isinstance(value[0], Outcome):
+        value = tuple(Answer(0, part.error, part.value) for part in value)
+    return Answer(0, outcome.error, value)

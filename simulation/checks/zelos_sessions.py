@@ -1,0 +1,77 @@
+"""What is promised about sessions: none ends before its time, and none lives on for long.                          Pure.
+
+A session is heard of through the log: by its own commands, and by what servers tell of those that only pinged. Whoever ends it has
+waited for its timeout since it applied the last of these, by its own clock. So the true time between the two is at least
+the timeout by the fastest clock there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from simulation.checks.zelos_facts import Life, answered, replay
+from virtuallog.testing.history import History
+from virtuallog.testing.history import Operation as Told
+from virtuallog.testing.violation import Check, Violation, proof
+
+SLACK_SECONDS: Final = 1e-6
+"""Rounding: times are floats, timeouts milliseconds."""
+
+
+def session_checks(drift: float, *, calm: bool) -> tuple[Check, ...]:
+    """Those of a run whose clocks are wrong by this rate; `calm`: nothing has kept servers from telling what they heard."""
+
+    def sessions_end_in_time(history: History) -> Iterator[Violation]:
+        """No session is expired that the log has heard of within its timeout."""
+        for number, life in replay(history).lives.items():
+            if life.expired and life.ended is not None:
+                passed = _time(history, life.ended) - _time(history, life.heard)
+                if passed < _shortest(life, drift):
+                    message = f"session {number:x} was expired {passed:.3f} s after it was heard of; its timeout is {life.timeout_ms} ms"
+                    yield Violation("sessions end in time", message, proof(life.heard, life.ended))
+
+    def clients_are_heard(history: History) -> Iterator[Violation]:
+        """With nothing in the way, no session is expired whose client was answered within its timeout."""
+        asked = _answered_of(history)
+        for number, life in replay(history).lives.items():
+            if life.expired and life.ended is not None:
+                end = _time(history, life.ended)
+                last = max(
+                    (one for one in asked.get(number, []) if (one.ended or 0) < life.ended.invoked),
+                    key=_invoked,
+                    default=None,
+                )
+                if last is not None and end - _time(history, last) < _shortest(life, drift):
+                    message = f"session {number:x} was expired, and a server had answered its client {end - _time(history, last):.3f} s before"
+                    yield Violation("clients are heard", message, proof(last, life.ended))
+
+    return (sessions_end_in_time, clients_are_heard) if calm else (sessions_end_in_time,)
+
+
+def lives_on(history: History, alive: Callable[[int], bool]) -> Iterator[Violation]:
+    """Sessions that nobody uses any more, and that should have been over by now."""
+    for number, life in replay(history).lives.items():
+        if life.ended is None and not alive(number):
+            message = f"session {number:x} lives on, though its client has been gone for longer than its timeout"
+            yield Violation("sessions do not live on", message, proof(life.heard))
+
+
+def _answered_of(history: History) -> Mapping[int, list[Told]]:
+    found: dict[int, list[Told]] = {}
+    for told in answered(history):
+        found.setdefault(told.action.session, []).append(told)
+    return found
+
+
+def _shortest(life: Life, drift: float) -> float:
+    return life.timeout_ms / 1000 / (1 + drift) - SLACK_SECONDS
+
+
+def _time(history: History, told: Told) -> float:
+    """When it began: what is applied, and whatever a server has surely heard of since."""
+    return history.events[told.invoked].time
+
+
+def _invoked(told: Told) -> int:
+    return told.invoked
