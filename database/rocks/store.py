@@ -12,7 +12,8 @@ Raw mode throughout: rocksdict's default unpickles what it reads, so whoever can
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,11 +81,19 @@ class RocksStore:
     """`ports.LocalStore` in one directory. After its first failure everything raises: what is in it is not known any more."""
 
     _database: Any
+    """What is read and written; once the store has failed, or is closed, something that refuses everything. So the usual case
+    is spared a look."""
     _worker: Worker
     """Of the directory."""
+    _opened: Any = attrs.field(init=False)
+    """What is closed in the end."""
     _unlogged: Any = attrs.field(factory=unlogged_writes, init=False)
-    _failed: VirtualLogError | None = attrs.field(default=None, init=False)
+    _snapshots: weakref.WeakSet[_Snapshot] = attrs.field(factory=weakref.WeakSet, init=False)
+    """In use: each keeps RocksDB open, and its lock with it, unless it is closed first."""
     closed: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._opened = self._database
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -95,7 +104,7 @@ class RocksStore:
 
     def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
         try:
-            return scan(self._database, span, count)
+            return _collect(self._database.iter(_until(span[1])), span, count)
         except Exception as error:
             raise self._failure(error) from error
 
@@ -118,8 +127,12 @@ class RocksStore:
         await self.perform(lambda database: database.flush(wait=True))
 
     def snapshot(self) -> Reading:
-        self._require_usable()
-        return _Snapshot(guarded(self._database.snapshot))
+        try:
+            made = _Snapshot(self._database.iter())
+        except Exception as error:
+            raise self._failure(error) from error
+        self._snapshots.add(made)
+        return made
 
     async def close(self) -> None:
         """What is in memory is flushed, so that the next start has nothing to play again; but a store that has failed closes, too."""
@@ -129,59 +142,70 @@ class RocksStore:
         with trio.CancelScope(shield=True):  # ends soon, and the lock that is left behind would block the next open
             await self._worker.do(lambda: guarded(self._close))
 
-    async def perform(self, job: Any) -> None:
+    async def perform(self, job: Callable[[Any], None]) -> None:
         """`job(database)` in the thread of the directory, one at a time."""
-        self._require_usable()
         await self._worker.do(lambda: self._attempt(job))
 
-    def _attempt(self, job: Any) -> None:
+    def _attempt(self, job: Callable[[Any], None]) -> None:
         try:
             job(self._database)
         except Exception as error:
             raise self._failure(error) from error
 
     def _close(self) -> None:
+        failed = self._database is not self._opened
+        self._database = _Refusing(StorageError("the store is closed"))
+        for snapshot in self._snapshots:
+            snapshot.cursor = self._database
         try:
-            if self._failed is None:
-                self._database.flush(wait=True)
+            if not failed:
+                self._opened.flush(wait=True)
         finally:
-            self._database.close()
-
-    def _require_usable(self) -> None:
-        if self._failed is not None or self.closed:
-            raise self._failure(StorageError("closed"))
+            self._opened.close()
 
     def _failure(self, error: Exception) -> VirtualLogError:
         """What to raise for `error`; from now on nothing else is believed."""
-        if self._failed is None:
-            self._failed = translated(error)
-            return self._failed
-        kind = CorruptionError if isinstance(self._failed, CorruptionError) else StorageError
-        return kind(f"the store can no longer be used: {self._failed}")
+        failure = translated(error)
+        if self._database is self._opened:
+            kind = CorruptionError if isinstance(failure, CorruptionError) else StorageError
+            self._database = _Refusing(kind(f"the store can no longer be used: {failure}"))
+        return failure
 
 
 @attrs.frozen(eq=False)
-class _Snapshot:
-    """`ports.Reading`."""
+class _Refusing:
+    """In the place of a database that must not be used any more."""
 
-    _snapshot: Any
+    _error: VirtualLogError
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._error
+
+
+@attrs.define(eq=False)
+class _Snapshot:
+    """`ports.Reading`. An iterator sees the database as it was when it was made, wherever it is moved. (A snapshot of the library's
+    does not: version 0.3.29 iterates over the newest state.)"""
+
+    cursor: Any
 
     def get(self, key: bytes) -> bytes | None:
         found = self.scan((key, key + b"\0"), 1)
         return found[0][1] if found else None
 
     def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
-        return guarded(lambda: scan(self._snapshot, span, count))
+        return guarded(lambda: _collect(self.cursor, span, count))
 
 
-def scan(source: Any, span: Span, count: int) -> list[tuple[bytes, bytes]]:
-    """The first `count` pairs in `span` of a database or a snapshot of one."""
+def _collect(cursor: Any, span: Span, count: int) -> list[tuple[bytes, bytes]]:
     start, stop = span
-    cursor = source.iter(_until(stop))
     found: list[tuple[bytes, bytes]] = []
     cursor.seek(start)
     while len(found) < count and cursor.valid():
-        found.append((cursor.key(), cursor.value()))
+        key = cursor.key()
+        if key >= stop:
+            return found
+        found.append((key, cursor.value()))
         cursor.next()
     if len(found) < count:
         cursor.status()  # an iterator also becomes invalid when it cannot read on; then this raises
