@@ -14,7 +14,8 @@ import attrs
 
 VERSION: Final = "3.8.0"
 """Of the protocol. Clients compare it (kazoo does), so it says ZooKeeper's number and not ours."""
-BUILD: Final = "virtuallog"
+BUILD: Final = "virtuallog, built on no date in particular"
+"""Programs look for the words `built on`."""
 
 
 class Mode(enum.Enum):

@@ -27,7 +27,6 @@ from typing import Final
 
 import attrs
 
-PATH: Final = "/zookeeper/config"
 ANY_CONFIG: Final = -1
 TEXT_BYTES_MAX: Final = 64 << 10
 """Of the list as a whole: some 600 servers."""

@@ -1,0 +1,32 @@
+"""How results of kazoo's suite are judged: surprises in both directions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.zookeeper_parity import suite
+
+RESULTS = """<testsuites><testsuite>
+<testcase classname="kazoo.tests.test_lock.KazooLockTests" name="test_lock"/>
+<testcase classname="kazoo.tests.test_lock.KazooLockTests" name="test_two"><failure/></testcase>
+<testcase classname="kazoo.tests.test_sasl.TestSASL" name="test_gssapi"><skipped/></testcase>
+<testcase classname="kazoo.tests.test_client.TestClient" name="test_setup"><error/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_a_failure_must_be_a_known_exception_and_a_known_exception_must_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception whose test passes has lost its reason, and its row in the documentation goes."""
+    (tmp_path / "results.xml").write_text(RESULTS)
+    results = suite.read_results(tmp_path / "results.xml")
+    lock, two = "test_lock.KazooLockTests::test_lock", "test_lock.KazooLockTests::test_two"
+
+    assert results[lock] == "passed"
+    assert list(suite.judge(results)) == ["FAILED test_client.TestClient::test_setup", f"FAILED {two}"]
+    monkeypatch.setattr(
+        suite, "EXCEPTIONS", {two: "because", lock: "no longer", "test_client.TestClient::test_setup": "so"}
+    )
+    assert list(suite.judge(results)) == [f"PASSED, though it is said not to: {lock}"]
