@@ -10,7 +10,6 @@ from __future__ import annotations
 from database.kv.commands import SetData
 from database.kv.results import Error, Stat
 from server.zookeeper.quorum_config import (
-    PATH,
     Change,
     InvalidConfigError,
     QuorumConfig,
@@ -61,4 +60,4 @@ def _parsed(data: bytes | None) -> QuorumConfig:
 
 
 def _command(config: QuorumConfig, stat: Stat) -> SetData:
-    return SetData(PATH, config.render().encode(), stat.version)
+    return SetData(config.render().encode(), stat.version)

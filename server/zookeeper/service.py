@@ -23,11 +23,12 @@ from trio.abc import Listener
 
 from database.kv.commands import Origin
 from database.kv.database import Database
+from database.kv.paths import CONFIG
 from database.kv.results import Error, RefusedError, Result
 from server.zookeeper.auth import SUPER, Authentication
 from server.zookeeper.facts import Facts, Mode, Traffic
 from server.zookeeper.hooks import Hooks, Reconfigured, Standing
-from server.zookeeper.quorum_config import PATH, Change
+from server.zookeeper.quorum_config import Change
 from server.zookeeper.read_only import TICK_SECONDS, Contact
 from server.zookeeper.reconfiguration import announced, reconfigured
 from server.zookeeper.sasl import Exchange
@@ -133,7 +134,7 @@ class ZooKeeperService:
 
     def _reconfigure(self, asked: Change, origin: Origin, done: Reconfigured) -> None:
         tree = self._database.tree
-        command = reconfigured(*tree.get_data(PATH, (SUPER,)), asked)
+        command = reconfigured(*tree.get_data(CONFIG, (SUPER,)), asked)
         if isinstance(command, Error):
             done(Result(tree.last_zxid, command))
             return
@@ -151,7 +152,7 @@ class ZooKeeperService:
         while True:
             try:
                 await self._database.sync()
-                data, stat = self._database.tree.get_data(PATH, (SUPER,))
+                data, stat = self._database.tree.get_data(CONFIG, (SUPER,))
                 command = announced(data, stat, number=self._node, listen=self._listen, client=client)
                 if command is None:
                     return
@@ -179,7 +180,7 @@ class ZooKeeperService:
 
     def _members(self) -> Sequence[str]:
         try:
-            data, _ = self._database.tree.get_data(PATH, (SUPER,))
+            data, _ = self._database.tree.get_data(CONFIG, (SUPER,))
         except RefusedError:
             return ()
         return (data or b"").decode(errors="replace").splitlines()

@@ -7,7 +7,6 @@ import pytest
 from database.kv.commands import SetData
 from database.kv.results import Error, Stat
 from server.zookeeper.quorum_config import (
-    PATH,
     Change,
     InvalidConfigError,
     QuorumConfig,
@@ -110,7 +109,7 @@ def test_a_request_becomes_a_write_that_expects_what_it_was_computed_from() -> N
     command = reconfigured(config.render().encode(), STAT, asked(joining=OBSERVER))
 
     assert isinstance(command, SetData)
-    assert (command.path, command.version) == (PATH, STAT.version)
+    assert (command.path, command.version) == (STAT.version)
     assert command.data == change(config, asked(joining=OBSERVER)).render().encode()
     assert reconfigured(config.render().encode(), STAT, asked(joining="some thing")) is Error.BAD_ARGUMENTS
     assert reconfigured(config.render().encode(), STAT, asked(leaving="1", version=99)) is Error.BAD_VERSION
