@@ -55,7 +55,7 @@ def commands_are_asked_for_and_applied_once(history: History) -> Iterator[Violat
     asked = Counter((told.action.session, as_operation(told)) for told in history.operations(Asked) if is_write(told))
     known = {session for session, _ in asked}
     applied: Counter[tuple[int, object]] = Counter()
-    for told in committed(history).values():
+    for told in committed(history):
         command = told.action.command
         session = command.origin.session
         if session in known:

@@ -49,7 +49,10 @@ class Committed:
     """A replica has applied this command, as the first one that did."""
 
     zxid: int
+    """The newest one, whether it is this command's own or not (`zelos_model.UNSEEN`)."""
     position: int
+    index: int
+    """Among the commands of its entry."""
     command: Command
     error: Error
     """That its own apply came to."""
@@ -83,9 +86,9 @@ class Replay:
     """Answers that the model had something to say about."""
 
 
-def committed(history: History) -> dict[int, Told]:
-    """By zxid."""
-    return {told.action.zxid: told for told in history.operations(Committed)}
+def committed(history: History) -> list[Told]:
+    """In the order of the log."""
+    return sorted(history.operations(Committed), key=lambda told: (told.action.position, told.action.index))
 
 
 def answered(history: History) -> list[Told]:
@@ -129,15 +132,16 @@ class _Replayer:
 
     def _replay(self) -> Iterator[Violation]:
         shown, written = self._by_zxid()
-        commands = committed(self.history)
         yield from self._read_all(shown.pop(0, []))
-        for zxid in sorted(commands):
-            told = commands[zxid]
-            if zxid != self.model.zxid + 1:
-                message = f"zxid {zxid} comes behind {self.model.zxid}"
-                yield Violation("zxids without gaps", message, proof(told))
-            yield from self._apply(zxid, told, written.pop(zxid, []))
-            yield from self._read_all(shown.pop(zxid, []))
+        for told in committed(self.history):
+            before = self.model.zxid
+            outcome = self.model.apply(told.action.command)
+            zxid = self.model.zxid
+            yield from self._compare_apply(told, outcome)
+            self._note_sessions(told.action.command, told, outcome)
+            if zxid > before:
+                yield from self._compare_writes(told, outcome, written.pop(zxid, []))
+                yield from self._read_all(shown.pop(zxid, []))
         for zxid, unknown in sorted((*shown.items(), *written.items())):
             message = f"an answer has zxid {zxid}, which nobody has applied"
             yield Violation("answers are of the log", message, proof(*unknown))
@@ -151,20 +155,23 @@ class _Replayer:
                 (written if is_write(told) else shown).setdefault(told.result.zxid, []).append(told)
         return shown, written
 
-    def _apply(self, zxid: int, told: Told, written: list[Told]) -> Iterator[Violation]:
-        command: Command = told.action.command
-        outcome = self.model.apply(zxid, command)
+    def _compare_apply(self, told: Told, outcome: Outcome) -> Iterator[Violation]:
+        zxid, found = self.model.zxid, told.action
         self.compared += 1
-        if outcome.error != told.action.error:
-            message = f"{command}, zxid {zxid}: {told.action.error.name}, and the model says {outcome.error.name}"
+        if (found.zxid, found.error) != (zxid, outcome.error):
+            message = (
+                f"{found.command}: zxid {found.zxid}, {found.error.name}; the model says {zxid}, {outcome.error.name}"
+            )
             yield Violation("results as the model has them", message, proof(told))
         if outcome.changes:
             self.changes[zxid] = outcome.changes
-        self._note_sessions(command, told, outcome)
+
+    def _compare_writes(self, told: Told, outcome: Outcome, written: list[Told]) -> Iterator[Violation]:
         for answer in written:
             yield from self._compare_write(answer, told, outcome)
         if len(written) > 1:
-            yield Violation("one answer for one command", f"zxid {zxid} was told twice", proof(*written))
+            message = f"zxid {told.action.zxid} was told twice"
+            yield Violation("one answer for one command", message, proof(*written))
 
     def _compare_write(self, answer: Told, told: Told, outcome: Outcome) -> Iterator[Violation]:
         zxid, command = told.action.zxid, told.action.command
@@ -251,5 +258,5 @@ def _as_told(outcome: Outcome) -> Answer:
     """As the wire has it. A multi is answered without an error, whatever has become of it."""
     value: Any = outcome.value
     if isinstance(value, tuple) and value and isinstance(value[0], Outcome):
-        value = tuple(Answer(0, part.error, part.value) for part in value)
+        return Answer(0, 0, tuple(Answer(0, part.error, part.value) for part in value))
     return Answer(0, outcome.error, value)

@@ -34,6 +34,8 @@ from database.kv.results import ChangeKind, Error, Stat
 Change: TypeAlias = tuple[ChangeKind, str]
 """That the children of the parent have changed is said as well, right behind a creation or deletion."""
 SYSTEM: Final = ("/zookeeper", "/zookeeper/config", "/zookeeper/quota")
+UNSEEN: Final = (Touch, Expire, Reap)
+"""What servers tell each other."""
 _EPHEMERAL: Final = (Mode.EPHEMERAL, Mode.EPHEMERAL_SEQUENTIAL)
 _SEQUENTIAL: Final = (Mode.PERSISTENT_SEQUENTIAL, Mode.EPHEMERAL_SEQUENTIAL, Mode.TTL_SEQUENTIAL)
 
@@ -121,11 +123,22 @@ class Model:
 
     # -- commands ---------------------------------------------------------------------------------------------------
 
-    def apply(self, zxid: int, command: Command) -> Outcome:
-        """What this command does as the next one."""
-        self.zxid, self._changes = zxid, []
+    def apply(self, command: Command) -> Outcome:
+        """What this command does as the next one. It takes the next zxid, unless nobody can see that it was there."""
+        self._changes = []
+        self.zxid += 1
+        outcome = self._outcome(command)
+        if isinstance(command.operation, UNSEEN) and not (outcome.changes or outcome.ended):
+            self.zxid -= 1
+        return outcome
+
+    def _outcome(self, command: Command) -> Outcome:
         try:
             self._check_session(command.origin)
+            if isinstance(command.operation, Multi):
+                parts = self._multi(command.operation, command)
+                error = next((part.error for part in parts if part.error is not Error.OK), Error.OK)
+                return Outcome(error, parts, tuple(self._changes))
             value, ended = self._execute(command)
         except RefusedError as refused:
             return Outcome(refused.error)
@@ -145,8 +158,6 @@ class Model:
         operation, ended = command.operation, list[int]()
         value: Any = None
         match operation:
-            case Multi():
-                value = self._multi(operation, command)
             case CreateSession():
                 self._create_session(operation)
             case Attach():
@@ -166,7 +177,7 @@ class Model:
         return value, tuple(ended)
 
     def _multi(self, multi: Multi, command: Command) -> tuple[Outcome, ...]:
-        """All or nothing. A multi that fails is no refusal: it says which of its operations has failed."""
+        """All or nothing; one that is refused says which of its operations it was."""
         before = copy.deepcopy(self.nodes)
         done: list[Outcome] = []
         for operation in multi.operations:
@@ -233,7 +244,7 @@ class Model:
     def _create_session(self, create: CreateSession) -> None:
         if create.session in self.sessions:
             raise RefusedError(Error.NODE_EXISTS)
-        self.sessions[create.session] = Session(create.timeout_ms, create.password, 1)
+        self.sessions[create.session] = Session(create.timeout_ms, create.password, generation=1, touches=1)
 
     def _attach(self, attach: Attach) -> None:
         session = self.sessions.get(attach.session)
@@ -283,7 +294,7 @@ def _is_over(node: Znode, time_ms: int) -> bool:
     """An empty container that had a child, or a TTL node whose time has come."""
     if node.mode is Mode.CONTAINER:
         return node.created > 0
-    return node.mode in {Mode.TTL, Mode.TTL_SEQUENTIAL} and node.mtime + node.ttl_ms <= time_ms
+    return node.mode in {Mode.TTL, Mode.TTL_SEQUENTIAL} and node.mtime + node.ttl_ms < time_ms
 
 
 def _system() -> dict[str, Znode]:

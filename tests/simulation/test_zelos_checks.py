@@ -61,6 +61,7 @@ class Zelos:
     history: History = attrs.field(init=False)
     model: Model = attrs.field(factory=Model)
     time: float = 0.0
+    position: int = 0
 
     def __attrs_post_init__(self) -> None:
         self.history = History(lambda: self.time)
@@ -71,9 +72,10 @@ class Zelos:
         """A command is applied."""
         generation = self.model.sessions[session].generation if session in self.model.sessions else 1
         command = Command(operation, Origin(session, generation if session else 0), 1000)
-        outcome = self.model.apply(self.model.zxid + 1, command)
+        outcome = self.model.apply(command)
         told = outcome.error if error is None else error
-        self.history.observed("replica", Committed(self.model.zxid, self.model.zxid, command, told), None)
+        self.position += 1
+        self.history.observed("replica", Committed(self.model.zxid, self.position, 0, command, told), None)
         return outcome
 
     def write(self, request: Any, connection: int = 1) -> Answer:
@@ -88,7 +90,7 @@ class Zelos:
     def answer(self, outcome: Outcome) -> Answer:
         value: Any = outcome.value
         if isinstance(value, tuple) and value and isinstance(value[0], Outcome):
-            value = tuple(Answer(0, part.error, part.value) for part in value)
+            return Answer(self.model.zxid, 0, tuple(Answer(0, part.error, part.value) for part in value))
         return Answer(self.model.zxid, outcome.error, value)
 
     def read(self, request: Any, connection: int = 1, session: int = SESSION) -> Answer:
