@@ -1,4 +1,4 @@
-"""What a database tells about itself.                                                                             Pure."""
+"""What a database tells about itself."""
 
 from __future__ import annotations
 

@@ -1,0 +1,298 @@
+"""The tree of znodes as plain dictionaries, slow and obvious: what `database.kv` is compared with.                 Pure.
+
+It is given the same commands and must answer the same: results, changes, stats. Each command works on a
+copy of the dictionaries, which is dropped if it is refused; there are no indexes, no formats and no counters that could disagree with
+the znodes. Children are found by looking at every path there is.
+
+Left out: quotas, which are other znodes that change with a znode (tests/database/kv/test_quotas.py), and which ACLs are well
+formed (`test_acl.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from database.kv import paths
+from database.kv.acl import allows, settled
+from database.kv.commands import (
+    OPEN_ACL,
+    TTL_MS_MAX,
+    Acl,
+    Attach,
+    Check,
+    CloseSession,
+    Command,
+    Create,
+    CreateSession,
+    Delete,
+    Expire,
+    Identity,
+    Mode,
+    Multi,
+    Origin,
+    Permission,
+    Reap,
+    SetAcl,
+    SetData,
+    Touch,
+)  # fmt: skip
+from database.kv.results import Attached, Change, ChangeKind, Created, Error, RefusedError, Result, Stat
+
+_SEQUENTIAL = {Mode.PERSISTENT_SEQUENTIAL, Mode.EPHEMERAL_SEQUENTIAL, Mode.TTL_SEQUENTIAL}
+_EPHEMERAL = {Mode.EPHEMERAL, Mode.EPHEMERAL_SEQUENTIAL}
+_WITH_TTL = {Mode.TTL, Mode.TTL_SEQUENTIAL}
+
+
+@attrs.frozen
+class ModelZnode:
+    """One znode."""
+
+    data: bytes | None
+    acl: tuple[Acl, ...]
+    czxid: int
+    time: int
+    mode: int = Mode.PERSISTENT
+    owner: int = 0
+    ttl_ms: int = 0
+    version: int = 0
+    aversion: int = 0
+    created: int = 0
+    mzxid: int = attrs.field(default=attrs.Factory(lambda self: self.czxid, takes_self=True))
+    pzxid: int = attrs.field(default=attrs.Factory(lambda self: self.czxid, takes_self=True))
+    mtime: int = attrs.field(default=attrs.Factory(lambda self: self.time, takes_self=True))
+
+
+@attrs.frozen
+class ModelSession:
+    """One session."""
+
+    password: bytes
+    timeout_ms: int
+    generation: int = 0
+    touches: int = 0
+
+
+def _first_znodes() -> dict[str, ModelZnode]:
+    found = {path: ModelZnode(b"", OPEN_ACL, 0, 0) for path in (paths.ROOT, *paths.SYSTEM_PATHS)}
+    found[paths.CONFIG] = ModelZnode(b"", (Acl(int(Permission.READ), "world", "anyone"),), 0, 0, aversion=-1)
+    return found
+
+
+@attrs.define
+class ModelTree:
+    """The state after some commands."""
+
+    zxid: int = 0
+    znodes: dict[str, ModelZnode] = attrs.field(factory=_first_znodes)
+    sessions: dict[int, ModelSession] = attrs.field(factory=dict)
+
+    def apply(self, command: Command) -> Result:
+        """Carry out one command. `touched` of the result is left empty."""
+        operation = command.operation
+        step = _Step(self.copy(), command.origin, command.time_ms)
+        error, value = step.run(operation)
+        if not isinstance(operation, Touch | Expire | Reap) or step.changes or step.ended:
+            step.tree.zxid += 1
+        self.zxid, self.znodes, self.sessions = step.tree.zxid, step.tree.znodes, step.tree.sessions
+        return Result(self.zxid, error, value, tuple(step.changes), (), tuple(step.ended))
+
+    def copy(self) -> ModelTree:
+        """Another one of the same state."""
+        return ModelTree(self.zxid, dict(self.znodes), dict(self.sessions))
+
+    def children(self, path: str) -> list[str]:
+        """Names, sorted."""
+        return sorted(paths.name_of(each) for each in self.znodes if each != "/" and paths.parent_of(each) == path)
+
+    def stat(self, path: str) -> Stat:
+        znode, children = self.znodes[path], len(self.children(path))
+        deleted_and_created = 2 * znode.created - children
+        return Stat(
+            znode.czxid, znode.mzxid, znode.time, znode.mtime, znode.version, deleted_and_created, znode.aversion,
+            znode.owner, len(znode.data or b""), children, znode.pzxid,
+        )  # fmt: skip
+
+    def ephemerals(self, session: int) -> list[str]:
+        """Paths, sorted."""
+        return sorted(path for path, znode in self.znodes.items() if session and znode.owner == session)
+
+
+@attrs.define
+class _Step:
+    """One command on a copy of the tree."""
+
+    tree: ModelTree
+    origin: Origin
+    time: int
+    changes: list[Change] = attrs.field(factory=list)
+    ended: list[int] = attrs.field(factory=list)
+
+    def run(self, operation: Any) -> tuple[Error, Any]:
+        """Of a command that is refused there stays that its session was heard of."""
+        kept = self.tree.copy()
+        error, value = Error.OK, None
+        try:
+            if self.origin.session:
+                self._hear()
+                kept = self.tree.copy()
+            if isinstance(operation, Multi):
+                error, value = self._multi(operation)
+            else:
+                value = self._one(operation)
+        except RefusedError as refused:
+            error = refused.error
+        if error is not Error.OK:
+            self.tree, self.changes, self.ended = kept, [], []
+        return error, value
+
+    def _hear(self) -> None:
+        session = self._session(self.origin.session)
+        _require(session.generation == self.origin.generation, Error.SESSION_MOVED)
+        self._touch(self.origin.session)
+
+    def _touch(self, id_: int) -> None:
+        session = self.tree.sessions[id_]
+        self.tree.sessions[id_] = attrs.evolve(session, touches=session.touches + 1)
+
+    def _change(self, path: str, **changes: Any) -> None:
+        self.tree.znodes[path] = attrs.evolve(self.tree.znodes[path], **changes)
+
+    def _multi(self, multi: Multi) -> tuple[Error, tuple[Result, ...]]:
+        zxid, results = self.tree.zxid + 1, []
+        for number, operation in enumerate(multi.operations):
+            try:
+                results.append(Result(zxid, Error.OK, self._one(operation)))
+            except RefusedError as refused:
+                rest = len(multi.operations) - number - 1
+                errors = [Error.OK] * number + [refused.error] + [Error.RUNTIME_INCONSISTENCY] * rest
+                return refused.error, tuple(Result(zxid, each) for each in errors)
+        return Error.OK, tuple(results)
+
+    def _one(self, operation: Any) -> Any:
+        match operation:
+            case Create():
+                return self._create(operation)
+            case Delete(path, version):
+                _require("/" in path and path not in {"/", *paths.SYSTEM_PATHS}, Error.BAD_ARGUMENTS)
+                parent, znode = self._znode(paths.parent_of(path)), self._znode(path)
+                self._require_right(parent, Permission.DELETE)
+                _require(version in {-1, znode.version}, Error.BAD_VERSION)
+                _require(not self.tree.children(path), Error.NOT_EMPTY)
+                self._remove(path)
+            case SetData(path, data, version):
+                znode = self._valid(path)
+                self._require_right(znode, Permission.WRITE)
+                _require(version in {-1, znode.version}, Error.BAD_VERSION)
+                self._change(path, data=data, version=znode.version + 1, mzxid=self._zxid, mtime=self.time)
+                self.changes.append((ChangeKind.DATA_CHANGED, path))
+                return self.tree.stat(path)
+            case SetAcl(path, acl, version):
+                _require(paths.is_valid(path), Error.BAD_ARGUMENTS)
+                stored = settled(acl, self.origin.identities)
+                znode = self._znode(path)
+                self._require_right(znode, Permission.ADMIN)
+                _require(version in {-1, znode.aversion}, Error.BAD_VERSION)
+                self._change(path, acl=stored, aversion=znode.aversion + 1)
+                return self.tree.stat(path)
+            case Check(path, version):
+                znode = self._valid(path)
+                self._require_right(znode, Permission.READ)
+                _require(version in {-1, znode.version}, Error.BAD_VERSION)
+            case CreateSession(id_, password, timeout_ms):
+                _require(id_ != 0 and id_ not in self.tree.sessions, Error.NODE_EXISTS)
+                self.tree.sessions[id_] = ModelSession(password, timeout_ms)
+                return self._attached(id_)
+            case Attach(id_, password, timeout_ms):
+                session = self._session(id_)
+                _require(session.password == password, Error.SESSION_EXPIRED)
+                self.tree.sessions[id_] = attrs.evolve(session, timeout_ms=timeout_ms)
+                return self._attached(id_)
+            case CloseSession(id_):
+                self._session(id_)
+                self._end(id_)
+            case Touch(ids):
+                for id_ in ids:
+                    if id_ in self.tree.sessions:
+                        self._touch(id_)
+            case Expire(pairs):
+                for id_, touches in pairs:
+                    if id_ in self.tree.sessions and self.tree.sessions[id_].touches == touches:
+                        self._end(id_)
+            case Reap(reaped):
+                for path in reaped:
+                    if path in self.tree.znodes and self._is_reapable(path):
+                        self._remove(path)
+        return None
+
+    def _create(self, operation: Create) -> Created:
+        mode, path, session = operation.mode, operation.path, self.origin.session
+        _require(mode in set(Mode), Error.BAD_ARGUMENTS)
+        _require(0 < operation.ttl_ms <= TTL_MS_MAX if mode in _WITH_TTL else not operation.ttl_ms, Error.BAD_ARGUMENTS)
+        _require(mode not in _EPHEMERAL or session != 0, Error.BAD_ARGUMENTS)
+        _require("/" in path, Error.BAD_ARGUMENTS)
+        acl = settled(operation.acl, self.origin.identities)
+        parent = self._znode(paths.parent_of(path))
+        self._require_right(parent, Permission.CREATE)
+        if mode in _SEQUENTIAL:
+            path += f"{parent.created:010}"
+        _require(paths.is_valid(path), Error.BAD_ARGUMENTS)
+        _require(path not in self.tree.znodes, Error.NODE_EXISTS)
+        _require(parent.owner == 0, Error.NO_CHILDREN_FOR_EPHEMERALS)
+        owner = session if mode in _EPHEMERAL else 0
+        made = ModelZnode(operation.data, acl, self._zxid, self.time, mode, owner, operation.ttl_ms)
+        self.tree.znodes[path] = made
+        self._change(paths.parent_of(path), created=parent.created + 1, pzxid=self._zxid)
+        self.changes.append((ChangeKind.CREATED, path))
+        return Created(path, self.tree.stat(path))
+
+    def _remove(self, path: str) -> None:
+        del self.tree.znodes[path]
+        self._change(paths.parent_of(path), pzxid=self._zxid)
+        self.changes.append((ChangeKind.DELETED, path))
+
+    def _is_reapable(self, path: str) -> bool:
+        znode = self.tree.znodes[path]
+        if self.tree.children(path):
+            return False
+        if znode.mode == Mode.CONTAINER:
+            return znode.created > 0
+        return znode.mode in _WITH_TTL and znode.mtime + znode.ttl_ms < self.time
+
+    def _attached(self, id_: int) -> Attached:
+        self._touch(id_)
+        session = self.tree.sessions[id_]
+        self.tree.sessions[id_] = attrs.evolve(session, generation=session.generation + 1)
+        return Attached(id_, session.generation + 1, session.timeout_ms)
+
+    def _end(self, id_: int) -> None:
+        for path in self.tree.ephemerals(id_):
+            self._remove(path)
+        del self.tree.sessions[id_]
+        self.ended.append(id_)
+
+    @property
+    def _zxid(self) -> int:
+        return self.tree.zxid + 1
+
+    def _session(self, id_: int) -> ModelSession:
+        _require(id_ in self.tree.sessions, Error.SESSION_EXPIRED)
+        return self.tree.sessions[id_]
+
+    def _znode(self, path: str) -> ModelZnode:
+        _require(path in self.tree.znodes, Error.NO_NODE)
+        return self.tree.znodes[path]
+
+    def _valid(self, path: str) -> ModelZnode:
+        _require(paths.is_valid(path), Error.BAD_ARGUMENTS)
+        return self._znode(path)
+
+    def _require_right(self, znode: ModelZnode, permission: Permission) -> None:
+        identities: tuple[Identity, ...] = self.origin.identities
+        _require(allows(znode.acl, int(permission), identities), Error.NO_AUTH)
+
+
+def _require(condition: bool, error: Error) -> None:
+    if not condition:
+        raise RefusedError(error)

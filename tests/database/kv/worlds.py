@@ -1,0 +1,74 @@
+"""A tree on a store in memory, for tests that need no log: each command is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from database.kv import codec
+from database.kv.apply import apply
+from database.kv.commands import Command, Identity, Operation, Origin
+from database.kv.results import ChangeKind, Error, Result
+from database.kv.tree import Tree
+from database.testing.memory_store import SortedPairs
+from database.transaction import Transaction
+from virtuallog.ports import Span
+
+NOW_MS = 1_700_000_000_000
+IP = Identity("ip", "127.0.0.1")
+
+
+@attrs.define(eq=False)
+class PlainStore(SortedPairs):
+    """Nothing but the map. Implements as much of `LocalStore` as a transaction needs."""
+
+    def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
+        assert not dropped
+        for key, value in changes.items():
+            self.change(key, value)
+
+    def snapshot(self) -> PlainStore:
+        return self
+
+    async def flush(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@attrs.define(eq=False)
+class World:
+    """One tree, and what was done to it."""
+
+    store: PlainStore = attrs.field(factory=PlainStore)
+    tree: Tree = attrs.field(init=False)
+    now_ms: int = NOW_MS
+
+    def __attrs_post_init__(self) -> None:
+        self.tree = Tree(self.store)
+
+    def do(self, operation: Operation, origin: Origin = Origin()) -> Result:  # noqa: B008  # frozen
+        """Through the bytes that would be in the log."""
+        command = Command(operation, origin, self.now_ms)
+        transaction = Transaction(self.store)
+        result = apply(transaction, codec.parse_untrusted(codec.encode(command)))
+        transaction.commit()
+        self.tree.applied(result.zxid)
+        return result
+
+    def error(self, operation: Operation, origin: Origin = Origin()) -> Error:  # noqa: B008  # frozen
+        return self.do(operation, origin).error
+
+
+@attrs.define(eq=False)
+class Recorder:
+    """A watcher that remembers what it was told."""
+
+    events: list[tuple[ChangeKind, str]] = attrs.field(factory=list)
+
+    def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
+        self.events.append((kind, path))
+
+    def take(self) -> list[tuple[ChangeKind, str]]:
+        told, self.events = self.events, []
+        return told
