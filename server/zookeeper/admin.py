@@ -96,9 +96,9 @@ def _connection(each: ConnectionFacts) -> Mapping[str, Any]:
 
 def _dump(facts: Facts) -> Mapping[str, Any]:
     by_timeout: dict[str, list[int]] = {}
-    for session, timeout_ms in facts.sessions.items():
+    for session, timeout_ms in facts.list_sessions().items():
         by_timeout.setdefault(str(timeout_ms), []).append(session)
-    ephemerals = {f"{session:#x}": list(paths) for session, paths in facts.ephemerals.items()}
+    ephemerals = {f"{session:#x}": list(paths) for session, paths in facts.list_ephemerals().items()}
     return {"timeout_to_session_ids": by_timeout, "session_id_to_ephemeral_paths": ephemerals}
 
 

@@ -1,13 +1,13 @@
 """What four-letter words and admin pages tell of a server, as one value.                                          Pure.
 
-Whoever answers asks for it anew each time; taking it costs a pass over the connections, not over the tree. `words.py` makes text
+Whoever answers asks for it anew each time; taking it costs a pass over the connections, but none over the tree. `words.py` makes text
 of it, `admin.py` JSON.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -115,10 +115,13 @@ class Facts:
     nodes: int = 0
     data_bytes: int = 0
     """Of paths and data together, roughly."""
-    ephemerals: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
-    """Paths by session."""
-    sessions: Mapping[int, int] = attrs.field(factory=dict)
-    """Timeouts in milliseconds, by session; those of the whole cluster."""
+    ephemerals: int = 0
+    sessions: int = 0
+    """Of the whole cluster."""
+    list_sessions: Callable[[], Mapping[int, int]] = dict
+    """Their timeouts in milliseconds; a pass over all of them."""
+    list_ephemerals: Callable[[], Mapping[int, Sequence[str]]] = dict
+    """Paths by session, of those that have any; the same."""
     traffic: Traffic = attrs.field(factory=Traffic)
     uptime_ms: int = 0
     settings: Mapping[str, object] = attrs.field(factory=dict)

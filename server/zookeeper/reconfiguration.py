@@ -8,6 +8,7 @@ the super user, unless somebody with that right has changed the ACL.
 from __future__ import annotations
 
 from database.kv.commands import SetData
+from database.kv.paths import CONFIG
 from database.kv.results import Error, Stat
 from server.zookeeper.quorum_config import (
     Change,
@@ -60,4 +61,4 @@ def _parsed(data: bytes | None) -> QuorumConfig:
 
 
 def _command(config: QuorumConfig, stat: Stat) -> SetData:
-    return SetData(config.render().encode(), stat.version)
+    return SetData(CONFIG, config.render().encode(), stat.version)

@@ -26,7 +26,7 @@ from database.kv.database import Database
 from database.kv.paths import CONFIG
 from database.kv.results import Error, RefusedError, Result
 from server.zookeeper.auth import SUPER, Authentication
-from server.zookeeper.facts import Facts, Mode, Traffic
+from server.zookeeper.facts import Facts, Mode
 from server.zookeeper.hooks import Hooks, Reconfigured, Standing
 from server.zookeeper.quorum_config import Change
 from server.zookeeper.read_only import TICK_SECONDS, Contact
@@ -105,14 +105,19 @@ class ZooKeeperService:
     def facts(self) -> Facts:
         """How it is now."""
         tree, standing = self._database.tree, self.contact.standing
-        traffic: Traffic = self.server.traffic()
+        meta = tree.meta
         return Facts(
             server=self._node,
             mode=Mode.READ_ONLY if standing is Standing.READ_ONLY else self._mode(),
             serving=standing is not Standing.NONE,
             zxid=tree.last_zxid,
-            nodes=tree.count_descendants("/", (SUPER,)) + 1,
-            traffic=traffic,
+            nodes=meta.znodes,
+            data_bytes=meta.data_bytes,
+            ephemerals=meta.ephemerals,
+            sessions=meta.sessions,
+            list_sessions=lambda: {id_: session.timeout_ms for id_, session in tree.sessions().items()},
+            list_ephemerals=self._ephemerals,
+            traffic=self.server.traffic(),
             uptime_ms=round((self._clock.monotonic() - self._begun) * 1000),
             settings=_in_their_words(self._settings),
             environment=_environment(),
@@ -177,6 +182,11 @@ class ZooKeeperService:
             self.contact.tick()
             if self.contact.standing is not former:
                 log.warning("the log cannot be reached", standing=self.contact.standing.value)
+
+    def _ephemerals(self) -> dict[int, list[str]]:
+        tree = self._database.tree
+        found = {session: tree.get_ephemerals(session, "/") for session in tree.sessions()}
+        return {session: paths for session, paths in found.items() if paths}
 
     def _members(self) -> Sequence[str]:
         try:

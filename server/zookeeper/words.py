@@ -116,9 +116,9 @@ def monitored(facts: Facts) -> Mapping[str, object]:
         "connection_rejected": facts.traffic.rejected,
         "znode_count": facts.nodes,
         "watch_count": facts.traffic.watches.count,
-        "ephemerals_count": sum(len(paths) for paths in facts.ephemerals.values()),
+        "ephemerals_count": facts.ephemerals,
         "approximate_data_size": facts.data_bytes,
-        "global_sessions": len(facts.sessions),
+        "global_sessions": facts.sessions,
         "local_sessions": 0,
         "uptime": facts.uptime_ms,
         "last_processed_zxid": facts.zxid,
@@ -137,11 +137,10 @@ def _conf(facts: Facts) -> str:
 
 def _dump(facts: Facts) -> str:
     """Sessions of the whole cluster: any replica knows them all."""
-    timeouts = "".join(f"{timeout}ms:\n\t{session:#x}\n" for session, timeout in sorted(facts.sessions.items()))
-    holders = _grouped((f"{session:#x}", paths) for session, paths in sorted(facts.ephemerals.items()))
-    return (
-        f"Sessions ({len(facts.sessions)}):\n{timeouts}Sessions with Ephemerals ({len(facts.ephemerals)}):\n{holders}"
-    )
+    sessions, ephemerals = facts.list_sessions(), facts.list_ephemerals()
+    timeouts = "".join(f"{timeout_ms}ms:\n\t{session:#x}\n" for session, timeout_ms in sorted(sessions.items()))
+    holders = _grouped((f"{session:#x}", paths) for session, paths in sorted(ephemerals.items()))
+    return f"Sessions ({len(sessions)}):\n{timeouts}Sessions with Ephemerals ({len(ephemerals)}):\n{holders}"
 
 
 def _wchs(facts: Facts) -> str:

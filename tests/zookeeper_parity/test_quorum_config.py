@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from database.kv.commands import SetData
+from database.kv.paths import CONFIG
 from database.kv.results import Error, Stat
 from server.zookeeper.quorum_config import (
     Change,
@@ -109,7 +110,7 @@ def test_a_request_becomes_a_write_that_expects_what_it_was_computed_from() -> N
     command = reconfigured(config.render().encode(), STAT, asked(joining=OBSERVER))
 
     assert isinstance(command, SetData)
-    assert (command.path, command.version) == (STAT.version)
+    assert (command.path, command.version) == (CONFIG, STAT.version)
     assert command.data == change(config, asked(joining=OBSERVER)).render().encode()
     assert reconfigured(config.render().encode(), STAT, asked(joining="some thing")) is Error.BAD_ARGUMENTS
     assert reconfigured(config.render().encode(), STAT, asked(leaving="1", version=99)) is Error.BAD_VERSION

@@ -25,8 +25,10 @@ FACTS = Facts(
     mode=Mode.LEADER,
     zxid=0x2A,
     nodes=5,
-    ephemerals={SESSION: ["/lock/a", "/lock/b"]},
-    sessions={SESSION: 10_000},
+    ephemerals=2,
+    sessions=1,
+    list_ephemerals=lambda: {SESSION: ["/lock/a", "/lock/b"]},
+    list_sessions=lambda: {SESSION: 10_000},
     traffic=Traffic(
         connections=[CLIENT],
         watches=WatchFacts(paths_of={SESSION: ["/lock", "/queue"], 9: ["/lock"]}),
