@@ -76,7 +76,6 @@ class Connection:
     received_frames: int = attrs.field(default=0, init=False)
     sent_frames: int = attrs.field(default=0, init=False)
     _splitter: FrameSplitter = attrs.field(init=False)
-    _reason: str = attrs.field(default="", init=False)
 
     def __attrs_post_init__(self) -> None:
         self.pipeline = Pipeline(self.emit, self._may_answer)
@@ -134,21 +133,21 @@ class Connection:
     def end_after(self, frame: bytes, reason: str) -> None:
         """Answer the request that was taken last with `frame`, once it is its turn; then the connection is over."""
         self.stop()
-        self._reason = reason
-        self.pipeline.answer(lambda: frame, self._end)
+        self.pipeline.answer(lambda: frame, lambda: self.end(reason))
 
     def stop(self) -> None:
         """Take no more requests."""
         self.phase = Phase.ENDING
+
+    def end(self, reason: str) -> None:
+        """It is over, in good order: what is in the outbox is sent, then it is closed."""
+        self.fail(UnavailableError(reason))
 
     def fail(self, error: VirtualLogError) -> None:
         """It is over."""
         self.phase = Phase.ENDING
         self.failure = self.failure or error
         self._on_output()
-
-    def _end(self) -> None:
-        self.fail(UnavailableError(self._reason))
 
     def _may_answer(self) -> bool:
         return self.outbox.waiting_bytes < UNSENT_BYTES_MAX

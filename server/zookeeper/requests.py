@@ -7,7 +7,7 @@ a request or raises MalformedError or `BadArgumentsError`; what a command may sa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 
@@ -34,12 +34,11 @@ class BadArgumentsError(VirtualLogError):
     """Well formed, and cannot be: flags that do not exist. The connection stays."""
 
 
-@attrs.frozen
-class Read:
+class Read(NamedTuple):
     """Of one znode, and whether to watch it."""
 
     path: str
-    watch: bool = False
+    watch: bool
 
 
 @attrs.frozen

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+import structlog
 import trio
 from trio.abc import Listener, Stream
 
 from database.kv.database import Database
-from server.zookeeper.facts import Traffic
-from server.zookeeper.hooks import Hooks
+from server.zookeeper.facts import Traffic, WatchFacts
+from server.zookeeper.guest import Caller, Guest
+from server.zookeeper.hooks import Hooks, Standing
+from server.zookeeper.meter import Meter
 from server.zookeeper.settings import ZooKeeperSettings
+from server.zookeeper.syncs import Syncs
 from virtuallog.metrics import Family
 from virtuallog.ports import Clock
+from virtuallog.rpc.admission import Admission
+from virtuallog.rpc.complaints import Complaints
+from virtuallog.rpc.limits import ServerLimits
+from virtuallog.rpc.transport import accepted
+
+TICK_SECONDS: Final = 0.5
+"""Between two looks for connections whose time is over, and for whom is served now."""
+HELD_BYTES_MAX: Final = 256 << 20
+"""What all connections together may make this server hold; the same as the RPC of a node may."""
+
+log = structlog.get_logger(__name__)
 
 
 class ZooKeeperServer:
-    """See above. Usable while `run` runs; `serve` runs it, too.
+    """See above. Connections can be served while `run` runs.
 
     Args:
         database: the replica that is served.
@@ -39,19 +55,48 @@ class ZooKeeperServer:
         node: int,
         hooks: Hooks | None = None,
     ) -> None:
-        raise NotImplementedError
+        self.database: Final = database
+        self.settings: Final = settings
+        self.clock: Final = clock
+        self.random: Final = random
+        self.node: Final = node
+        self.hooks: Final = hooks or Hooks()
+        self.syncs: Final = Syncs(database.sync)
+        self.meter: Final = Meter()
+        self._complaints = Complaints(clock, counts=self.meter.complaints)
+        self._guests: dict[Guest, None] = {}
+        self._sessions: dict[int, Guest] = {}
+        self._hosts: Counter[str] = Counter()
+        limits = ServerLimits(connections_max=settings.connections_max, held_bytes_max=HELD_BYTES_MAX)
+        self._admission = Admission(limits)
+        self._standing = Standing.FULL
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Needed by `serve_stream`: ends connections whose time is over, and carries out `sync`. Until cancelled."""
-        raise NotImplementedError
+        self._standing = self.hooks.standing()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.syncs.run)
+            task_status.started()
+            while True:
+                await self.clock.sleep(TICK_SECONDS)
+                self._tick()
 
     async def serve(
         self,
         listeners: Sequence[Listener[Any]],
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+        task_status: trio.TaskStatus[list[Listener[Any]]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept connections until cancelled; `run` must be running."""
-        raise NotImplementedError
+        """Accept connections until cancelled; `run` must be running. While the process has no descriptors left, newcomers wait."""
+        await trio.serve_listeners(self._serve_accepted, list(listeners), task_status=task_status)
+
+    async def _serve_accepted(self, stream: Stream) -> None:
+        accepted(stream)
+        try:
+            host, port = stream.socket.getpeername()[:2] if isinstance(stream, trio.SocketStream) else ("", 0)
+        except OSError:  # gone already
+            await trio.aclose_forcefully(stream)
+            return
+        await self._serve(stream, Caller(host=host, port=port))
 
     async def serve_stream(self, stream: Stream, host: str, subject: str = "") -> None:
         """Serve one connection until it ends; closes the stream. Cancelling cuts it off.
@@ -61,20 +106,106 @@ class ZooKeeperServer:
             host: its address, without a port; empty if it has none.
             subject: of the certificate that it has shown; empty: none.
         """
-        raise NotImplementedError
+        await self._serve(stream, Caller(host=host, subject=subject))
+
+    async def _serve(self, stream: Stream, caller: Caller) -> None:
+        guest = Guest(self, caller)
+        refusal = self._refusal(guest)
+        if refusal:
+            self.meter.rejected.value += 1
+            self._complaints.warn("connection refused", address=caller.address, reason=refusal)
+            await trio.aclose_forcefully(stream)
+            return
+        self._guests[guest] = None
+        self._hosts[caller.host] += 1
+        try:
+            reason = await guest.run(stream)
+            log.debug("connection ended", address=caller.address, session=hex(guest.session), reason=str(reason))
+        finally:
+            self._forget(guest)
+
+    def _refusal(self, guest: Guest) -> str:
+        """Why this connection is not let in; empty: it is."""
+        most = self.settings.connections_per_client_max
+        if most and self._hosts[guest.caller.host] >= most:
+            return f"{most} connections from this address are open"
+        if not self._admission.enter(guest):
+            return f"{len(self._admission)} connections are open"
+        return ""
+
+    def _forget(self, guest: Guest) -> None:
+        self._admission.leave(guest)
+        del self._guests[guest]
+        self._hosts[guest.caller.host] -= 1
+        if not self._hosts[guest.caller.host]:
+            del self._hosts[guest.caller.host]
+        if self._sessions.get(guest.session) is guest:
+            del self._sessions[guest.session]
+        self.meter.left(guest.connection)
+
+    # -- what guests ask ---------------------------------------------------------------------------------------------
+
+    def evict(self, session: int) -> None:
+        """No connection of this server has this session any more."""
+        former = self._sessions.pop(session, None)
+        if former is not None:
+            former.end("the session goes on at another connection")
+
+    def settle(self, guest: Guest) -> None:
+        """It has its session."""
+        self.evict(guest.session)
+        self._sessions[guest.session] = guest
+
+    def weigh(self, guest: Guest) -> None:
+        self._admission.weigh(guest)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        standing = self.hooks.standing()
+        if standing is not self._standing:
+            self._standing = standing
+            self.close_all(f"clients are served differently from now on: {standing.value}")
+        for guest in list(self._guests):
+            guest.tick(TICK_SECONDS)
+        self._admission.expire(self.clock.monotonic())
 
     def close_all(self, reason: str) -> None:
-        """End all connections now."""
-        raise NotImplementedError
+        """End all connections now. Sessions of the log live on."""
+        for guest in list(self._guests):
+            guest.end(reason)
+
+    # -- figures -----------------------------------------------------------------------------------------------------
 
     def traffic(self) -> Traffic:
         """What connections do, for four-letter words and admin pages; `server.zookeeper.facts.CountsTraffic`."""
-        raise NotImplementedError
+        watches = self.database.watches
+        watching = {
+            guest.session: sorted({*watches.data.paths_of(guest), *watches.child.paths_of(guest)})
+            for guest in self._guests
+            if guest.session
+        }
+        connections = [guest.facts() for guest in self._guests]
+        received, sent = self.meter.frames(guest.connection for guest in self._guests)
+        return Traffic(
+            connections=connections,
+            watches=WatchFacts(paths_of={session: paths for session, paths in watching.items() if paths}),
+            latency=self.meter.latency(),
+            received=received,
+            sent=sent,
+            rejected=round(self.meter.rejected.value),
+            outstanding=sum(each.outstanding for each in connections),
+        )
 
     def reset_traffic(self) -> None:
         """Start counting anew."""
-        raise NotImplementedError
+        self.meter.reset(guest.connection for guest in self._guests)
 
     def metrics(self) -> list[Family]:
         """See `virtuallog.metrics.Measured`."""
-        raise NotImplementedError
+        return self.meter.metrics(
+            [guest.connection for guest in self._guests],
+            self.settings.connections_max,
+            self._admission.held_bytes,
+            HELD_BYTES_MAX,
+        )

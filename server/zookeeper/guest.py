@@ -1,0 +1,325 @@
+"""One client, from its first byte to its last: who it is, which session it has, and what ends it.
+
+    word of four letters -> answered -> closed
+    connect request -> refused without a word (it has seen more than we have, or nobody is served now)
+                    -> CreateSession or Attach, through the log -> told which session it has -> requests
+                                                                -> told that there is no such session -> closed
+
+A connection ends when the client leaves, closes its session or breaks the protocol; when its session is over or goes on at another
+connection; when an answer will never be known; when nothing comes for as long as the session's timeout (the session itself is not ours to
+end); and when it takes nothing of what is sent to it. Its watches end with it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import Final, Protocol
+
+import attrs
+from trio.abc import Stream
+
+from database.kv.commands import Attach, CreateSession, Identity, Origin
+from database.kv.database import Database
+from database.kv.results import Attached, ChangeKind, Error, Result
+from database.kv.session_ids import draw_password, draw_session_id
+from server.zookeeper import handshake, replies
+from server.zookeeper.connection import UNSENT_BYTES_MAX, Connection, Event, Phase, Request, Word
+from server.zookeeper.facts import ConnectionFacts
+from server.zookeeper.handshake import ConnectRequest
+from server.zookeeper.hooks import Hooks, Standing
+from server.zookeeper.meter import Meter, Sampler
+from server.zookeeper.operations import Operations
+from server.zookeeper.settings import ZooKeeperSettings
+from server.zookeeper.syncs import Syncs
+from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.ports import Clock
+from virtuallog.rpc.channel import Channel
+
+DRAWS_MAX: Final = 3
+"""Of session ids, 56 random bits each: a second draw happens once in the life of a universe, unless chance is broken."""
+
+
+class House(Protocol):
+    """What a guest needs of the server."""
+
+    @property
+    def database(self) -> Database: ...
+
+    @property
+    def settings(self) -> ZooKeeperSettings: ...
+
+    @property
+    def hooks(self) -> Hooks: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def random(self) -> Random: ...
+
+    @property
+    def node(self) -> int: ...
+
+    @property
+    def syncs(self) -> Syncs: ...
+
+    @property
+    def meter(self) -> Meter: ...
+
+    def evict(self, session: int) -> None:
+        """Somebody asks for this session: no connection of this server has it any more."""
+        ...
+
+    def settle(self, guest: Guest) -> None:
+        """It has a session."""
+        ...
+
+    def weigh(self, guest: Guest) -> None: ...
+
+
+@attrs.frozen(kw_only=True)
+class Caller:
+    """The other side of a connection."""
+
+    host: str
+    """Its address; empty if it has none."""
+    port: int = 0
+    subject: str = ""
+    """Of the certificate that it has shown."""
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@attrs.define(eq=False)
+class Guest:
+    """See above. The `Guest` of an `Admission`, and a `Watcher` of the tree."""
+
+    house: House
+    caller: Caller
+    connection: Connection = attrs.field(init=False)
+    channel: Channel[Connection] = attrs.field(init=False)
+    operations: Operations = attrs.field(init=False)
+    arrived_at: float = attrs.field(init=False)
+    established_ms: int = attrs.field(init=False)
+    session: int = attrs.field(default=0, init=False)
+    timeout_ms: int = attrs.field(default=0, init=False)
+    """0: there is no session yet."""
+    is_local: bool = attrs.field(default=False, init=False)
+    """The session is this connection's alone, and not in the log."""
+    _heard_frames: int = attrs.field(default=0, init=False)
+    _silent_seconds: float = attrs.field(default=0.0, init=False)
+    _is_held_up: bool = attrs.field(default=False, init=False)
+    """Nothing was read last time, as there was no room."""
+
+    def __attrs_post_init__(self) -> None:
+        house, settings = self.house, self.house.settings
+        self.connection = Connection(
+            settings.jute_maxbuffer_bytes, settings.outstanding_max, house.hooks.words.is_word, self._on_output
+        )
+        self.channel = Channel(self.connection, house.clock)
+        self.operations = Operations(
+            house.database,
+            self.connection,
+            self,
+            house.hooks,
+            house.syncs,
+            Sampler(house.clock.monotonic, house.meter.took),
+            self.lose,
+            Origin(identities=self._greet()),
+        )
+        self.arrived_at = self.channel.received_at
+        self.established_ms = round(house.clock.wall() * 1000)
+
+    async def run(self, stream: Stream) -> VirtualLogError:
+        """Until it ends; says why."""
+        try:
+            return await self.channel.run(stream, self._on_event, self._may_read)
+        finally:
+            self._leave()
+
+    # -- what the server asks ----------------------------------------------------------------------------------------
+
+    @property
+    def active_at(self) -> float:
+        return self.channel.received_at
+
+    @property
+    def has_asked(self) -> bool:
+        return self.connection.received_frames > 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Never: somebody who has a session keeps it, and his watches, also without a word."""
+        return False
+
+    @property
+    def stuck_since(self) -> float | None:
+        return self.channel.stuck_since
+
+    @property
+    def held_bytes(self) -> int:
+        connection = self.connection
+        return self.channel.unsent_bytes + connection.pipeline.held_bytes + connection.unfinished_bytes
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        return self.operations.origin.identities
+
+    def end(self, reason: str) -> None:
+        self.lose(UnavailableError(reason))
+
+    def tick(self, seconds: float) -> None:
+        """Time has passed. Counted in ticks of this server: one that was stopped for a minute has not been listening."""
+        frames = self.connection.received_frames
+        if frames != self._heard_frames or not self.timeout_ms:
+            self._heard_frames, self._silent_seconds = frames, 0.0
+            return
+        self._silent_seconds += seconds
+        if self._silent_seconds * 1000 > self.timeout_ms:
+            self.end(f"nothing was heard for {self._silent_seconds:g} s")
+
+    def facts(self) -> ConnectionFacts:
+        connection = self.connection
+        return ConnectionFacts(
+            address=self.caller.address,
+            session=self.session,
+            timeout_ms=self.timeout_ms,
+            outstanding=len(connection.pipeline),
+            received=connection.received_frames,
+            sent=connection.sent_frames,
+            established_ms=self.established_ms,
+            identities=[each.scheme if each.scheme == "digest" else f"{each.scheme}:{each.id}" for each in self.identities],
+            secure=bool(self.caller.subject),
+        )  # fmt: skip
+
+    # -- what others do ----------------------------------------------------------------------------------------------
+
+    def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
+        """A watch has fired. A client that takes nothing is closed: it could be told of changes without end."""
+        connection = self.connection
+        if connection.failure is not None:
+            return
+        connection.emit(replies.event(kind, path))
+        if connection.outbox.waiting_bytes > 2 * UNSENT_BYTES_MAX:
+            self.end("does not take what its watches tell")
+
+    def lose(self, error: VirtualLogError) -> None:
+        """The connection is over, now."""
+        self.operations.is_over = True
+        self.connection.fail(error)
+        self.channel.close(error)
+
+    def _on_ended(self, reason: Error) -> None:
+        """The session is over, or has gone elsewhere; what this client has done itself is answered in its turn."""
+        if not self.operations.closing:
+            self.end(f"the session is not served here any more: {reason.name}")
+
+    # -- what comes --------------------------------------------------------------------------------------------------
+
+    def _on_output(self) -> None:
+        self.channel.kick()
+
+    def _may_read(self) -> bool:
+        """Asked before each read, and when something was sent: do first what has come already."""
+        connection = self.connection
+        if connection.failure is not None:
+            return True
+        connection.pipeline.advance()
+        for event in connection.requests():
+            self._on_event(event)
+        self._is_held_up = not connection.has_room
+        self.house.weigh(self)
+        if connection.received_frames != self._heard_frames and self.session and not self.is_local:
+            self.house.database.expiry.heard(self.session)
+        return not self._is_held_up or connection.failure is not None
+
+    def _on_event(self, event: Event) -> None:
+        if type(event) is Request:
+            self.operations.handle(event)
+        elif isinstance(event, ConnectRequest):
+            self._connect(event)
+        elif isinstance(event, Word):
+            self.connection.emit(self.house.hooks.words.answer(event.letters))
+            self.connection.end("a word was answered")
+
+    def _greet(self) -> tuple[Identity, ...]:
+        return self.house.hooks.authentication.greet(self.caller.host, self.caller.subject)
+
+    # -- the session -------------------------------------------------------------------------------------------------
+
+    def _connect(self, asked: ConnectRequest) -> None:
+        house = self.house
+        standing = house.hooks.standing()
+        if asked.session:  # at once, even if the password proves wrong
+            house.evict(asked.session)
+        if standing is Standing.NONE or (standing is Standing.READ_ONLY and not asked.read_only):
+            self.end("nobody is served now")
+        elif asked.last_zxid > house.database.tree.last_zxid:
+            # Reads of one client never go back, whichever server it asks.
+            self.end(f"it has seen zxid {asked.last_zxid:#x}, and {house.database.tree.last_zxid:#x} is the last here")
+        elif standing is Standing.READ_ONLY:
+            self._admit_locally(asked)
+        elif asked.session:
+            attach = Attach(asked.session, asked.password, self._clamped(asked.timeout_ms))
+            house.database.submit(attach, Origin(), partial(self._attached, asked, asked.password))
+        else:
+            self._create(asked, DRAWS_MAX)
+
+    def _create(self, asked: ConnectRequest, draws: int) -> None:
+        house = self.house
+        session, password = draw_session_id(house.node, house.random), draw_password(house.random)
+        create = CreateSession(session, password, self._clamped(asked.timeout_ms))
+
+        def done(outcome: Result | VirtualLogError) -> None:
+            if isinstance(outcome, Result) and outcome.error is Error.NODE_EXISTS and draws > 1:
+                self._create(asked, draws - 1)
+            else:
+                self._attached(asked, password, outcome)
+
+        house.database.submit(create, Origin(), done)
+
+    def _attached(self, asked: ConnectRequest, password: bytes, outcome: Result | VirtualLogError) -> None:
+        if self.operations.is_over:
+            return  # a new session that nobody has ever heard of: it expires
+        if isinstance(outcome, VirtualLogError):
+            self.lose(outcome)
+        elif outcome.error:
+            self.connection.emit(handshake.refused(asked))
+            self.connection.end(f"its session is refused: {outcome.error.name}")
+        else:
+            attached: Attached = outcome.value
+            self._admit(asked, password, attached.session, attached.timeout_ms, attached.generation)
+            self.house.database.expiry.attach(attached.session, attached.generation, self._on_ended)
+
+    def _admit_locally(self, asked: ConnectRequest) -> None:
+        """A session without the log. A client that had one of the log keeps its id, to return to it elsewhere; nothing here can be
+        done in its name."""
+        house = self.house
+        session = asked.session or draw_session_id(house.node, house.random)
+        password = asked.password if asked.session else draw_password(house.random)
+        self.is_local = self.operations.read_only = True
+        self._admit(asked, password, session, self._clamped(asked.timeout_ms), 0)
+
+    def _admit(self, asked: ConnectRequest, password: bytes, session: int, timeout_ms: int, generation: int) -> None:
+        operations = self.operations
+        self.session, self.timeout_ms = session, timeout_ms
+        operations.origin = Origin(session, generation, operations.origin.identities)
+        self.house.settle(self)
+        self.connection.open(handshake.accepted(asked, session, password, timeout_ms, read_only=operations.read_only))
+        self.channel.kick()  # what has come meanwhile can be done now
+
+    def _clamped(self, timeout_ms: int) -> int:
+        settings = self.house.settings
+        return max(settings.timeout_min_ms, min(timeout_ms, settings.timeout_max_ms))
+
+    def _leave(self) -> None:
+        self.operations.is_over = True
+        if self.connection.phase is not Phase.ENDING:
+            self.connection.stop()
+        database = self.house.database
+        database.watches.remove_all(self)
+        if self.session and not self.is_local:
+            database.expiry.detach(self.session, self.operations.origin.generation)
