@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
+from server.database.trimming import check_trim
 from server.healing.rebuild import RateLimit, rebuild
 from virtuallog.control import (
     Alive,
@@ -128,7 +129,10 @@ class Control:
         return Trimmed(position=await virtual_log.find_trim_point())
 
     async def _trim(self, virtual_log: VirtualLog, request: PrefixTrim) -> Trimmed:
-        return Trimmed(position=await virtual_log.prefix_trim(LogPosition(request.position)))
+        position = LogPosition(request.position)
+        if not request.force:
+            await check_trim(virtual_log, position)
+        return Trimmed(position=await virtual_log.prefix_trim(position))
 
     async def _rebuild(self, virtual_log: VirtualLog, request: RebuildSegment) -> ChainChanged:
         changed = await rebuild(virtual_log, request.segment, request.servers, self._pace, self._level)

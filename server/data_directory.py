@@ -4,6 +4,7 @@ DIR/LOCK            held for as long as a process uses the directory (DiskStorag
 DIR/identity        which node, which store: server/identity.py
 DIR/storage/ROLE/   files of a role, such as write-ahead logs
 DIR/values/ROLE/    a durable map of a role, such as votes
+DIR/stores/ROLE/    the state of a replica of a database, and its snapshots (database.rocks)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 import attrs
 
+from database.ports import StoreDirectory
 from server.identity import FILE_NAME
 from virtuallog.disk import DiskStorage
 from virtuallog.errors import CorruptionError
@@ -51,6 +53,18 @@ class DataDirectory:
         settings = BULK if role in _BULK else SMALL
         return await self._stack.enter_async_context(open_key_values(self.path / "values" / role, settings))
 
+    async def local_store(self, role: str) -> StoreDirectory:
+        """Where the role `role` keeps a replica's state. May be asked for again once what it gave was closed.
+
+        Raises:
+            StorageError: the directory cannot be used.
+        """
+        from database.rocks import open_store_directory  # few nodes are servers of a database
+
+        directory = await open_store_directory(self.path / "stores" / role)
+        self._stack.push_async_callback(directory.close)
+        return directory
+
 
 @asynccontextmanager
 async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
@@ -69,5 +83,5 @@ async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
 
 def _check_complete(path: Path, names: list[str]) -> None:
     """An identity that went missing alone must not be taken for a new disk: the node would vote without its votes."""
-    if FILE_NAME not in names and {"storage", "values"}.intersection(names):
+    if FILE_NAME not in names and {"storage", "values", "stores"}.intersection(names):
         raise CorruptionError(f"data directory {path} holds data of a node, but no identity file")

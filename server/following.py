@@ -5,7 +5,7 @@ Each step only catches up with what is decided: it is safe to do twice, and to c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -41,6 +41,7 @@ class Following:
         providers: every loglet kind of the node, by name.
         roles: the roles that serve them, by the same names.
         on_register: called with each newer register; must not block.
+        closing: the roles that end when the cluster does without this node.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Following:
         providers: Mapping[str, LogletProvider],
         roles: Mapping[str, Role],
         on_register: Callable[[Register], None],
+        closing: Sequence[Role] = (),
     ) -> None:
         self.problem = ""
         """Why the cluster does without this node; empty while it does not."""
@@ -58,6 +60,7 @@ class Following:
         self._providers = providers
         self._roles = roles
         self._on_register = on_register
+        self._closing = closing
 
     async def run(self, view: View, clock: Clock) -> None:
         """Act on every newer register, for ever."""
@@ -101,7 +104,7 @@ class Following:
         self._close(UnsupportedError(reason))
 
     def _close(self, error: VirtualLogError) -> None:
-        for role in self._roles.values():
+        for role in self._closing:
             if role.cause is None:
                 role.fail(error)
 

@@ -18,7 +18,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from importlib import metadata
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
@@ -28,6 +28,7 @@ from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.control import Control
+from server.database.wire import INTERFACES
 from server.following import Following
 from server.formatting import Formatter
 from server.healing.healer import Healer
@@ -62,6 +63,9 @@ from virtuallog.survey import survey
 from virtuallog.types import NodeId
 from virtuallog.versions import FIRST, REPLICAS
 from virtuallog.virtual_log import VirtualLog
+
+if TYPE_CHECKING:
+    from server.database.role import DatabaseRole
 
 
 async def _no_local_store(role: str) -> StoreDirectory:
@@ -120,8 +124,14 @@ class Node:
         self._loglet_roles = {
             kind: Role(kind, provider.interfaces, provider.serve) for kind, provider in providers.items()
         }
-        self._following = Following(identity, config.versions, providers, self._loglet_roles, on_register)
-        self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *self._loglet_roles.values()]
+        self.database: Final = self._make_database() if config.zookeeper else None
+        """None if the config does not make this node a server of the database."""
+        databases = [Role("database", INTERFACES, self._serve_database)] if self.database else []
+        without_votes = [*self._loglet_roles.values(), *databases]
+        self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *without_votes]
+        self._following = Following(
+            identity, config.versions, providers, self._loglet_roles, on_register, without_votes
+        )
         self._pace = RateLimit(ports.clock)
         self._control = Control(
             self.status, self._alive, self._require_log, lambda: self._nursery, self._pace, lambda: self.level
@@ -133,6 +143,7 @@ class Node:
         self._healer: Healer | None = None
         self._nursery: trio.Nursery
         self._log: VirtualLog | None = None
+        self._has_log = trio.Event()
 
     @property
     def handlers(self) -> Handlers:
@@ -189,18 +200,20 @@ class Node:
 
     def plain_status(self) -> dict[str, Any]:
         """`status` as plain values."""
-        return plain_status(self.status())
+        database = attrs.asdict(self.database.status()) if self.database else None
+        return {**plain_status(self.status()), "database": database}
 
     def not_ready(self) -> list[str]:
         """What keeps this node from serving; nothing once all its roles are open and it knows a register."""
         missing = [f"{role.name} is not open" for role in self._roles if not role.is_open]
+        missing += self.database.not_ready() if self.database else []
         if self._log is None or self._log.view.cached is None:
             missing.append("the register is not known")
         return missing
 
     def metrics(self) -> list[Family]:
         """Of the node and its parts. See `virtuallog.metrics.Measured`."""
-        parts = [self._metastore, *self._providers.values(), self._log, self._healer]
+        parts = [self._metastore, *self._providers.values(), self._log, self._healer, self.database]
         return [*node_metrics(self.status(), {role.name: role.is_open for role in self._roles}), *metrics.of(parts)]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -224,6 +237,7 @@ class Node:
             metastore = self._metastore.open(self.config.members, client)
             await self._formatter.run(metastore, partial(self._found, client, metastore))
             self._log = virtual_log = await self._open(client, metastore)
+            self._has_log.set()
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
             nursery.start_soon(Announcements(self.config.versions, virtual_log.view).run)
             nursery.start_soon(Releasing(self.config.node, virtual_log).run)
@@ -300,6 +314,16 @@ class Node:
         # A directory that joined later is no first member, whatever its config lists: it founds nothing.
         members = self.config.members if self.identity.joined == 0 else ()
         return await self._metastore.serve(members, environment)
+
+    def _make_database(self) -> DatabaseRole:
+        from server.database.role import DatabaseRole  # a node without one need not import all that it stands on
+
+        return DatabaseRole(self.config, self.identity, self._ports.local_store)
+
+    async def _serve_database(self, environment: NodeEnvironment) -> Handlers:
+        assert self.database is not None
+        await self._has_log.wait()
+        return await self.database.serve(environment, self._require_log())
 
     def _is_seated(self, version: int, value: bytes) -> bool:
         """See `NodeEnvironment.is_seated`. The first members vote for the first version, which nobody is named in yet."""

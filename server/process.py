@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 import trio
@@ -20,7 +20,9 @@ from trio.abc import Listener
 from server import logging
 from server.config import NodeConfig
 from server.data_directory import open_data_directory
+from server.database.wire import INTERFACES
 from server.identity import Identity
+from server.listening import listen
 from server.memory import Returns, give_back
 from server.node import Node, NodePorts, rpc_identity
 from server.open_files import allow_connections
@@ -29,12 +31,15 @@ from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
 from virtuallog.errors import InvalidSettingError, UnsupportedError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
-from virtuallog.ports import Handler, Request
+from virtuallog.ports import Clock, Handler, Request
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.limits import ServerLimits
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.services import RpcServices
-from virtuallog.rpc.transport import tcp_connect, tcp_listen
+from virtuallog.rpc.transport import tcp_connect
+
+if TYPE_CHECKING:
+    from server.database.doors import Doors
 
 SWITCH_SECONDS: Final = 0.0005
 """How long a thread may keep the interpreter from others. The default, 5 ms, is several syncs long: the event loop
@@ -58,8 +63,9 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False) -> None:
     refuse_optimised_python()
     if config.tls is None:
         refuse_open_address(config.listen)
-    if config.console:
-        refuse_open_address(config.console)
+    for address in (config.console, *(config.zookeeper.open_addresses if config.zookeeper else ())):
+        if address:
+            refuse_open_address(address)
     logging.configure(config.log_level, as_json=config.log_json)
     structlog.contextvars.bind_contextvars(node=config.id)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -92,11 +98,16 @@ async def _run(config: NodeConfig) -> None:
         clock, source = SystemClock(), random.Random()
         providers, metastore = loglet_providers(), metastore_provider()
         handlers: dict[type[Request[Any]], Handler] = {}  # filled below: a node calls itself through its own services
-        interfaces = all_interfaces(providers, metastore)
+        interfaces = [*all_interfaces(providers, metastore), *INTERFACES]
         connect = tcp_connect(credentials)
         services = RpcServices(interfaces, book.find, connect, clock, source, node=config.node, handlers=handlers)
         ports = NodePorts(
-            services=services, clock=clock, random=source, storage=data.storage, key_values=data.key_values
+            services=services,
+            clock=clock,
+            random=source,
+            storage=data.storage,
+            key_values=data.key_values,
+            local_store=data.local_store,
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
         handlers.update(node.handlers)
@@ -104,8 +115,9 @@ async def _run(config: NodeConfig) -> None:
             connections_max=allow_connections(config.connections_max), held_bytes_max=config.connections_bytes_max
         )
         server = RpcServer(handlers, interfaces, lambda: rpc_identity(node), clock, limits, credentials)
-        listeners = await _listen(config.listen)
-        consoles = await _listen(config.console) if config.console else []
+        listeners = await listen(config.listen)
+        consoles = await listen(config.console) if config.console else []
+        doors = await _open_doors(node, clock)
         log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)
         async with trio.open_nursery() as nursery:
             if credentials is not None:
@@ -115,6 +127,8 @@ async def _run(config: NodeConfig) -> None:
             nursery.start_soon(Returns(clock, lambda: server.held_bytes, give_back).run)
             if consoles:
                 nursery.start_soon(_run_console, node, [node, services, server], consoles)
+            if doors is not None:
+                nursery.start_soon(doors.serve)
             await server.serve(listeners)
 
 
@@ -148,11 +162,13 @@ async def _run_console(node: Node, parts: Sequence[object], listeners: Sequence[
     await run_console(node, [*parts], node.config.data, listeners)
 
 
-async def _listen(address: str) -> Sequence[Listener[Any]]:
-    try:
-        return await tcp_listen(address)
-    except OSError as error:
-        raise InvalidSettingError(f"listen {address}", f"{error.strerror or error}") from error
+async def _open_doors(node: Node, clock: Clock) -> Doors | None:
+    """For clients of the database, if this node serves any."""
+    if node.database is None:
+        return None
+    from server.database.doors import open_doors
+
+    return await open_doors(node.database, clock)
 
 
 async def end_on_signal(scope: trio.CancelScope) -> None:

@@ -43,7 +43,7 @@ interface Control {
   reconfigTruncate @2 () -> Changed;
   reconfigModify @3 (segment :SegmentId, kind :Text, config :Data, base :UInt64) -> Changed;
   sealLog @4 () -> Changed;
-  prefixTrim @5 (position :UInt64) -> (position :UInt64);
+  prefixTrim @5 (position :UInt64, force :Bool) -> (position :UInt64);
   rebuildSegment @6 (segment :SegmentId, servers :List(UInt32)) -> Changed;
   probe @7 () -> Alive;
   findTrimPoint @8 () -> (position :UInt64);

@@ -99,9 +99,15 @@ class Trimmed:
 
 @attrs.frozen(kw_only=True)
 class PrefixTrim(Request[Trimmed]):
-    """Drop everything below `position`, and the segments that this empties."""
+    """Drop everything below `position`, and the segments that this empties.
+
+    Fails with InvalidSettingError where a database on this log needs some of it, with UnavailableError where one is said to
+    be, and does not answer: nothing was done then.
+    """
 
     position: int
+    force: bool = False
+    """Whether or not a database needs it: a replica that is left without its part of the log has to copy another one."""
 
 
 @attrs.frozen(kw_only=True)

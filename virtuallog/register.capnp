@@ -9,6 +9,7 @@ struct Register {
   members @4 :List(UInt32);   # MetaStore members that decide the next version
   nodes @5 :List(Node);
   level @6 :UInt16 = 1;       # protocol version that every node of the table has announced
+  database @7 :Bool;          # a database stands on this log, and says what may be trimmed
 }
 
 struct Segment {

@@ -65,6 +65,9 @@ class Register:
     level: int = FIRST
     """The version of the protocol that every node of the table has announced: what one writes for others to read may be of
     this version (`virtuallog.versions`). A program that does not know this field writes 1; then it is raised again."""
+    database: bool = False
+    """A database stands on this log: it alone says what may be trimmed. A program that does not know this field loses it; then the
+    next server of the database that looks says so again."""
 
     @property
     def version(self) -> int:
@@ -93,6 +96,10 @@ class Register:
     def with_level(self, level: int) -> Register:
         """The next version, at this level."""
         return attrs.evolve(self.next(), level=level)
+
+    def with_database(self) -> Register | None:
+        """The next version, in which a database stands on the log; None if that is known."""
+        return None if self.database else attrs.evolve(self.next(), database=True)
 
     def next(self) -> Register:
         """The same as the next version."""
@@ -128,6 +135,7 @@ class Register:
                 for node, entry in sorted(self.nodes.items())
             ],
             level=self.level,
+            database=self.database,
         )
         encoded: bytes = message.to_bytes()
         return encoded
@@ -201,4 +209,5 @@ def _decode_untrusted(message: Any) -> Register:
             for node in message.nodes
         },
         level=message.level,
+        database=message.database,
     )

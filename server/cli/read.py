@@ -71,18 +71,20 @@ def tail(cluster: ClusterFile, as_json: bool) -> None:
 
 @click.command()
 @click.argument("position", type=POSITION)
+@click.option("--force", is_flag=True, help="Also what a database on this log still needs.")
 @cluster_option
 @json_option
-def trim(cluster: ClusterFile, position: int, as_json: bool) -> None:
+def trim(cluster: ClusterFile, position: int, force: bool, as_json: bool) -> None:
     """Drop everything below POSITION, for good, and print the effective trim point.
 
-    Segments that this empties leave the chain. Space comes back in the background.
+    Segments that this empties leave the chain. Space comes back in the background. A log that a database stands on is trimmed
+    by the database itself; what it still needs is not trimmed here without --force.
 
     \b
     Example:
         virtuallog trim $(virtuallog tail)
     """
-    trio.run(_trim, cluster, position, as_json)
+    trio.run(_trim, cluster, PrefixTrim(position=position, force=force), as_json)
 
 
 async def _read(cluster: ClusterFile, start: int | None, stop: int | None, follow: bool, printer: Print) -> None:
@@ -128,9 +130,9 @@ async def _tail(cluster: ClusterFile, as_json: bool) -> None:
         click.echo(f"{found.tail} (closed)" if sealed else found.tail)
 
 
-async def _trim(cluster: ClusterFile, position: int, as_json: bool) -> None:
+async def _trim(cluster: ClusterFile, request: PrefixTrim, as_json: bool) -> None:
     async with open_services_to(cluster) as services:
-        trimmed = await ask_living(services, cluster, PrefixTrim(position=position), TRIM_SECONDS)
+        trimmed = await ask_living(services, cluster, request, TRIM_SECONDS)
     if as_json:
         echo_json({"trim_point": trimmed.position})
     else:

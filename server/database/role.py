@@ -1,27 +1,48 @@
 """The database role of a node: a replica of the tree, open to ZooKeeper's clients and to other nodes.
 
     Role("database")  closed -> open -> closed for good, with a reason          (server.role)
-        LocalStore + VirtualLog -> Replica -> Database -> ZooKeeperServer
+        StoreDirectory + VirtualLog -> Host (database.hosting) -> in each life: ZooKeeperServer, snapshots for others
 
 A replica that cannot go on (its disk, a state that differs from that of others) closes this role and nothing else: the node goes
 on to order and store entries of the log, and says why in its status. A log role that fails closes no database either: it reads
 and appends elsewhere.
 
-No socket is here. Whoever has listeners (`server.process`) or simulated streams hands them to `accept`.
+No socket is here. Whoever has listeners (`server.process`) or simulated streams hands each connection to `serve_stream`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
+import trio
+from trio.abc import Stream
 
+from database.engines.view_tracking import ViewTracking
+from database.hosting import Host, HostSettings, Life, State
+from database.identity import ReplicaIdentity
 from database.ports import StoreDirectory
+from database.snapshots.serving import SnapshotService
+from server.config import NodeConfig
+from server.database.administration import Administration
+from server.database.messages import DatabaseStatus
+from server.database.reporting import mode_of, report, role_metrics
+from server.database.trimming import announce
+from server.database.wire import INTERFACES
+from server.identity import Identity
+from server.zookeeper.facts import Facts
+from server.zookeeper.service import ZooKeeperService
 from server.zookeeper.settings import ZooKeeperSettings
+from virtuallog.errors import UnavailableError
 from virtuallog.metrics import Family
-from virtuallog.ports import Handlers, NodeEnvironment
+from virtuallog.ports import Done, Handlers, NodeEnvironment
+from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
+
+STORE = "database"
+"""Name of the replica's place among those of the node's roles."""
 
 
 @attrs.define(eq=False)
@@ -29,30 +50,123 @@ class DatabaseRole:
     """What a `server.role.Role` opens.
 
     Args:
-        settings: of the service for clients.
-        store_id: of the node's data directory. A wiped node is another replica.
-        local_store: opens the replica's store (`NodePorts.local_store`).
+        config: of the node; has `zookeeper`.
+        identity: of the node's data directory. A wiped node is another replica.
+        local_store: opens the replica's directory (`NodePorts.local_store`).
+        settings: of the replica.
     """
 
-    settings: ZooKeeperSettings
-    store_id: bytes
+    config: NodeConfig
+    identity: Identity
     local_store: Callable[[str], Awaitable[StoreDirectory]]
-    replica: Any = attrs.field(default=None, init=False)
+    settings: HostSettings = attrs.field(factory=HostSettings)
+    host: Host | None = attrs.field(default=None, init=False)
     """None unless the role is open."""
-    database: Any = attrs.field(default=None, init=False)
-    """The same."""
-    server: Any = attrs.field(default=None, init=False)
-    """The same: hand it streams of clients, `await server.serve_stream(stream, address)`."""
+    service: ZooKeeperService | None = attrs.field(default=None, init=False)
+    """For clients; None unless the replica serves."""
+    _handlers: Handlers = attrs.field(factory=dict, init=False)
+    """Of the present life."""
 
     async def serve(self, environment: NodeEnvironment, virtual_log: VirtualLog) -> Handlers:
-        """Open the replica and return the handlers of what other nodes ask of it. Its tasks run in the environment's nursery;
-        an error of any of them that is a VirtualLogError closes the role.
+        """Open the role and return the handlers of what other nodes and operators ask. Its tasks run in the environment's
+        nursery; an error of any of them that is a VirtualLogError closes the role.
 
         Raises:
-            VirtualLogError: the replica cannot be opened.
+            VirtualLogError: the replica's directory cannot be used.
         """
-        raise NotImplementedError
+        directory = await self.local_store(STORE)
+        self.host = Host(
+            log=virtual_log,
+            directory=directory,
+            environment=environment,
+            identity=ReplicaIdentity(
+                node=self.identity.node, store=self.identity.store_id, boot=self.identity.boot
+            ),
+            cluster=(await virtual_log.view.current()).cluster,
+            peers=partial(_others, virtual_log, self.identity.node),
+            settings=self.settings,
+        )  # fmt: skip
+        environment.nursery.start_soon(self._run, self.host)
+        environment.nursery.start_soon(announce, virtual_log)
+        return {method.request: self._in_life for interface in INTERFACES for method in interface.methods}
+
+    @property
+    def life(self) -> Life | None:
+        """The replica and its tree; None while there are none, as during a restore."""
+        return self.host.life if self.host is not None else None
+
+    async def serve_stream(self, stream: Stream, host: str, subject: str = "") -> None:
+        """Serve one client until its connection ends; see `ZooKeeperServer.serve_stream`. While nobody is served the stream is
+        closed, and the client goes on to another server."""
+        if self.service is None:
+            await trio.aclose_forcefully(stream)
+        else:
+            await self.service.server.serve_stream(stream, host, subject)
+
+    def facts(self) -> Facts:
+        """For ZooKeeper's admin pages."""
+        return Facts(server=self.identity.node, serving=False) if self.service is None else self.service.facts()
+
+    def status(self) -> DatabaseStatus:
+        """As of now, from memory and the local store."""
+        return report(self.host, self.service)
+
+    def not_ready(self) -> Sequence[str]:
+        """What keeps it from serving clients; empty once it does, and while the role is not open, which others say."""
+        if self.host is None or self.service is not None:
+            return []
+        reason = f": {self.host.waiting_for}" if self.host.waiting_for else ""
+        return [f"the database is {self.host.state.value}{reason}"]
 
     def metrics(self) -> list[Family]:
         """See `virtuallog.metrics.Measured`."""
-        return []
+        return role_metrics(self.host, self.service)
+
+    async def _run(self, host: Host) -> None:
+        await host.run(self._attend)
+
+    @property
+    def zookeeper(self) -> ZooKeeperSettings:
+        """Of the config."""
+        assert self.config.zookeeper is not None
+        return self.config.zookeeper
+
+    async def _attend(self, life: Life) -> None:
+        """Serve clients, peers and operators from this life."""
+        view = life.replica.stack.find(ViewTracking)
+        assert view is not None, "a server of the database takes part in the view"
+        assert self.host is not None
+        environment = life.environment
+        snapshots = SnapshotService(
+            life.snapshots, self.host.cluster, environment.nursery, view.hold, environment.clock
+        )  # fmt: skip
+        service = ZooKeeperService(
+            life.database,
+            self.zookeeper,
+            environment.clock,
+            environment.random,
+            node=self.identity.node,
+            listen=self.config.listen,
+            mode=partial(mode_of, self.identity.node, view),
+        )
+        try:
+            await environment.nursery.start(service.run)
+            self.service = service
+            self._handlers = {**snapshots.handlers, **Administration(life, view, self.status).handlers}
+            await trio.sleep_forever()
+        finally:
+            self.service, self._handlers = None, {}
+            service.server.close_all("the replica of this server ends, or begins anew")
+
+    def _in_life(self, request: Any, done: Done) -> None:
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            state = self.host.state if self.host is not None else State.OPENING
+            done(UnavailableError(f"the database of node {self.identity.node} is {state.value}"))
+        else:
+            handler(request, done)
+
+
+def _others(virtual_log: VirtualLog, node: NodeId) -> Sequence[NodeId]:
+    register = virtual_log.view.cached
+    return [other for other in sorted(register.nodes) if other != node] if register else []

@@ -114,6 +114,11 @@ class ZooKeeperSettings:
         return attrs.evolve(self, tls=self.tls.below(folder) if self.tls else None)
 
     @property
+    def open_addresses(self) -> tuple[str, ...]:
+        """Where connections are not encrypted; empty ones are not used."""
+        return self.listen, self.admin_listen
+
+    @property
     def timeout_min_ms(self) -> int:
         return self.session_timeout_min_ms or 2 * self.tick_ms
 

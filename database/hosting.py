@@ -1,0 +1,187 @@
+"""Keeps a replica of the tree running in a directory, through everything that needs another store under it.
+
+    restoring     the store lacks what the log no longer has: a peer's snapshot is installed (`database.snapshots.restoring`)
+    catching up   the log is played up to its tail of that moment
+    serving       the replica follows; whoever uses it may do so
+       |
+       '--- the log was trimmed past the cursor (this process stood still for too long): once more from the top
+
+From the first to the last is one *life*: a store, a replica, a tree, watches. The next one has new objects, and whoever used the former
+ones (connections of clients, say) begins anew as well. The same for a node that serves clients, for a program that embeds a
+replica, and in the simulator.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import structlog
+import trio
+
+from database.errors import SnapshotNeededError
+from database.identity import ReplicaIdentity
+from database.kv.database import Database
+from database.ports import LocalStore, StoreDirectory
+from database.replica import Replica, ReplicaSettings
+from database.snapshots.keeping import Snapshots
+from database.snapshots.policy import SnapshotSettings
+from database.snapshots.restoring import Restorer
+from virtuallog.errors import RetryableError, VirtualLogError
+from virtuallog.ports import Environment
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+
+RETRY_SECONDS: Final = 0.5
+"""Between two attempts to learn the tail, while the log does not answer."""
+FLUSH_SECONDS: Final = 5.0
+"""For the last flush, in the end. What is not flushed is played again at the next start, which takes longer then."""
+
+log = structlog.get_logger(__name__)
+
+
+class State(enum.Enum):
+    """How far a host is; see above."""
+
+    OPENING = "opening"
+    RESTORING = "restoring"
+    CATCHING_UP = "catching up"
+    SERVING = "serving"
+
+
+@attrs.frozen(kw_only=True)
+class HostSettings:
+    """How a replica and its snapshots behave."""
+
+    replica: ReplicaSettings = attrs.field(factory=ReplicaSettings)
+    snapshots: SnapshotSettings = attrs.field(factory=SnapshotSettings)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Life:
+    """What there is between two snapshots that were installed."""
+
+    store: LocalStore
+    replica: Replica
+    database: Database
+    snapshots: Snapshots
+    environment: Environment
+    """Its nursery ends with this life."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Host:
+    """See above.
+
+    Args:
+        log: what is played. Not closed here.
+        directory: of the store. Not closed here.
+        environment: to run in.
+        identity: of the replica.
+        cluster: id of the cluster that the log is of; may be asked as soon as `run` is called.
+        peers: nodes that may have a snapshot.
+        settings: how it behaves.
+    """
+
+    log: VirtualLog
+    directory: StoreDirectory
+    environment: Environment
+    identity: ReplicaIdentity
+    cluster: bytes
+    peers: Callable[[], Sequence[NodeId]]
+    settings: HostSettings = attrs.field(factory=HostSettings)
+    state: State = attrs.field(default=State.OPENING, init=False)
+    life: Life | None = attrs.field(default=None, init=False)
+    """From `catching up` on; None while there is no replica."""
+    _restorer: Restorer = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._restorer = Restorer(
+            directory=self.directory,
+            services=self.environment.services,
+            clock=self.environment.clock,
+            random=self.environment.random,
+            cluster=self.cluster,
+            replica=self.identity.name,
+            peers=self.peers,
+            trim_point=self.log.find_trim_point,
+        )
+
+    @property
+    def waiting_for(self) -> str:
+        """What keeps a snapshot from being restored; empty while nothing does."""
+        return self._restorer.waiting_for
+
+    async def run(self, attend: Callable[[Life], Awaitable[None]]) -> None:
+        """Keep a replica running until cancelled, or until one can no longer be trusted.
+
+        Args:
+            attend: called in each life once it serves, and cancelled when that ends. What it raises ends the host.
+
+        Raises (within exception groups):
+            VirtualLogError: this replica must stop; it says why.
+        """
+        number = 0
+        while True:
+            self.state = State.RESTORING
+            async with self._open_store() as store:
+                try:
+                    await self._live(store, number, attend)
+                except* SnapshotNeededError as group:
+                    log.warning("a snapshot is needed", reason=str(group.exceptions[0]))
+                finally:
+                    self.life = None
+            number += 1
+
+    @asynccontextmanager
+    async def _open_store(self) -> AsyncIterator[LocalStore]:
+        store = await self._restorer.open_store()
+        try:
+            yield store
+        finally:
+            # Shielded: a process that is told to end flushes, so that the next one need not play what this one has played.
+            # Bounded, and no matter if it fails: a crash would have done the same.
+            with trio.CancelScope(shield=True):
+                with self.environment.clock.timeout(FLUSH_SECONDS):
+                    await _flush(store)
+                await store.close()
+
+    async def _live(self, store: LocalStore, number: int, attend: Callable[[Life], Awaitable[None]]) -> None:
+        async with trio.open_nursery() as nursery:
+            environment = attrs.evolve(self.environment, nursery=nursery)
+            database = Database(clock=environment.clock, random=environment.random)
+            identity = attrs.evolve(self.identity, life=number)
+            replica = Replica(self.log, store, environment, identity, database, self.settings.replica)
+            snapshots = await Snapshots.open(self.directory.checkpoints, environment.clock, self.settings.snapshots)
+            life = Life(
+                store=store, replica=replica, database=database, snapshots=snapshots, environment=environment
+            )  # fmt: skip
+            self.state = State.CATCHING_UP
+            await nursery.start(replica.run)
+            self.life = life
+            nursery.start_soon(snapshots.run, replica)
+            nursery.start_soon(database.run)
+            await self._catch_up(replica)
+            self.state = State.SERVING
+            await attend(life)
+            await trio.sleep_forever()
+
+    async def _catch_up(self, replica: Replica) -> None:
+        while True:
+            try:
+                await replica.sync()
+            except RetryableError as error:
+                log.info("the log cannot be played yet", reason=str(error))
+                await self.environment.clock.sleep(RETRY_SECONDS)
+            else:
+                return
+
+
+async def _flush(store: LocalStore) -> None:
+    try:
+        await store.flush()
+    except VirtualLogError as error:
+        log.warning("the store was not flushed in the end", reason=str(error))

@@ -1,0 +1,113 @@
+"""Serves what operators ask of the database, in tasks of the replica that was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import attrs
+
+from database.engines import view
+from database.engines.checksums import Checksums
+from database.engines.rollout import Rollout
+from database.engines.view_tracking import ViewTracking
+from database.hosting import Life
+from server.database import messages
+from server.database.messages import (
+    Allowed,
+    CompareChecksums,
+    Compared,
+    DatabaseStatus,
+    FindAllowedTrim,
+    GetDatabaseStatus,
+    PlaceHold,
+    ReleaseHold,
+    SetEngine,
+    WriteRaw,
+)
+from virtuallog.errors import OverloadedError, TrimmedError, UnsupportedError, VirtualLogError
+from virtuallog.ports import Done, Handler, Handlers
+from virtuallog.types import LogPosition
+
+REQUESTS_MAX: Final = 32
+"""Being answered at a time. Operators are few; more is a script gone wild."""
+
+
+@attrs.define(eq=False)
+class Administration:
+    """The handlers, for one life of the replica."""
+
+    _life: Life
+    _view: ViewTracking
+    _status: Callable[[], DatabaseStatus]
+    _requests: int = attrs.field(default=0, init=False)
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            GetDatabaseStatus: lambda request, done: done(self._status()),
+            FindAllowedTrim: self._working(self._find_allowed),
+            PlaceHold: self._working(self._place_hold),
+            ReleaseHold: self._working(self._release_hold),
+            CompareChecksums: self._working(self._compare),
+            WriteRaw: self._working(self._write_raw),
+            SetEngine: self._working(self._set_engine),
+        }
+
+    def _working(self, work: Callable[[Any], Awaitable[Any]]) -> Handler:
+        def handle(request: Any, done: Done) -> None:
+            if self._requests >= REQUESTS_MAX:
+                done(OverloadedError(f"{REQUESTS_MAX} requests about the database are being answered by this node"))
+                return
+            self._requests += 1
+            self._life.environment.nursery.start_soon(self._answer, work, request, done)
+
+        return handle
+
+    async def _answer(self, work: Callable[[Any], Awaitable[Any]], request: Any, done: Done) -> None:
+        try:
+            done(await work(request))
+        except VirtualLogError as error:
+            done(error)
+        finally:
+            self._requests -= 1
+
+    async def _find_allowed(self, _: FindAllowedTrim) -> Allowed:
+        await self._life.replica.sync()
+        state = self._life.store
+        position = view.floor(state)
+        members = [f"replica {name}" for name, member in view.members(state).items() if member.durable <= position]
+        holds = [f"hold {name}" for name, hold in view.holds(state).items() if hold.position <= position]
+        return Allowed(position=position, reasons=tuple(members + holds))
+
+    async def _place_hold(self, request: PlaceHold) -> messages.Done:
+        wanted = LogPosition(request.position)
+        granted = await self._view.hold(request.name, wanted, request.milliseconds / 1000)
+        if granted > wanted:
+            await self._view.release(request.name)
+            raise TrimmedError(granted)
+        return messages.Done()
+
+    async def _release_hold(self, request: ReleaseHold) -> messages.Done:
+        await self._view.release(request.name)
+        return messages.Done()
+
+    async def _compare(self, _: CompareChecksums) -> Compared:
+        return Compared(position=await self._engine(Checksums).compare())
+
+    async def _write_raw(self, request: WriteRaw) -> messages.Done:
+        from database.engines.brain_doctor import BrainDoctor
+
+        await self._engine(BrainDoctor).write({write.key: write.value for write in request.writes})
+        return messages.Done()
+
+    async def _set_engine(self, request: SetEngine) -> messages.Done:
+        rollout = self._engine(Rollout)
+        await (rollout.enable(request.name) if request.enabled else rollout.disable(request.name))
+        return messages.Done()
+
+    def _engine(self, kind: Any) -> Any:
+        found = self._life.replica.stack.find(kind)
+        if found is None:
+            raise UnsupportedError(f"the replica of this node has no engine {kind.name}")
+        return found

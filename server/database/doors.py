@@ -1,0 +1,75 @@
+"""The sockets on which clients reach a server of the database: what a node as a process has, and one in the simulator has not.
+
+Open for as long as the process runs. Behind them the replica may come and go (`DatabaseRole`); while there is none, whoever comes in
+is sent away, and goes on to another server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import trio
+from trio.abc import Listener
+
+from server.database.role import DatabaseRole
+from server.listening import listen
+from server.zookeeper.secure import ClientSecurity
+from server.zookeeper.secure_port import SecurePort
+from virtuallog.ports import Clock
+from virtuallog.rpc.transport import accepted
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Doors:
+    """Use `open_doors`."""
+
+    role: DatabaseRole
+    clock: Clock
+    clients: Sequence[Listener[Any]]
+    tls_clients: Sequence[Listener[Any]]
+    security: ClientSecurity | None
+    admins: Sequence[Listener[Any]]
+
+    async def serve(self) -> None:
+        """Accept connections until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, self._serve, list(self.clients))
+            if self.security is not None:
+                port = SecurePort(self.security, self.role, self.clock)
+                nursery.start_soon(port.serve, self.tls_clients)
+            if self.admins:
+                nursery.start_soon(self._serve_admins)
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        accepted(stream)
+        async with stream:
+            try:
+                host = str(stream.socket.getpeername()[0])
+            except OSError:  # it is gone already
+                return
+            await self.role.serve_stream(stream, host)
+
+    async def _serve_admins(self) -> None:
+        from server.console.serving import ConsoleServer  # HTTP is half of what a node imports
+        from server.zookeeper.admin import AdminPages
+
+        await ConsoleServer(AdminPages(self.role.facts), self.clock).run(self.admins)
+
+
+async def open_doors(role: DatabaseRole, clock: Clock) -> Doors:
+    """Listen where the config says.
+
+    Raises:
+        InvalidSettingError: an address or a certificate cannot be used.
+    """
+    settings = role.zookeeper
+    return Doors(
+        role=role,
+        clock=clock,
+        clients=await listen(settings.listen),
+        tls_clients=await listen(settings.tls_listen) if settings.tls_listen else (),
+        security=ClientSecurity.open(settings.tls, settings.client_certificates) if settings.tls else None,
+        admins=await listen(settings.admin_listen) if settings.admin_listen else (),
+    )

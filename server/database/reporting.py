@@ -1,0 +1,86 @@
+"""What a server of the database tells about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from database.engines import rollout, view
+from database.engines.view_tracking import ViewTracking
+from database.hosting import Host, State
+from server.database.messages import DatabaseStatus, Hold, Member
+from server.zookeeper.facts import Mode
+from server.zookeeper.service import ZooKeeperService
+from virtuallog import metrics
+from virtuallog.metrics import Family
+from virtuallog.types import NodeId
+
+
+def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatus:
+    """The replica, as it is now; from memory and the local store."""
+    life = host.life if host is not None else None
+    values: dict[str, Any] = {"state": (host.state if host is not None else State.OPENING).value}
+    if life is not None:
+        state = life.store
+        switches = rollout.switches(state)
+        values |= {
+            "cursor": life.replica.cursor,
+            "known_tail": max(life.replica.cursor, host.log.view.known_tail if host else 0),
+            "zxid": life.database.tree.last_zxid,
+            "snapshot": life.snapshots.newest,
+            "allowed": view.floor(state),
+            "members": tuple(
+                Member(name=name, durable=member.durable, heard=member.heard)
+                for name, member in view.members(state).items()
+            ),
+            "holds": tuple(
+                Hold(name=name, position=hold.position, milliseconds=hold.milliseconds)
+                for name, hold in view.holds(state).items()
+            ),
+            "engines": tuple(layer.name for layer in life.replica.stack.layers),
+            "disabled": tuple(name for name, is_on in switches.items() if not is_on),
+        }
+    if host is not None and host.waiting_for:
+        values["waiting_for"] = host.waiting_for
+    if service is not None:
+        values["clients"] = len(service.server.traffic().connections)
+    return DatabaseStatus(**values)
+
+
+def role_metrics(host: Host | None, service: ZooKeeperService | None) -> list[Family]:
+    """Figures of the replica, its snapshots and its clients."""
+    life = host.life if host is not None else None
+    states = {each.value: float(host is not None and host.state is each) for each in State}
+    families = [
+        metrics.gauges("virtuallog_database_state", "1 for the state that the database is in.", "state", states)
+    ]
+    if host is not None and life is not None:
+        tail = max(life.replica.cursor, host.log.view.known_tail)
+        families += [
+            metrics.gauge(
+                "virtuallog_database_cursor", "First position of the log that is not applied here.", life.replica.cursor
+            ),
+            metrics.gauge(
+                "virtuallog_database_lag",
+                "Positions below the known tail that are not applied.",
+                tail - life.replica.cursor,
+            ),
+            metrics.gauge(
+                "virtuallog_database_snapshot", "Position of the newest durable snapshot.", life.snapshots.newest
+            ),
+            *metrics.of([life.replica, life.database]),
+        ]
+    return [*families, *metrics.of([service.server] if service is not None else [])]
+
+
+def mode_of(node: NodeId, tracking: ViewTracking) -> Mode:
+    """What ZooKeeper would call this server. Nobody leads here; the first of the view is called so, since programs that watch an
+    ensemble look for exactly one leader."""
+    nodes = _nodes(list(tracking.members()))
+    if nodes in ([], [node]):
+        return Mode.STANDALONE
+    return Mode.LEADER if min(nodes) == node else Mode.FOLLOWER
+
+
+def _nodes(replicas: Sequence[str]) -> list[int]:
+    return sorted(int(name.partition("-")[0]) for name in replicas)
