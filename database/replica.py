@@ -5,14 +5,19 @@ The same for a node that serves clients, for a program that embeds a database, a
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 import trio
 
 from database.engines.api import Application
+from database.engines.base import Base
 from database.engines.entry import Entry
-from database.engines.stack import Recipe, Stack, StackSettings, zelos
+from database.engines.layer import Surroundings
+from database.engines.stack import Recipe, StackSettings, build, zelos
 from database.identity import ReplicaIdentity
 from database.ports import LocalStore
+from virtuallog.errors import UnavailableError
 from virtuallog.metrics import Family
 from virtuallog.ports import Done, Environment
 from virtuallog.types import LogPosition
@@ -36,10 +41,12 @@ class ReplicaStatistics:
     """First position that is not applied."""
     entries: int
     """Applied since the start."""
+    payload_bytes: int
+    """Of these entries."""
 
 
 class Replica:
-    """Makes one store follow the log. Once `run` has ended, however, it is of no use any more."""
+    """Makes one store follow the log. It runs once: to begin anew, on another snapshot, make another one."""
 
     def __init__(
         self,
@@ -51,18 +58,38 @@ class Replica:
         settings: ReplicaSettings | None = None,
     ) -> None:
         """Builds the stack and attaches the application; makes no call yet. Closes neither the log nor the store."""
-        self.identity = identity
-        self.stack: Stack
+        settings = settings or ReplicaSettings()
+        surroundings = Surroundings(identity=identity, environment=environment, log=log, store=store)
+        self.identity: Final = identity
+        self._base: Final = Base(surroundings, settings.stack.base)
+        self.stack: Final = build(self._base, settings.recipe(surroundings, settings.stack), application)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Play the log until cancelled. Started once the soft state has been made from the store: from then on `propose` may be
-        called; the store may still be far behind the log.
+        called; the store may still be far behind the log. When it ends, however, all who wait are told UnavailableError.
 
         Raises:
             SnapshotNeededError: the log has been trimmed past the cursor.
-            MalformedError: what is in the log is no entry of a database of this version.
+            BinaryTooOldError: what is in the log or in the store is of a later version of this program.
             Exception: one of `failures.NONDETERMINISTIC`: this replica can no longer be trusted.
         """
+        base = self._base
+        try:
+            self.stack.load()
+            async with trio.open_nursery() as nursery:
+                base.open()
+                for layer in self.stack.layers:
+                    nursery.start_soon(base.guard, layer.run)
+                task_status.started()
+                await base.failed.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            base.close()
+            self.stack.stop(
+                UnavailableError(f"unknown outcome: the replica has stopped: {base.failure or 'cancelled'}")
+            )
+        if base.failure is not None:
+            raise base.failure
 
     def propose(self, payload: bytes, done: Done) -> None:
         """See `Engine.propose`."""
@@ -75,19 +102,30 @@ class Replica:
     @property
     def cursor(self) -> LogPosition:
         """First position that is not applied."""
-        raise NotImplementedError
+        return self._base.cursor
 
     @property
     def applied(self) -> int:
         """Entries that were applied since the start."""
-        raise NotImplementedError
+        return self._base.meter.entries
+
+    @property
+    def applied_bytes(self) -> int:
+        """Of these entries' payloads."""
+        return self._base.meter.bytes
 
     async def wait_applied(self, position: LogPosition) -> None:
-        """Return once everything below `position` is applied here."""
+        """Return once everything below `position` is applied here. It must be committed: a tail that a check has told, for instance.
+
+        Raises:
+            UnavailableError: the replica has stopped.
+        """
+        await self._base.wait_applied(position)
 
     def snapshotted(self, position: LogPosition) -> None:
         """There is a durable snapshot of the store in which everything below `position` is applied: of all that comes before
         it the log is no longer needed by this replica."""
+        self.stack.snapshotted(position)
 
     def set_trim_prefix(self, position: LogPosition) -> None:
         """The application needs nothing of the log below `position` any more."""
@@ -95,8 +133,8 @@ class Replica:
 
     def statistics(self) -> ReplicaStatistics:
         """As of now."""
-        raise NotImplementedError
+        return ReplicaStatistics(cursor=self.cursor, entries=self.applied, payload_bytes=self.applied_bytes)
 
     def metrics(self) -> list[Family]:
         """The figures of all layers."""
-        raise NotImplementedError
+        return self.stack.metrics()

@@ -38,7 +38,7 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.offers import BATCH_HEADERS_BYTES, Offer, OfferQueue, check_size
+from virtuallog.offers import BATCH_HEADERS_BYTES, Offer, OfferQueue, PostedOffer, check_size
 from virtuallog.session import Flight, Session
 from virtuallog.types import GapKind, LogletOffset, LogPosition, PlacedBatch
 
@@ -170,11 +170,28 @@ class Appender:
         if not payloads:
             return range(0)
         offer = Offer(payloads, check_size(payloads, self._settings.entry_bytes_max), expected_tail)
-        queue = self._queue
-        if queue.is_full:
-            await queue.wait_room()
+        if self._queue.is_full:
+            await self._queue.wait_room()
+        self._put(offer)
+        return await offer.wait()
+
+    def post(self, payload: bytes, done: Callable[[range | VirtualLogError], None]) -> None:
+        """Append one entry without waiting: costs no task. `done` is called once, later, on the event loop, with its place or
+        with what `append` would raise. It must not raise; it may post again. That of a later call may come first, if both
+        entries are in the log: places tell their order.
+
+        Whoever posts bounds how much is under way: no room is waited for.
+
+        Raises:
+            TooLargeError, UnavailableError: over the limit, or the appender is closed. Nothing was done, `done` is not called.
+        """
+        payloads = [payload]
+        self._put(PostedOffer(payloads, check_size(payloads, self._settings.entry_bytes_max), None, done=done))
+
+    def _put(self, offer: Offer) -> None:
         if self._closed:
             raise UnavailableError("the appender is closed: nothing was done")
+        queue = self._queue
         if not queue.offers:
             self._waiting_since = self._clock.monotonic()
             if not self._session.flights:
@@ -189,7 +206,6 @@ class Appender:
                 self._start_sending(self._nursery, flight, self._segment)
         else:
             self._work.set()
-        return await offer.wait()
 
     # -- from the queue to the loglet ---------------------------------------------------------------------------
 
@@ -385,9 +401,10 @@ class Appender:
         self._asked_for_successor = False
         mine = await self._search(left, chain) if self._session.has_maybes else []
         _SEARCHED.reached()
+        # Before anybody is told: who posts again at once must not get there.
+        self._segment = None
         for flight, placed in self._session.settle(mine):
             self._deliver(flight, placed.places, 0)
-        self._segment = None
 
     async def _search(self, left: Segment, chain: Chain) -> list[PlacedBatch]:
         """Our batches in what the chain kept of the segment `left`.
@@ -440,15 +457,15 @@ class Appender:
         The session ends: its next batch would wait for ever for the one that failed.
         """
         others = UnavailableError(f"unknown outcome: an earlier entry failed: {error}")
+        self._segment = None
         for flight in self._session.abandon(self._new_session_id()):
             self._fail(offers_of(flight), error if flight is failed else others)
-        self._segment = None
 
     def _abandon_all(self, error: VirtualLogError) -> None:
-        for flight in self._session.abandon(self._new_session_id()):
-            self._fail(offers_of(flight), error)
-        self._fail(self._queue.clear(), error)
+        abandoned = [offer for flight in self._session.abandon(self._new_session_id()) for offer in offers_of(flight)]
+        abandoned += self._queue.clear()
         self._segment = None
+        self._fail(abandoned, error)  # last: those who are told may post again, to the new session
 
     def _fail(self, offers: list[Offer], error: VirtualLogError) -> None:
         for offer in offers:

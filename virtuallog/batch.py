@@ -74,8 +74,7 @@ class Batch:
         if not 0 < count <= BATCH_COUNT_MAX:
             raise TooLargeError(what="entries in a batch", size=count, limit=BATCH_COUNT_MAX)
         packed = _pack_headers(headers) if headers else b""
-        ends = struct.pack(f"<{count}I", *accumulate(map(len, payloads)))
-        return cls._assemble(session, first_sequence, count, ends, packed, payloads)
+        return cls._assemble(session, first_sequence, count, pack_ends(payloads), packed, payloads)
 
     @classmethod
     def of_columns_untrusted(
@@ -147,15 +146,8 @@ class Batch:
     @property
     def payloads(self) -> list[bytes]:
         """All entries, cut out anew on each use."""
-        blob, count = self.blob, self.count
-        ends = struct.unpack_from(f"<{count}I", blob, _ENDS)
-        base = _ENDS + 4 * count + self._headers_bytes
-        start, cut = base, []
-        for end in ends:
-            stop = base + end
-            cut.append(blob[start:stop])
-            start = stop
-        return cut
+        ends = struct.unpack_from(f"<{self.count}I", self.blob, _ENDS)
+        return cut(self.blob, _ENDS + 4 * self.count + self._headers_bytes, ends)
 
     @property
     def headers(self) -> dict[str, bytes]:
@@ -182,6 +174,21 @@ class Batch:
 
     def __hash__(self) -> int:
         return hash(self.blob)
+
+
+def pack_ends(payloads: Sequence[bytes]) -> bytes:
+    """The end of each payload, when they lie back to back: u32, little-endian."""
+    return struct.pack(f"<{len(payloads)}I", *accumulate(map(len, payloads)))
+
+
+def cut(blob: bytes, base: int, ends: Sequence[int]) -> list[bytes]:
+    """The pieces of `blob` that lie back to back from `base` on and end at `ends`, relative to it."""
+    start, pieces = base, []
+    for end in ends:
+        stop = base + end
+        pieces.append(blob[start:stop])
+        start = stop
+    return pieces
 
 
 def glance_untrusted(blob: bytes, at: int = 0) -> tuple[SessionId, int, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import attrs
 import outcome
@@ -36,15 +37,30 @@ class Offer:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def finish(self, places: range) -> None:
+        """The entries are in the log."""
         self._wake(outcome.Value(places))
 
     def fail(self, error: VirtualLogError) -> None:
+        """They are not, or nobody knows."""
         self._wake(outcome.Error(error))
 
     def _wake(self, result: outcome.Outcome[range]) -> None:
         if self._task is not None:
             trio.lowlevel.reschedule(self._task, result)
             self._task = None
+
+
+@attrs.define(eq=False)
+class PostedOffer(Offer):
+    """The entries of one who does not wait but is called: no task has to be woken."""
+
+    done: Callable[[range | VirtualLogError], None] = attrs.field(kw_only=True)
+
+    def finish(self, places: range) -> None:
+        self.done(places)
+
+    def fail(self, error: VirtualLogError) -> None:
+        self.done(error)
 
 
 def check_size(payloads: list[bytes], entry_bytes_max: int) -> int:

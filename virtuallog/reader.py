@@ -51,7 +51,7 @@ class Reader:
         pause = RETRY_SECONDS[0]
         while self._stop is None or self.position < self._stop:
             try:
-                limit = await self._wait_limit()
+                limit = await self.wait_readable()
                 if limit is None:
                     return
                 found = await self._space.read(self.position, limit, READ_BYTES)
@@ -64,8 +64,12 @@ class Reader:
                 self.position = LogPosition(placed.stop)
                 yield placed
 
-    async def _wait_limit(self) -> LogPosition | None:
-        """A position beyond ours up to which can be read now; waits until there is one. None: the log has ended."""
+    async def wait_readable(self) -> LogPosition | None:
+        """A position beyond ours up to which can be read now; waits until there is one. None: the log has ended.
+
+        Raises:
+            UnavailableError: nobody answers who could say so.
+        """
         space = self._space
         while True:
             chain = (await space.view.current()).chain

@@ -71,8 +71,9 @@ class Engine(Protocol):
 
     def propose(self, entry: Entry, done: Done) -> None:
         """Put `entry` into the log. `done` is called once: with what this replica's `apply` returned, after `post_apply`; with
-        the deterministic error that it raised; or with UnavailableError: unknown outcome. Entries of one proposer are
-        applied in the order of these calls. Returns at once, costs no task; whoever calls bounds how many are under way.
+        the deterministic error that it raised; with UnavailableError: unknown outcome; or with TooLargeError or SealedError:
+        it is not in the log. Entries of one proposer are applied in the order of these calls. Returns at once, costs no task;
+        whoever calls bounds how many are under way. An error may be told before this returns.
         """
         ...
 

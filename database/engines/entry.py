@@ -15,6 +15,7 @@ from typing import Final
 
 import attrs
 
+from database.errors import BinaryTooOldError
 from virtuallog.errors import MalformedError
 
 _PREFIX: Final = struct.Struct("<2sBB")
@@ -47,12 +48,15 @@ def parse_untrusted(blob: bytes) -> Entry:
     """Open what a log entry holds.
 
     Raises:
-        MalformedError: no entry of a database, or one of a later version.
+        MalformedError: no entry of a database: somebody else has appended it. All replicas agree on that, and pass it over.
+        BinaryTooOldError: one of a later version: a replica that passed it over would differ from one that can read it.
     """
     try:
         magic, version, count = _PREFIX.unpack_from(blob)
-        if magic != _MAGIC or version != _VERSION:
-            raise MalformedError(f"not an entry of a database, version {_VERSION}: starts with {bytes(blob[:4]).hex()}")
+        if magic != _MAGIC or not version:
+            raise MalformedError(f"not an entry of a database: starts with {bytes(blob[:4]).hex()}")
+        if version != _VERSION:
+            raise BinaryTooOldError(f"an entry of version {version}, where {_VERSION} is the last one known")
         headers, at = {}, _PREFIX.size
         for _ in range(count):
             name = blob[at + 1 : at + 1 + blob[at]].decode()

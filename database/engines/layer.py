@@ -15,11 +15,13 @@ from typing import Any, ClassVar
 import attrs
 
 from database.engines.api import Applicator, Engine, Failed
+from database.engines.completions import Completions
 from database.engines.entry import Entry
 from database.engines.failures import NONDETERMINISTIC
 from database.identity import ReplicaIdentity
 from database.ports import LocalStore
 from database.transaction import Transaction
+from virtuallog.errors import VirtualLogError
 from virtuallog.metrics import Family
 from virtuallog.ports import Done, Environment
 from virtuallog.types import LogPosition
@@ -35,6 +37,8 @@ class Surroundings:
     log: VirtualLog
     store: LocalStore
     """To be read; written through transactions only."""
+    completions: Completions = attrs.field(factory=Completions)
+    """Where an engine that completes proposals by itself, in `post_apply`, leaves the results."""
 
 
 @attrs.define(eq=False)
@@ -46,17 +50,21 @@ class Layer:
 
     surroundings: Surroundings
     below: Engine = attrs.field(init=False, repr=False)
+    """Connected when the stack is built. The base has none."""
     above: Applicator = attrs.field(init=False, repr=False)
-
-    def connect(self, below: Engine, above: Applicator) -> None:
-        """Called once, when the stack is built."""
-        self.below, self.above = below, above
+    stopped: VirtualLogError | None = attrs.field(default=None, init=False)
+    """What to tell those who propose now."""
 
     def load(self) -> None:
         """Called before the first `apply`, from the lowest layer up: make soft state from the store."""
 
     async def run(self) -> None:
         """Background work of this engine, for as long as the replica runs; may end. What it raises stops the replica."""
+
+    def stop(self, error: VirtualLogError) -> None:
+        """Called once, from the lowest layer up, when the replica has stopped: tell `error` to all who wait, in order, and to
+        whoever comes later."""
+        self.stopped = error
 
     def snapshotted(self, position: LogPosition) -> None:
         """This replica has a durable snapshot of the store, in which everything below `position` is applied."""

@@ -51,7 +51,7 @@ async def reader_that_skips_an_entry_at_a_boundary(self: Reader) -> AsyncGenerat
     """Where a segment ends, the reader goes on one position too far."""
     while self._stop is None or self.position < self._stop:
         try:
-            limit = await self._wait_limit()
+            limit = await self.wait_readable()
             if limit is None:
                 return
             found = await self._space.read(self.position, limit, READ_BYTES)

@@ -225,7 +225,7 @@ async def asleep(*_: Any) -> Any:
         ("virtuallog.virtual_log:VirtualLog.append", never, "no first append"),
         ("virtuallog.virtual_log:VirtualLog.reconfig_extend", never, "no extend"),
         ("virtuallog.virtual_log:VirtualLog.reconfig_members", never, "no change of the members"),
-        ("virtuallog.reader:Reader._wait_limit", asleep, "no arrival of all readers"),
+        ("virtuallog.reader:Reader.wait_readable", asleep, "no arrival of all readers"),
         ("virtuallog.virtual_log:VirtualLog.prefix_trim", never, "no trim"),
     ],
 )

@@ -1,0 +1,314 @@
+"""The base engine: proposals into the log, the log into the store (SOSP'21, section 3.2).
+
+    propose -> appender -> log ... acknowledged at p ---.
+                                                        v
+    sync ---> tail check (shared) ------------------> player --> apply, commit, post_apply, then the callbacks
+                                                        ^
+    other replicas' entries: wait for the tail, read ---'
+
+Rules:
+* The cursor moves in the same transaction as the effects. Some entries share a transaction; nobody is told of any before all of
+  them are in the store and have been through `post_apply`.
+* An entry knows its proposer by a token in its header, so a proposal is completed when its entry is *applied*, whether the
+  acknowledgement came before, came later, or was lost.
+* If the next entry is an own one and has just been acknowledged, it is applied within that callback: no task is woken.
+* The store is not flushed here: whoever takes snapshots does that. What a crash takes is played again.
+
+Departures from the paper: this base also plays when nobody waits, some 10 ms behind, so that watches fire and a sync finds
+little to do.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Any, ClassVar, Final
+
+import attrs
+import trio
+
+from database.engines.base_meter import BaseMeter
+from database.engines.entry import Entry, parse_untrusted
+from database.engines.keys import CURSOR
+from database.engines.layer import Layer
+from database.engines.player import Item, Player
+from database.engines.tail_checks import TailChecks
+from database.errors import SnapshotNeededError
+from database.ports import Reading
+from database.transaction import Transaction
+from virtuallog.api import Placed
+from virtuallog.appender import Appender, AppenderSettings
+from virtuallog.errors import CorruptionError, MalformedError, RetryableError, UnavailableError, VirtualLogError
+from virtuallog.metrics import Family
+from virtuallog.ports import Done
+from virtuallog.types import Gap, GapKind, LogPosition
+
+_TOKEN_BYTES: Final = 8
+"""Random ones for each replica object, then as many of a counter."""
+
+
+@attrs.frozen(kw_only=True)
+class BaseSettings:
+    """How the base plays. Sizes in bytes, times in seconds."""
+
+    appender: AppenderSettings = attrs.field(factory=lambda: AppenderSettings(give_up=10.0))
+    """Its `give_up` is shorter than by default: SessionOrder proposes again what is not known to be in the log."""
+    transaction_entries: int = 256
+    """Entries in one transaction of the store, at most. Each may be a group of commands."""
+    transaction_bytes: int = 1 << 20
+    """The same by their payloads. What is played at a stretch keeps everybody else waiting."""
+    fetch_bytes: int = 1 << 20
+    """How much one read brings."""
+    follow_pause: float = 0.01
+    """Between two looks for entries of other replicas. Shorter costs every replica a call and a wake-up each time, longer makes
+    what watches say later at other replicas than the proposer's."""
+    retry_pause: float = 0.05
+    """Before a read that failed is tried again."""
+    trim_pause: float = 1.0
+    """Between two trims of the log: each is a call to all servers, and the allowance moves with every snapshot only."""
+
+
+def read_cursor(store: Reading) -> LogPosition:
+    """First position that is not applied in this store; 0 if nothing is.
+
+    Raises:
+        CorruptionError: what is there is no position.
+    """
+    value = store.get(CURSOR)
+    if value is not None and len(value) != 8:
+        raise CorruptionError(f"the cursor of the store has {len(value)} bytes")
+    return LogPosition(int.from_bytes(value or b"", "big"))
+
+
+@attrs.define(eq=False)
+class Base(Layer):
+    """The lowest engine. All its methods are called on the event loop, `run` once."""
+
+    name: ClassVar[str] = "base"
+
+    settings: BaseSettings
+    meter: BaseMeter = attrs.field(factory=BaseMeter, init=False)
+    cursor: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """First position that is not in the store."""
+    failure: Exception | None = attrs.field(default=None, init=False)
+    """Why this replica cannot go on."""
+    failed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _player: Player = attrs.field(factory=lambda: Player.at(LogPosition(0)), init=False)
+    _appender: Appender | None = attrs.field(default=None, init=False)
+    """While it runs."""
+    _waiting: dict[bytes, Done] = attrs.field(factory=dict, init=False)
+    """Proposals that are not applied, by their tokens, the oldest first."""
+    _tokens: Iterator[bytes] = attrs.field(init=False)
+    _checks: TailChecks = attrs.field(init=False)
+    _watchers: list[tuple[LogPosition, int, trio.Event]] = attrs.field(factory=list, init=False)
+    """A heap: who waits until the cursor has reached a position."""
+    _numbers: Iterator[int] = attrs.field(factory=count, init=False)
+    _work: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """There is something to read, or more to play than fits in a callback."""
+    _trim_prefix: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    _trim_wanted: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        own = self.surroundings.environment.random.randbytes(_TOKEN_BYTES)
+        self._tokens = (own + number.to_bytes(_TOKEN_BYTES, "big") for number in count())
+        self._checks = TailChecks(self.surroundings.log.check_tail)
+
+    def load(self) -> None:
+        self.cursor = read_cursor(self.surroundings.store)
+        self._player = Player.at(self.cursor)
+
+    # -- what is above asks ---------------------------------------------------------------------------------------
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        if self._appender is None or self.failure is not None:
+            done(UnavailableError("the replica does not run: nothing was done"))
+            return
+        token = next(self._tokens)
+        stamped = entry.with_header(self.name, token)
+        self._waiting[token] = done
+        try:
+            self._appender.post(stamped.encode(), partial(self._settled, token, stamped))
+        except VirtualLogError as error:
+            self._complete(token, error)
+
+    async def sync(self) -> None:
+        await self.wait_applied(await self._checks.check())
+
+    def set_trim_prefix(self, position: LogPosition) -> None:
+        if position > self._trim_prefix:
+            self._trim_prefix = position
+            self._trim_wanted.set()
+
+    async def wait_applied(self, position: LogPosition) -> None:
+        """Return once everything below `position` is in the store; `position` is known to be committed.
+
+        Raises:
+            UnavailableError: the replica has stopped.
+        """
+        if position > self.cursor and self.failure is None:
+            self._player.commit(position)
+            self._work.set()
+            reached = trio.Event()
+            heapq.heappush(self._watchers, (position, next(self._numbers), reached))
+            await reached.wait()
+        if position > self.cursor:
+            raise UnavailableError("the replica has stopped")
+
+    # -- the log answers ------------------------------------------------------------------------------------------
+
+    def _settled(self, token: bytes, entry: Entry, outcome: range | VirtualLogError) -> None:
+        if isinstance(outcome, VirtualLogError):
+            self._complete(token, outcome)
+            return
+        self._player.acknowledge(LogPosition(outcome.start), entry)
+        if self.failure is not None:
+            return
+        if self._player.can_play:
+            self._play()
+        if self._player.can_play or self._player.missing:
+            self._work.set()
+
+    def _complete(self, token: bytes, outcome: Any) -> None:
+        done = self._waiting.pop(token, None)
+        if done is not None:  # else its entry was applied before the log has answered
+            done(outcome)
+
+    # -- playing --------------------------------------------------------------------------------------------------
+
+    def _play(self) -> None:
+        """One transaction."""
+        settings = self.settings
+        try:
+            self._apply(self._player.take(settings.transaction_entries, settings.transaction_bytes))
+        except Exception as error:
+            self.fail(error)
+
+    def _apply(self, items: list[Item]) -> None:
+        transaction = Transaction(self.surroundings.store)
+        played: list[tuple[LogPosition, Entry, Any]] = []
+        for position, entry in items:
+            if entry is not None:
+                played.append((position, entry, self.apply_above(transaction, entry, position)))
+        cursor = self._player.cursor
+        transaction.put(CURSOR, cursor.to_bytes(8, "big"))
+        transaction.commit()
+        self.cursor = cursor
+        self.meter.played(len(played), sum(len(entry.payload) for _, entry, _ in played))
+        for position, entry, result in played:
+            self.post_apply_above(entry, position, result)
+            done = self._waiting.pop(entry.headers.get(self.name, b""), None)
+            if done is not None:
+                self.surroundings.completions.add(done, result)
+        self.surroundings.completions.run()
+        while self._watchers and self._watchers[0][0] <= cursor:
+            heapq.heappop(self._watchers)[2].set()
+
+    async def _play_on(self) -> None:
+        while True:
+            while self._player.can_play and self.failure is None:
+                self._play()
+                await trio.lowlevel.checkpoint()  # those who were told shall not wait for the rest
+            if (missing := self._player.missing) is not None:
+                await self._fetch(*missing)
+            else:
+                await self._work.wait()
+                self._work = trio.Event()
+
+    async def _fetch(self, start: LogPosition, stop: LogPosition) -> None:
+        try:
+            found = await self.surroundings.log.read(start, stop, self.settings.fetch_bytes)
+        except RetryableError:
+            await self.surroundings.environment.clock.sleep(self.settings.retry_pause)
+            return
+        self._player.fetched(self._items(found))
+
+    def _items(self, found: Iterable[Placed]) -> Iterator[Item]:
+        for placed in found:
+            if not isinstance(placed, Gap):
+                for record in placed.records():
+                    yield record.position, self._parsed(record.payload)
+            elif placed.kind is GapKind.TRIMMED:
+                raise SnapshotNeededError(placed.start, placed.stop)
+            elif placed.kind is GapKind.LOST:
+                raise CorruptionError(f"[{placed.start}, {placed.stop}) of the log is lost")
+            else:
+                yield LogPosition(placed.stop - 1), None
+
+    def _parsed(self, payload: bytes) -> Entry | None:
+        try:
+            return parse_untrusted(payload)
+        except MalformedError:
+            self.meter.strays.value += 1
+            return None
+
+    # -- in the background ----------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Play until cancelled, or until something fails: then `failed` is set."""
+        async with trio.open_nursery() as nursery:
+            for work in (self._play_on, self._follow, self._trim, self._checks.run):
+                nursery.start_soon(self.guard, work)
+
+    def open(self) -> None:
+        """From now on `propose` is possible."""
+        self._appender = self.surroundings.log.appender(self.settings.appender)
+
+    def close(self) -> None:
+        """No more proposals. Those that are not in the log as far as anybody knows are told so."""
+        appender, self._appender = self._appender, None
+        if appender is not None:
+            appender.close()
+
+    async def guard(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work`; what it raises stops the replica."""
+        try:
+            await work()
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """This replica cannot be trusted any more, or cannot go on."""
+        if self.failure is None:
+            self.failure = error
+            self.failed.set()
+
+    def stop(self, error: VirtualLogError) -> None:
+        self.stopped = error
+        self.failure = self.failure or error
+        self._checks.stop()
+        for token in list(self._waiting):
+            self._complete(token, error)
+        for _, _, reached in self._watchers:
+            reached.set()
+
+    async def _follow(self) -> None:
+        """What other replicas propose."""
+        reader, clock, settings = self.surroundings.log.reader(), self.surroundings.environment.clock, self.settings
+        while True:
+            reader.position = self._player.committed
+            try:
+                limit = await reader.wait_readable()
+            except RetryableError:
+                limit = None
+            if limit is None:  # or closed on purpose: somebody may extend it
+                await clock.sleep(settings.retry_pause)
+                continue
+            self._player.commit(limit)
+            self._work.set()
+            await clock.sleep(settings.follow_pause)
+
+    async def _trim(self) -> None:
+        trimmed = LogPosition(0)
+        while True:
+            await self._trim_wanted.wait()
+            self._trim_wanted = trio.Event()
+            while self._trim_prefix > trimmed:
+                with suppress(RetryableError):  # again after the pause
+                    trimmed = await self.surroundings.log.prefix_trim(self._trim_prefix)
+                await self.surroundings.environment.clock.sleep(self.settings.trim_pause)
+
+    def metrics(self) -> list[Family]:
+        return self.meter.metrics(self.cursor, self._player.committed, len(self._waiting))

@@ -1,0 +1,218 @@
+"""Group commit: commands that wait together become one log entry, applied in one transaction (SOSP'21, section 4.2).
+
+    propose ... propose          commands of clients
+          |
+        waiting --> group --> below          several groups are under way
+
+In Python the cost per call rules: what an entry costs on its way through engines, log and disk is shared by all commands of
+its group. A command that is alone leaves at once; a crowd that asks in one turn of the scheduler leaves together at its end.
+
+Header: the end of each command in the payload, u32, little-endian. An entry without it is passed up as it is.
+If a command raises a deterministic error, only what it did is taken back; its proposer is told, the others go on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import attrs
+import trio
+
+from database.engines.api import Failed
+from database.engines.entry import Entry
+from database.engines.layer import Layer
+from database.transaction import Transaction
+from virtuallog.batch import cut, pack_ends
+from virtuallog.errors import InvalidSettingError, MalformedError, TooLargeError, VirtualLogError
+from virtuallog.instruments import COUNTS, Histogram
+from virtuallog.metrics import Family
+from virtuallog.ports import Done, Outcome
+from virtuallog.session import COMPANY_MAX
+from virtuallog.types import LogPosition
+
+
+@attrs.frozen(kw_only=True)
+class BatchingSettings:
+    """How groups are made.
+
+    Raises:
+        InvalidSettingError: when made, if a group would be larger than a log entry may be.
+    """
+
+    command_bytes_max: int = 3 << 20
+    """A larger command is refused: the log takes entries of 4 MiB, headers included. ZooKeeper's own limit is 1 MiB."""
+    group_bytes: int = 256 << 10
+    """A group takes waiting commands until it would exceed this (one larger command may)."""
+    group_commands: int = 1024
+    """The same, counted: what is applied at a stretch keeps everybody else waiting, some 10 ms then."""
+    window: int = 8
+    """Groups under way. More helps over long distances, fewer keeps groups larger."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.command_bytes_max + self.group_bytes + 4 * self.group_commands > (4 << 20) - 4096:
+            raise InvalidSettingError("command_bytes_max", "a group must fit in a log entry of 4 MiB")
+
+
+@attrs.frozen
+class Group:
+    """What became of a group: the result of `apply` for its entry."""
+
+    commands: Sequence[Entry]
+    results: Sequence[Any]
+
+
+@attrs.define(eq=False)
+class _Way:
+    """A group under way: whom to tell."""
+
+    dones: Sequence[Done]
+
+
+@attrs.define(eq=False)
+class Batching(Layer):
+    """See above. Commands under way and waiting are bounded by whoever proposes."""
+
+    name: ClassVar[str] = "batching"
+
+    settings: BatchingSettings
+    _commands: list[bytes] = attrs.field(factory=list, init=False)
+    _dones: list[Done] = attrs.field(factory=list, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
+    """Of the commands that wait."""
+    _groups: int = attrs.field(default=0, init=False)
+    """Under way."""
+    _company: int = attrs.field(default=0, init=False)
+    """Commands in them."""
+    _was_alone: bool = attrs.field(default=True, init=False)
+    """The last group had one command."""
+    _work: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _sizes: Histogram = attrs.field(
+        factory=lambda: Histogram("virtuallog_database_group_commands", "Commands in a group.", COUNTS), init=False
+    )
+
+    # -- proposing ------------------------------------------------------------------------------------------------
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        size = len(entry.payload)
+        if size > self.settings.command_bytes_max:
+            done(TooLargeError(what="bytes in a command", size=size, limit=self.settings.command_bytes_max))
+            return
+        if self.stopped is not None:
+            done(self.stopped)
+            return
+        if entry.headers:  # of an engine above; it keeps its place in the order, and its headers
+            self._cut_all()
+            self.below.propose(entry, done)
+            return
+        self._commands.append(entry.payload)
+        self._dones.append(done)
+        self._bytes += size
+        if self._was_alone and not self._groups:
+            # As in the appender: who is alone, and was so before, need not wait for others until the end of the turn.
+            self._cut()
+        else:
+            self._work.set()
+
+    async def run(self) -> None:
+        """Cut what waits at the end of each turn in which something came, or came back."""
+        while True:
+            await self._work.wait()
+            self._work = trio.Event()
+            while self._commands and self._has_room:
+                self._cut()
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether a group should leave now; few commands wait for others while many are under way."""
+        waiting = len(self._commands)
+        return not self._groups or (self._groups < self.settings.window and waiting * COMPANY_MAX >= self._company)
+
+    def _cut_all(self) -> None:
+        while self._commands:
+            self._cut()
+
+    def _cut(self) -> None:
+        commands, dones = self._take()
+        count = len(commands)
+        self._was_alone = count == 1
+        self._groups += 1
+        self._company += count
+        self._sizes.observe(count)
+        entry = Entry(b"".join(commands), {self.name: pack_ends(commands)})
+
+        def done(outcome: Outcome[Any]) -> None:
+            self._groups -= 1
+            self._company -= count
+            _tell(dones, outcome)
+            if self._commands:
+                self._work.set()
+
+        self.below.propose(entry, done)
+
+    def _take(self) -> tuple[list[bytes], list[Done]]:
+        """The commands of the next group, and whom to tell."""
+        count = len(self._commands)
+        if self._bytes > self.settings.group_bytes or count > self.settings.group_commands:
+            count = self._fitting()
+        commands, self._commands = self._commands[:count], self._commands[count:]
+        dones, self._dones = self._dones[:count], self._dones[count:]
+        self._bytes -= sum(map(len, commands))
+        return commands, dones
+
+    def _fitting(self) -> int:
+        """How many fit in a group: at least one."""
+        size = 0
+        for count, command in enumerate(self._commands[: self.settings.group_commands]):
+            size += len(command)
+            if count and size > self.settings.group_bytes:
+                return count
+        return min(len(self._commands), self.settings.group_commands)
+
+    def stop(self, error: VirtualLogError) -> None:
+        self.stopped = error
+        dones, self._dones, self._commands = self._dones, [], []
+        _tell(dones, error)
+
+    # -- applying -------------------------------------------------------------------------------------------------
+
+    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+        header = entry.headers.get(self.name)
+        if header is None:
+            return self.apply_above(transaction, entry, position)
+        commands = [Entry(command) for command in _cut_untrusted(header, entry.payload)]
+        return Group(commands, [self.apply_above(transaction, command, position) for command in commands])
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        if not isinstance(result, Group):
+            self.post_apply_above(entry, position, result)
+            return
+        for command, outcome in zip(result.commands, result.results, strict=True):
+            self.post_apply_above(command, position, outcome)
+
+    def metrics(self) -> list[Family]:
+        return [self._sizes.family()]
+
+
+def _tell(dones: Sequence[Done], outcome: Outcome[Any]) -> None:
+    if isinstance(outcome, Group):
+        for done, result in zip(dones, outcome.results, strict=True):
+            done(result.error if isinstance(result, Failed) else result)
+    else:  # the same for all of them
+        for done in dones:
+            done(outcome)
+
+
+def _cut_untrusted(header: bytes, payload: bytes) -> list[bytes]:
+    """The commands of a group.
+
+    Raises:
+        MalformedError: they do not add up to the payload.
+    """
+    if len(header) % 4:
+        raise MalformedError("the header of a group is not well formed")
+    ends = struct.unpack(f"<{len(header) // 4}I", header)
+    if list(ends) != sorted(ends) or (ends[-1] if ends else 0) != len(payload):
+        raise MalformedError("the commands of a group do not add up to its payload")
+    return cut(payload, 0, ends)
