@@ -24,6 +24,7 @@ _MODULES: Final = {
     "archive": ("archive",),
     "bench": ("bench",),
     "certificates": ("certificates",),
+    "database": ("database",),
     "demo": ("demo",),
     "explain": ("explain",),
     "paxos_log": ("paxos-log",),

@@ -18,6 +18,7 @@ from server.database.messages import (
     CompareChecksums,
     Compared,
     DatabaseStatus,
+    EjectReplica,
     FindAllowedTrim,
     GetDatabaseStatus,
     PlaceHold,
@@ -49,6 +50,7 @@ class Administration:
             FindAllowedTrim: self._working(self._find_allowed),
             PlaceHold: self._working(self._place_hold),
             ReleaseHold: self._working(self._release_hold),
+            EjectReplica: self._working(self._eject),
             CompareChecksums: self._working(self._compare),
             WriteRaw: self._working(self._write_raw),
             SetEngine: self._working(self._set_engine),
@@ -90,6 +92,10 @@ class Administration:
 
     async def _release_hold(self, request: ReleaseHold) -> messages.Done:
         await self._view.release(request.name)
+        return messages.Done()
+
+    async def _eject(self, request: EjectReplica) -> messages.Done:
+        await self._view.eject(request.name)
         return messages.Done()
 
     async def _compare(self, _: CompareChecksums) -> Compared:

@@ -41,4 +41,5 @@ interface Database {
   compareChecksums @4 () -> (position :UInt64);
   writeRaw @5 (writes :List(RawWrite)) -> ();
   setEngine @6 (name :Text, enabled :Bool) -> ();
+  ejectReplica @7 (name :Text) -> ();
 }

@@ -96,6 +96,13 @@ class ReleaseHold(Request[Done]):
     name: str
 
 
+@attrs.frozen
+class EjectReplica(Request[Done]):
+    """Take a replica out of the view: it does not come back. One that is not in the view is no error."""
+
+    name: str
+
+
 @attrs.frozen(kw_only=True)
 class Compared:
     """Where in the log the states are compared."""

@@ -11,6 +11,7 @@ from server.database.messages import (
     Compared,
     DatabaseStatus,
     Done,
+    EjectReplica,
     FindAllowedTrim,
     GetDatabaseStatus,
     PlaceHold,
@@ -32,6 +33,7 @@ DATABASE: Final = Interface(
         Method(name="compareChecksums", request=CompareChecksums, reply=Compared),
         Method(name="writeRaw", request=WriteRaw, reply=Done),
         Method(name="setEngine", request=SetEngine, reply=Done),
+        Method(name="ejectReplica", request=EjectReplica, reply=Done),
     ),
     role=Role.ADMIN,
 )

@@ -1,0 +1,238 @@
+"""Commands about the database that stands on the log. A server of it does the work."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+import click
+import trio
+
+from server.cli.options import POSITION, cluster_option, echo_json, json_option
+from server.cli.reach import widened
+from server.database.messages import (
+    CompareChecksums,
+    DatabaseStatus,
+    EjectReplica,
+    GetDatabaseStatus,
+    PlaceHold,
+    RawWrite,
+    ReleaseHold,
+    SetEngine,
+    WriteRaw,
+)
+from server.database.wire import DATABASE
+from virtuallog.cluster_file import ClusterFile
+from virtuallog.connect import open_services_to
+from virtuallog.errors import UnavailableError, UnsupportedError, VirtualLogError
+from virtuallog.ports import Outcome, ReplyT, Request, Services
+from virtuallog.survey import ask_each
+from virtuallog.types import NodeId
+
+ANSWER_SECONDS: Final = 10.0
+"""For one question; each is an entry in the log at most."""
+SERVING: Final = "serving"
+
+
+@click.group()
+def database() -> None:
+    """Look after the replicated tree that ZooKeeper's clients use."""
+
+
+@database.command()
+@cluster_option
+@json_option
+def status(cluster: ClusterFile, as_json: bool) -> None:
+    """Show every replica: how far it is, its newest snapshot, and for whom the log is kept.
+
+    \b
+    Example:
+        virtuallog database status
+    """
+    answers = trio.run(_ask_everybody, cluster)
+    rows = {node: _plain(answer) for node, answer in answers.items() if not isinstance(answer, UnsupportedError)}
+    if as_json:
+        echo_json({"replicas": [{"node": node, **row} for node, row in rows.items()]})
+        return
+    from rich.console import Console  # takes longer than to ask the cluster
+    from rich.table import Table
+
+    table, console = Table(), Console()
+    columns = ("state", "cursor", "known_tail", "snapshot", "zxid", "clients")
+    for column in ("node", *columns):
+        table.add_column(column.replace("_", " "), justify="left" if column == "state" else "right")
+    for node, row in rows.items():
+        table.add_row(str(node), *(str(row.get(column, "")) for column in columns))
+    console.print(table)
+    for line in _needs(rows):
+        console.print(line)
+
+
+@database.command()
+@click.argument("name")
+@click.argument("position", type=POSITION)
+@click.option("--seconds", default=0.0, type=click.FloatRange(0), help="Dropped after so long.  [default: never]")
+@cluster_option
+def hold(cluster: ClusterFile, name: str, position: int, seconds: float) -> None:
+    """Keep the log from POSITION on, whatever the database needs itself, until it is released; again: renew it.
+
+    \b
+    Example:
+        virtuallog database hold backup 1200 --seconds 3600
+    """
+    _do(cluster, PlaceHold(name=name, position=position, milliseconds=round(seconds * 1000)))
+
+
+@database.command()
+@click.argument("name")
+@cluster_option
+def release(cluster: ClusterFile, name: str) -> None:
+    """Drop a hold.
+
+    \b
+    Example:
+        virtuallog database release backup
+    """
+    _do(cluster, ReleaseHold(name))
+
+
+@database.command()
+@click.argument("replica")
+@cluster_option
+def eject(cluster: ClusterFile, replica: str) -> None:
+    """Keep the log for a replica no longer, since it does not come back. REPLICA is its name, as `status` has it.
+
+    \b
+    Example:
+        virtuallog database eject 3-5f0c2a7be41d9c36
+    """
+    _do(cluster, EjectReplica(replica))
+
+
+@database.command()
+@cluster_option
+@json_option
+def checksum(cluster: ClusterFile, as_json: bool) -> None:
+    """Have all replicas compare their states, at one position of the log, and print it.
+
+    A replica whose state is not that of the majority stops; `virtuallog status` says so a little later.
+
+    \b
+    Example:
+        virtuallog database checksum
+    """
+    compared = trio.run(_ask_one, cluster, CompareChecksums())
+    if as_json:
+        echo_json({"position": compared.position})
+    else:
+        click.echo(compared.position)
+
+
+@database.command()
+@click.option("--put", "puts", multiple=True, metavar="KEY=VALUE", help="In hexadecimal; repeatable.")
+@click.option("--delete", "deletes", multiple=True, metavar="KEY", help="In hexadecimal; repeatable.")
+@click.option("--yes", is_flag=True, help="You know what you are doing.")
+@cluster_option
+def brain_doctor(cluster: ClusterFile, puts: tuple[str, ...], deletes: tuple[str, ...], yes: bool) -> None:
+    """Write to the local store of every replica, past everything that gives it a meaning: for emergencies.
+
+    The writes are one entry of the log, so all replicas make them at the same position.
+
+    \b
+    Example:
+        virtuallog database brain-doctor --delete 006c65617365 --yes
+    """
+    writes = [_write(*_split(put)) for put in puts] + [_write(key, None) for key in deletes]
+    if not writes:
+        raise click.UsageError("nothing to write: --put KEY=VALUE, --delete KEY")
+    if not yes:
+        raise click.UsageError("this changes the state past all checks; say --yes")
+    _do(cluster, WriteRaw(writes=tuple(writes)))
+
+
+@database.command()
+@click.argument("engine")
+@cluster_option
+def enable(cluster: ClusterFile, engine: str) -> None:
+    """Let an engine take effect, on all replicas from one position of the log on; refused while a replica does not know it.
+
+    \b
+    Example:
+        virtuallog database enable lease
+    """
+    _do(cluster, SetEngine(name=engine, enabled=True))
+
+
+@database.command()
+@click.argument("engine")
+@cluster_option
+def disable(cluster: ClusterFile, engine: str) -> None:
+    """Let an engine take effect no more.
+
+    \b
+    Example:
+        virtuallog database disable lease
+    """
+    _do(cluster, SetEngine(name=engine, enabled=False))
+
+
+def _do(cluster: ClusterFile, request: Request[Any]) -> None:
+    trio.run(_ask_one, cluster, request)
+
+
+async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[DatabaseStatus]]:
+    cluster = await widened(cluster)
+    async with open_services_to(cluster, [DATABASE]) as services:
+        return await _statuses(services, cluster)
+
+
+async def _ask_one(cluster: ClusterFile, request: Request[ReplyT]) -> ReplyT:
+    """The answer of one replica that serves.
+
+    Raises:
+        UnavailableError: none does, or it did not answer in time: the outcome is unknown.
+        VirtualLogError: what it answered.
+    """
+    cluster = await widened(cluster)
+    async with open_services_to(cluster, [DATABASE]) as services:
+        answers = await _statuses(services, cluster)
+        for node, answer in answers.items():
+            if not isinstance(answer, VirtualLogError) and answer.state == SERVING:
+                return await services.call(node, request, ANSWER_SECONDS)
+    reasons = "; ".join(f"node {node}: {_reason(answer)}" for node, answer in answers.items())
+    raise UnavailableError(f"no server of a database can be used ({reasons})")
+
+
+async def _statuses(services: Services, cluster: ClusterFile) -> dict[NodeId, Outcome[DatabaseStatus]]:
+    return await ask_each(services, [NodeId(node.id) for node in cluster.nodes], GetDatabaseStatus())
+
+
+def _reason(answer: Outcome[DatabaseStatus]) -> str:
+    return str(answer) if isinstance(answer, VirtualLogError) else answer.waiting_for or answer.state
+
+
+def _plain(answer: Outcome[DatabaseStatus]) -> dict[str, Any]:
+    return {"state": "silent", "error": str(answer)} if isinstance(answer, VirtualLogError) else attrs.asdict(answer)
+
+
+def _needs(rows: dict[NodeId, dict[str, Any]]) -> list[str]:
+    """Who keeps the log, by the replica that knows most."""
+    newest = max(rows.values(), key=lambda row: row.get("cursor", -1), default={})
+    lines = [f"the log may be trimmed up to {newest['allowed']}"] if "allowed" in newest else []
+    lines += [f"replica {each['name']} needs it from {each['durable']} on" for each in newest.get("members", ())]
+    lines += [f"hold {each['name']} keeps it from {each['position']} on" for each in newest.get("holds", ())]
+    return lines + [f"node {node}: {row['error']}" for node, row in rows.items() if row.get("error")]
+
+
+def _split(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--put {text}: must be KEY=VALUE")
+    return key, value
+
+
+def _write(key: str, value: str | None) -> RawWrite:
+    try:
+        return RawWrite(key=bytes.fromhex(key), value=None if value is None else bytes.fromhex(value))
+    except ValueError as error:
+        raise click.UsageError(f"{key}: {error}") from error
