@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -17,6 +17,14 @@ READ_BYTES: Final = 1 << 20
 PATIENCE_SECONDS: Final = 60.0
 """How long a loglet may be silent before whoever reads it gives up: some servers may be restarting."""
 PAUSE_SECONDS: Final = 0.5
+
+
+class Readable(Protocol):
+    """What an archive can be made of."""
+
+    async def read(self, start: int, stop: int) -> Sequence[Placed]:
+        """See `VirtualLog.read`."""
+        ...
 
 
 @attrs.frozen(eq=False)

@@ -15,7 +15,7 @@ from loglets.archive.digest import ContentDigest, clipped, trimmed_up_to
 from loglets.archive.files import Files
 from loglets.archive.manifest import DataFile, Manifest
 from loglets.archive.parquet import read_file_untrusted
-from loglets.archive.source import Source
+from loglets.archive.source import Readable
 from loglets.archive.trimming import trim_point
 from virtuallog.api import Placed
 from virtuallog.errors import CorruptionError, MalformedError
@@ -42,7 +42,7 @@ class Verifying:
 
     manifest: Manifest
     files: Files
-    source: Source | None
+    source: Readable | None
     """The hot copy, if there is one."""
     tell: Callable[[int], None] = lambda position: None
     """Told up to where it is done."""
@@ -92,7 +92,7 @@ class Verifying:
         if self.source is not None:
             await self._compare(self.source, file, items)
 
-    async def _compare(self, source: Source, file: DataFile, items: list[Placed]) -> None:
+    async def _compare(self, source: Readable, file: DataFile, items: list[Placed]) -> None:
         """Each time round the hot copy has been trimmed a bit further, up to the end of the file at most."""
         low = max(file.start, self._trimmed)
         while low < file.stop:

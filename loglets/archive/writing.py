@@ -22,7 +22,7 @@ from loglets.archive.digest import ContentDigest
 from loglets.archive.files import Files
 from loglets.archive.manifest import DataFile, Manifest, RowGroup, checksum
 from loglets.archive.parquet import ParquetPart, footer_bytes_untrusted
-from loglets.archive.source import Source, joined
+from loglets.archive.source import Readable, joined
 from virtuallog.api import Placed
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, TooLargeError, UnavailableError
@@ -104,7 +104,7 @@ async def _never() -> bool:
 class Writing:
     """Of one archive."""
 
-    source: Source
+    source: Readable
     files: Files
     cluster: str
     start: int

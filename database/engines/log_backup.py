@@ -1,0 +1,222 @@
+"""LogBackup: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section 4.2).
+
+Replicas bid through the log for ranges that do not overlap. Who has a range reads it from the log, makes an archive of it (the same
+Parquet files as a closed segment's, docs/archive.md: one directory for each range), reads that back, compares, and says through the
+log that it is done. The log is trimmed up to where everything is backed up, and no further, while this engine is enabled.
+
+Rules:
+* A range ends where the log is applied when somebody bids for it: its length follows the load, and positions need not be dense.
+* A bid whose bidder is silent for too long is dropped by a command that names it, and somebody else takes the range. Should both
+  upload it, they write the same files.
+* What cannot be uploaded holds back trims. That is what one wants to hear of: see the metrics and the log of the process.
+* Backups begin at the trim point that was there when the engine was enabled. Disabled, it holds back nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, ClassVar, Final
+
+import attrs
+import structlog
+
+from database.engines import backup_state
+from database.engines.backup_state import Begin, Bid, DropBid, Progress, Range, Uploaded
+from database.engines.commanded import CommandedLayer
+from database.engines.entry import Entry
+from database.engines.rollout import is_enabled
+from database.engines.silence import Silence
+from database.engines.vocabulary import Vocabulary
+from database.transaction import Transaction
+from loglets.archive.config import directory_of, join
+from loglets.archive.files import NEEDS, Files, OpenFiles
+from loglets.archive.fsspec_files import FsspecFiles
+from virtuallog.api import Placed
+from virtuallog.errors import RetryableError, UnsupportedError, VirtualLogError
+from virtuallog.metrics import Family, Kind, Sample
+from virtuallog.types import POSITION_MAX, LogPosition
+from virtuallog.virtual_log import VirtualLog
+
+_READ_BYTES: Final = 1 << 20
+logger = structlog.get_logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class LogBackupSettings:
+    """Sizes in bytes, times in seconds."""
+
+    url: str = ""
+    """Where backups go: a directory that fsspec knows. Without it this replica uploads nothing; others may."""
+    open_files: OpenFiles = FsspecFiles
+    range_bytes: int = 32 << 20
+    """A range is bid for once so many bytes of payloads have been applied since the last one: one file or two."""
+    range_seconds: float = 60.0
+    """The same after so much time, if there is anything: how much of the log is lost with all its servers."""
+    bid_seconds: float = 300.0
+    """A bid is dropped after so long. Longer than an upload takes."""
+    tick_seconds: float = 5.0
+
+
+@attrs.frozen
+class _Whole:
+    """The log as what an archive is made from."""
+
+    log: VirtualLog
+
+    async def read(self, start: int, stop: int) -> Sequence[Placed]:
+        return await self.log.read(LogPosition(start), LogPosition(stop), _READ_BYTES)
+
+
+@attrs.define(eq=False)
+class LogBackup(CommandedLayer):
+    """See the module."""
+
+    name: ClassVar[str] = backup_state.NAME
+    vocabulary: ClassVar[Vocabulary] = Vocabulary((Begin, Bid, Uploaded, DropBid))
+
+    settings: LogBackupSettings = attrs.field(factory=LogBackupSettings, kw_only=True)
+    _above: LogPosition = attrs.field(default=LogPosition(POSITION_MAX), init=False)
+    """What the layers above allow to be trimmed."""
+    _bids: Silence = attrs.field(factory=Silence, init=False)
+    _applied: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """Everything below that concerns this layer is applied."""
+    _bytes: int = attrs.field(default=0, init=False)
+    """Applied since the last range was bid for."""
+    _since: float = attrs.field(default=0.0, init=False)
+    """When that was."""
+    _failures: int = attrs.field(default=0, init=False)
+
+    def progress(self) -> Progress | None:
+        """Where backups stand, as of the applied state; None: nobody has begun."""
+        return backup_state.progress(self.surroundings.store)
+
+    # -- as a layer -----------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        self._since = self._now
+        self._learn()
+
+    def set_trim_prefix(self, position: LogPosition) -> None:
+        self._above = position
+        self._hand_down()
+
+    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> bool:
+        return backup_state.apply(transaction, command, position)
+
+    def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
+        self._applied = LogPosition(position + 1)
+        if isinstance(command, Bid) and result:
+            self._bytes, self._since = 0, self._now
+        self._learn()
+        self._hand_down()
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        super().post_apply(entry, position, result)
+        if self.name not in entry.headers:
+            self._applied = LogPosition(position + 1)
+            self._bytes += len(entry.payload)
+
+    # -- now and then ---------------------------------------------------------------------------------------------
+
+    @property
+    def tick_seconds(self) -> float:
+        return self.settings.tick_seconds
+
+    async def tick(self) -> None:
+        progress = self.progress()
+        if progress is not None:
+            await self._drop_silent()
+        if not self.settings.url or not is_enabled(self.surroundings.store, self.name):
+            return
+        if progress is None:
+            await self.command(Begin(await self.surroundings.log.find_trim_point()))
+            return
+        await self._bid(progress)
+        for start, each in backup_state.ranges(self.surroundings.store).items():
+            if each.replica == self._replica and not each.uploaded:
+                await self._try_to_upload(start, each)
+
+    async def _drop_silent(self) -> None:
+        for start, each in backup_state.ranges(self.surroundings.store).items():
+            is_open = each.replica not in {"", self._replica} and not each.uploaded
+            if is_open and self._bids.silent(str(start), self.settings.bid_seconds, self._now):
+                await self.command(DropBid(start, each.bid))
+
+    async def _bid(self, progress: Progress) -> None:
+        """For what somebody has given up, else for what is new; one at a time, and nothing before the last is done."""
+        present = backup_state.ranges(self.surroundings.store)
+        if any(each.replica == self._replica and not each.uploaded for each in present.values()):
+            return
+        free = next((start for start, each in present.items() if not each.replica), None)
+        if free is not None:
+            await self.command(Bid(free, present[free].stop, self._replica))
+        elif self._applied > progress.next and self._is_due:
+            await self.command(Bid(progress.next, self._applied, self._replica))
+
+    @property
+    def _is_due(self) -> bool:
+        late = self._now - self._since >= self.settings.range_seconds
+        return self._bytes >= self.settings.range_bytes or (late and self._bytes > 0)
+
+    async def _try_to_upload(self, start: LogPosition, each: Range) -> None:
+        try:
+            await self._upload(start, each.stop)
+        except RetryableError:
+            self._failures += 1
+            raise
+        except VirtualLogError as error:
+            # The place for backups is not this replica's disk: it goes on, and tries again, while trims wait.
+            self._failures += 1
+            logger.warning("a part of the log cannot be backed up", start=start, stop=each.stop, error=str(error))
+        else:
+            await self.command(Uploaded(start, each.bid))
+
+    async def _upload(self, start: LogPosition, stop: LogPosition) -> None:
+        """On return the range is durable elsewhere, and was read back."""
+        try:
+            from loglets.archive import manifest as manifests
+            from loglets.archive.verifying import Verifying
+            from loglets.archive.writing import Writing
+        except ImportError as error:
+            raise UnsupportedError(NEEDS) from error
+        log = self.surroundings.log
+        cluster = (await log.view.current()).cluster.hex()
+        files: Files = self.settings.open_files(join(self.settings.url, directory_of(cluster, start, stop)))
+        blob = await Writing(
+            source=_Whole(log),
+            files=files,
+            cluster=cluster,
+            start=start,
+            stop=stop,
+            writer=f"virtuallog {version('virtuallog')}",
+        ).run()
+        await Verifying(manifest=manifests.decode_untrusted(blob), files=files, source=_Whole(log)).run()
+
+    def _learn(self) -> None:
+        bids = {str(start): int(each.bid) for start, each in backup_state.ranges(self.surroundings.store).items()}
+        self._bids.learn(bids, self._now)
+
+    def _hand_down(self) -> None:
+        progress = self.progress()
+        if progress is not None and is_enabled(self.surroundings.store, self.name):
+            self.below.set_trim_prefix(min(self._above, progress.backed_up))
+        else:
+            self.below.set_trim_prefix(self._above)
+
+    @property
+    def _replica(self) -> str:
+        return self.surroundings.identity.name
+
+    @property
+    def _now(self) -> float:
+        return self.surroundings.environment.clock.monotonic()
+
+    def metrics(self) -> list[Family]:
+        progress = self.progress()
+        return [
+            Family("virtuallog_database_backed_up_position", Kind.GAUGE, "Up to where the log is durable elsewhere.",
+                   (Sample({}, 0 if progress is None else progress.backed_up),)),
+            Family("virtuallog_database_backup_failures", Kind.COUNTER, "Uploads by this replica that failed.",
+                   (Sample({}, self._failures),)),
+        ]  # fmt: skip
