@@ -179,7 +179,7 @@ class RawClient:
         self.read_only = body.flag() if len(content) > struct.calcsize(">iiqi16s") else None
 
     async def send_bytes(self, content: bytes) -> None:
-        with trio.fail_after(PATIENCE_SECONDS):
+        with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- no product code
             await self.stream.send_all(content)
 
     async def send(self, kind: int, body: Writer | None = None, xid: int | None = None) -> int:
@@ -200,7 +200,7 @@ class RawClient:
 
     async def frame(self) -> bytes:
         """The next one. Fails the test if none comes."""
-        with trio.fail_after(PATIENCE_SECONDS):
+        with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- no product code
             while len(self._buffer) < 4 or len(self._buffer) < self._size():
                 piece = await self.stream.receive_some()
                 if not piece:
@@ -225,7 +225,7 @@ class RawClient:
 
     async def closed(self) -> bytes:
         """What still comes until the server closes the connection."""
-        with trio.fail_after(PATIENCE_SECONDS):
+        with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- no product code
             try:
                 while piece := await self.stream.receive_some():
                     self._buffer += piece

@@ -8,7 +8,7 @@ import pytest
 
 from database.kv.commands import Acl
 from simulation.zelos.jute import Reader, Writer
-from tests.zookeeper_server.wire.world import RawClient, created, served, setting, watched
+from tests.zookeeper_wire.world import RawClient, created, served, setting, watched
 
 DIGEST_ACL = (Acl(31, "digest", "user:tpUq/4Pn5A64fVZyQ0gOJ8ZWqkY="),)
 OPEN = Acl(31, "world", "anyone")
