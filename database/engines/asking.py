@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import outcome
@@ -9,13 +11,11 @@ import trio
 
 from database.engines.api import Engine
 from database.engines.entry import Entry
+from virtuallog.ports import Done
 
 
-async def ask(engine: Engine, entry: Entry) -> Any:
-    """What `apply` returned for `entry` here. A caller that is cancelled only stops waiting: the entry stands.
-
-    Raises: what `Engine.propose` gives to `done`.
-    """
+async def answer_to(start: Callable[[Done], None]) -> Any:
+    """What `start` tells the `done` that it is given; errors are raised. A caller that is cancelled only stops waiting."""
     answered = trio.Event()
     answers: list[outcome.Outcome[Any]] = []
 
@@ -23,6 +23,14 @@ async def ask(engine: Engine, entry: Entry) -> Any:
         answers.append(outcome.Error(result) if isinstance(result, Exception) else outcome.Value(result))
         answered.set()
 
-    engine.propose(entry, done)
+    start(done)
     await answered.wait()
     return answers[0].unwrap()
+
+
+async def ask(engine: Engine, entry: Entry) -> Any:
+    """What `apply` returned for `entry` here. A caller that is cancelled only stops waiting: the entry stands.
+
+    Raises: what `Engine.propose` gives to `done`.
+    """
+    return await answer_to(partial(engine.propose, entry))

@@ -8,6 +8,8 @@ from typing import Any, Final
 import attrs
 
 from database.engines import view
+from database.engines.asking import answer_to
+from database.engines.brain_doctor import BrainDoctor
 from database.engines.checksums import Checksums
 from database.engines.rollout import Rollout
 from database.engines.view_tracking import ViewTracking
@@ -102,9 +104,8 @@ class Administration:
         return Compared(position=await self._engine(Checksums).compare())
 
     async def _write_raw(self, request: WriteRaw) -> messages.Done:
-        from database.engines.brain_doctor import BrainDoctor
-
-        await self._engine(BrainDoctor).write({write.key: write.value for write in request.writes})
+        writes = {write.key: write.value for write in request.writes}
+        await answer_to(lambda done: self._engine(BrainDoctor).operate(writes, done))
         return messages.Done()
 
     async def _set_engine(self, request: SetEngine) -> messages.Done:
