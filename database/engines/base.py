@@ -179,7 +179,7 @@ class Base(Layer):
     # -- playing --------------------------------------------------------------------------------------------------
 
     def _play(self) -> None:
-        """One transaction."""
+        """One transaction, or several if an engine wants the store as it is at one position."""
         settings = self.settings
         try:
             self._apply(self._player.take(settings.transaction_entries, settings.transaction_bytes))
@@ -187,15 +187,27 @@ class Base(Layer):
             self.fail(error)
 
     def _apply(self, items: list[Item]) -> None:
+        while items:
+            items = items[self._apply_once(items) :]
+
+    def _apply_once(self, items: list[Item]) -> int:
+        """One transaction; returns how many of these it has: all, unless an engine wants it to end before."""
         transaction = Transaction(self.surroundings.store)
         played: list[tuple[LogPosition, Entry, Any]] = []
-        for position, entry in items:
+        taken = 0
+        while taken < len(items) and not transaction.ends_here:
+            position, entry = items[taken]
+            taken += 1
             if entry is not None:
                 played.append((position, entry, self.apply_above(transaction, entry, position)))
-        cursor = self._player.cursor
+        cursor = LogPosition(items[taken - 1][0] + 1)
         transaction.put(CURSOR, cursor.to_bytes(8, "big"))
         transaction.commit()
         self.cursor = cursor
+        self._tell(played)
+        return taken
+
+    def _tell(self, played: list[tuple[LogPosition, Entry, Any]]) -> None:
         self.meter.played(len(played), sum(len(entry.payload) for _, entry, _ in played))
         for position, entry, result in played:
             self.post_apply_above(entry, position, result)
@@ -203,7 +215,7 @@ class Base(Layer):
             if done is not None:
                 self.surroundings.completions.add(done, result)
         self.surroundings.completions.run()
-        while self._watchers and self._watchers[0][0] <= cursor:
+        while self._watchers and self._watchers[0][0] <= self.cursor:
             heapq.heappop(self._watchers)[2].set()
 
     async def _play_on(self) -> None:

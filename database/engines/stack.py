@@ -2,9 +2,18 @@
 
     application
     Batching            group commit
+    Lease               reads without a tail check at one replica; off until enabled
     SessionOrder        exactly once, in order
+    ViewTracking        who takes part, what is held: trims
+    Rollout             enables engines at one position
+    Checksums           compares the states of all replicas
+    Time                timers that fire at one position; off until enabled
+    LogBackup           copies the log elsewhere; off until enabled
     BrainDoctor         raw writes, for emergencies
     Base                the virtual log
+
+Lease stands above SessionOrder, which completes proposals by itself: otherwise it could not hold one back. What hands down trims stands
+above what holds them back.
 
 An Observer sits directly above every engine. To add an engine, put it into `zelos`: the rest of the stack need not know it.
 """
@@ -20,9 +29,15 @@ from database.engines.api import Application, Engine
 from database.engines.base import Base, BaseSettings
 from database.engines.batching import Batching, BatchingSettings
 from database.engines.brain_doctor import BrainDoctor
+from database.engines.checksums import Checksums, ChecksumSettings
 from database.engines.layer import Layer, Surroundings
+from database.engines.lease import Lease, LeaseSettings
+from database.engines.log_backup import LogBackup, LogBackupSettings
 from database.engines.observer import Observer, StackMeter
+from database.engines.rollout import Rollout, RolloutSettings
 from database.engines.session_order import SessionOrder, SessionOrderSettings
+from database.engines.time import Time, TimeSettings
+from database.engines.view_tracking import ViewSettings, ViewTracking
 from virtuallog.errors import VirtualLogError
 from virtuallog.metrics import Family
 from virtuallog.types import LogPosition
@@ -40,6 +55,12 @@ class StackSettings:
     base: BaseSettings = attrs.field(factory=BaseSettings)
     session_order: SessionOrderSettings = attrs.field(factory=SessionOrderSettings)
     batching: BatchingSettings = attrs.field(factory=BatchingSettings)
+    lease: LeaseSettings = attrs.field(factory=LeaseSettings)
+    view: ViewSettings = attrs.field(factory=ViewSettings)
+    rollout: RolloutSettings = attrs.field(factory=RolloutSettings)
+    checksums: ChecksumSettings = attrs.field(factory=ChecksumSettings)
+    time: TimeSettings = attrs.field(factory=TimeSettings)
+    log_backup: LogBackupSettings = attrs.field(factory=LogBackupSettings)
 
 
 Recipe: TypeAlias = Callable[[Surroundings, StackSettings], Sequence[Layer]]
@@ -48,11 +69,19 @@ Recipe: TypeAlias = Callable[[Surroundings, StackSettings], Sequence[Layer]]
 
 def zelos(surroundings: Surroundings, settings: StackSettings) -> Sequence[Layer]:
     """The stack of Zelos."""
-    return [
+    layers = [
         Batching(surroundings, settings.batching),
+        Lease(surroundings, settings=settings.lease),
         SessionOrder(surroundings, settings=settings.session_order),
+        view := ViewTracking(surroundings, settings=settings.view),
+        rollout := Rollout(surroundings, settings=settings.rollout),
+        Checksums(surroundings, settings=settings.checksums),
+        Time(surroundings, settings=settings.time),
+        LogBackup(surroundings, settings=settings.log_backup),
         BrainDoctor(surroundings),
     ]
+    view.known = rollout.known = tuple(layer.name for layer in layers)
+    return layers
 
 
 @attrs.frozen(eq=False)
