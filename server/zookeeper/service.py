@@ -1,11 +1,10 @@
 """The service for ZooKeeper's clients, whole: connections, and what stands around them.
 
-    ports          for clients, for clients with TLS, for admin pages; any of them may be missing
     contact        a `sync` after the other tells whether the log can be reached (`read_only`)
     words, pages   what they tell is taken together here (`facts`)
     the list       this server puts itself into /zookeeper/config when it begins to serve
 
-No socket is opened here: whoever runs it hands over listeners.
+No socket is here, and no page: `server.database.doors` has them.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ import random
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import structlog
 import trio
-from trio.abc import Listener
 
 from database.kv.commands import Origin
 from database.kv.database import Database
@@ -32,8 +30,6 @@ from server.zookeeper.quorum_config import Change
 from server.zookeeper.read_only import TICK_SECONDS, Contact
 from server.zookeeper.reconfiguration import announced, reconfigured
 from server.zookeeper.sasl import Exchange
-from server.zookeeper.secure import ClientSecurity
-from server.zookeeper.secure_port import SecurePort
 from server.zookeeper.serving import ZooKeeperServer
 from server.zookeeper.settings import ZooKeeperSettings
 from server.zookeeper.words import Words
@@ -90,17 +86,6 @@ class ZooKeeperService:
             nursery.start_soon(self._keep_contact)
             nursery.start_soon(self._announce)
             task_status.started()
-
-    async def serve_tls(self, listeners: Sequence[Listener[Any]], security: ClientSecurity) -> None:
-        """Accept clients inside TLS until cancelled; `run` must be running. Those without are `server.serve`'s matter."""
-        await SecurePort(security, self.server, self._clock).serve(listeners)
-
-    async def serve_admin(self, listeners: Sequence[Listener[Any]]) -> None:
-        """Serve admin pages until cancelled."""
-        from server.console.serving import ConsoleServer  # HTTP is half of what a node imports
-        from server.zookeeper.admin import AdminPages
-
-        await ConsoleServer(AdminPages(self.facts), self._clock).run(listeners)
 
     def facts(self) -> Facts:
         """How it is now."""
