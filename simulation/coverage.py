@@ -17,7 +17,7 @@ from server import node  # noqa: F401  and those of the rest of the product
 from simulation.checks import archives, metastore, native, paxos
 from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
-from simulation.faults.processes import LOST_STORE
+from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
 from simulation.workload.shapes import ARCHIVING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
@@ -86,7 +86,7 @@ _STREAMS: Final = tuple(fault.name for fault in streams.CLASSES)
 DEMANDS: Final[Mapping[str, Demand]] = {
     # Nobody adds, drains or replaces nodes there: the two after it do. Nor are there paxos loglets.
     "cluster": Demand(
-        without_classes=(LOST_STORE,),
+        without_classes=(LOST_STORE, LOST_DATABASE),
         crash_areas=tuple(area for area in AREAS if area not in _ELSEWHERE),
         shapes=SHAPES,
         looks=(*native.LOOKED, *metastore.LOOKED),
@@ -112,20 +112,20 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         looks=(*archives.LOOKED, *_PLACE),
     ),
     # Bare loglets of these kinds.
-    "stripes": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
+    "stripes": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=(*_STORE, "create error")),
     "znodes": Demand(without_classes=NAMES, crash_areas=("zookeeper",), without_points=(_RELEASED,), looks=_ENSEMBLE),
     # They stage their dangers, but who dies at which step is drawn.
     "returned": Demand(without_classes=NAMES, crash_areas=("joining", "replacing")),
     "drained": Demand(without_classes=NAMES, crash_areas=("joining", "draining")),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
-    "native": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=(*_STORE, "create error")),
+    "native": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=(*_STORE, "create error")),
     # The same, with nothing in files.
-    "paxos": Demand(without_classes=(*LOSING, *_STREAMS), without_counters=_FILES, looks=paxos.LOOKED),
+    "paxos": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=_FILES, looks=paxos.LOOKED),
     "duel": Demand(without_classes=NAMES, looks=paxos.LOOKED),
     "amnesia": Demand(without_classes=NAMES, looks=(*paxos.LOOKED, paxos.RECOVERED)),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.
     "register": Demand(
-        without_classes=LOSING,
+        without_classes=(*LOSING, LOST_DATABASE),
         without_counters=(*_FILES, *_BETWEEN_NODES),
         crash_areas=("metastore",),
         shapes=REGISTERING,

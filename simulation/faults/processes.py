@@ -6,10 +6,13 @@ from typing import Final
 
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.stage import Stage
+from simulation.world.machine import Machine
 
 LOST_STORE: Final = "lost store"
+LOST_DATABASE: Final = "lost database"
 """Only of runs that may have paxos loglets."""
 REPLICAS: Final = "paxos"
+DATABASE: Final = "database"
 """The name of the store that it deletes."""
 
 
@@ -87,9 +90,20 @@ async def _lose_store(stage: Stage) -> None:
     if machine.wiped or not machine.has(REPLICAS):
         return
     stage.wounds.lost.add(machine.node)
+    await _lose(stage, machine, REPLICAS)
+
+
+async def _lose_database(stage: Stage) -> None:
+    """The log keeps all that it had, so nobody is hurt for good: the replica is made anew."""
+    machine = stage.machines[stage.random.choice(stage.wounds.victims)]
+    if not machine.wiped and machine.has(DATABASE):
+        await _lose(stage, machine, DATABASE)
+
+
+async def _lose(stage: Stage, machine: Machine, store: str) -> None:
     if machine.running:
         machine.crash(power=stage.random.random() < 0.5)
-    if machine.lose(REPLICAS):
+    if machine.lose(store):
         stage.struck(machine)
     await stage.rest()
     stage.start(machine)
@@ -120,5 +134,10 @@ CLASSES: Final = (
         about="the directory of a node's paxos replicas is deleted; they must recover before they vote",
         act=_lose_store,
         loses=True,
+    ),
+    FaultClass(
+        name=LOST_DATABASE,
+        about="the directory of a node's replica of a database is deleted, snapshots and all; it must restore somebody else's",
+        act=_lose_database,
     ),
 )

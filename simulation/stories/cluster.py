@@ -26,7 +26,7 @@ from simulation.checks.paxos_watch import PaxosWatch
 from simulation.checks.readers import followers_reach_the_tail
 from simulation.checks.watch import AcceptorWatch
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
-from simulation.faults.processes import LOST_STORE
+from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.options import Options
 from simulation.stories.casualties import Casualties
 from simulation.stories.judge import demand_progress
@@ -52,7 +52,7 @@ CATCH_UP_SECONDS: Final = 2.5
 NATIVE_ONLY: Final = 0.5
 """Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
 PAXOS: Final = "paxos"
-_SETTINGS: Final = VirtualLogSettings(
+SETTINGS: Final = VirtualLogSettings(
     appender=AppenderSettings(give_up=5.0, batch_bytes=4 << 10, entry_bytes_max=2 << 10)
 )
 _PIECES: Final = Pieces(wave_bytes=4 << 10, repair_bytes=6 << 10)
@@ -98,12 +98,12 @@ async def tell(
     source = world.random("plan")
     service = Outside(world)
     drawn = draw(source, service)
-    left = tuple(kinds) or _left(drawn.kinds, world.options)
-    cluster = Cluster(world, attrs.evolve(drawn, kinds=left), _SETTINGS)
+    kept = tuple(kinds) or left(drawn.kinds, world.options)
+    cluster = Cluster(world, attrs.evolve(drawn, kinds=kept), SETTINGS)
     if not cluster.kinds:  # none of them can travel over streams
-        cluster = Cluster(world, attrs.evolve(drawn, kinds=(native,)), _SETTINGS)
+        cluster = Cluster(world, attrs.evolve(drawn, kinds=(native,)), SETTINGS)
     on_nodes = cluster.replicated_kinds
-    without = () if PAXOS in on_nodes else (LOST_STORE,)
+    without = (LOST_DATABASE,) if PAXOS in on_nodes else (LOST_STORE, LOST_DATABASE)
     nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source, without=without))
     plan = WorkloadPlan.draw(world.random("workload")).lighter(share).narrowed(world.options)
     service.start(cluster.nodes)
@@ -160,7 +160,7 @@ async def _load(stage: Stage, nemesis: Nemesis, service: Outside) -> None:
     service.stop()
 
 
-def _left(kinds: tuple[ProviderMaker, ...], options: Options) -> tuple[ProviderMaker, ...]:
+def left(kinds: tuple[ProviderMaker, ...], options: Options) -> tuple[ProviderMaker, ...]:
     """What a run that is narrowed has of them, in the order that it is told; native loglets, if that is nothing."""
     if options.loglets is None:
         return kinds

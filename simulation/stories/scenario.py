@@ -66,6 +66,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.usurped import USURPED
     from simulation.stories.weak_seal import WEAK_SEAL
     from simulation.stories.wiped import WIPED
+    from simulation.stories.zelos import ZELOS
     from simulation.stories.znodes import ZNODES
 
     return (
@@ -107,6 +108,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         USURPED,
         WEAK_SEAL,
         WIPED,
+        ZELOS,
         ZNODES,
         ZOOKEEPER,
     )

@@ -17,6 +17,7 @@ from server.config import NodeConfig
 from server.healing.policies import DEFAULT
 from server.identity import Identity
 from server.node import Node, NodePorts, rpc_identity
+from server.zookeeper.settings import ZooKeeperSettings
 from simulation.observed import ObservedMetaStoreProvider, all_observed
 from simulation.world.machine import Machine, MachinePorts
 from simulation.world.transport import address_of, node_on, seeds_of
@@ -76,6 +77,10 @@ class Cluster:
     settings: VirtualLogSettings = attrs.field(factory=VirtualLogSettings)
     healing: str = DEFAULT
     """The policy of its nodes."""
+    zookeeper: ZooKeeperSettings | None = None
+    """What its nodes serve clients of a database with, if at all."""
+    on_node: Callable[[Node, MachinePorts, trio.Nursery], None] = lambda node, ports, nursery: None
+    """Told of each node before it runs, with its ports and a nursery that ends with it."""
     kinds: Sequence[ProviderMaker] = attrs.field(init=False)
     """Those of the plan that can be used: over byte streams not the ones without a wire form."""
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
@@ -187,6 +192,7 @@ class Cluster:
             random=self.world.random(f"{who} {process.boot}"),
             storage=ports.storage,
             key_values=ports.key_values,
+            local_store=ports.local_store,
         )
         made = self.served[process.node] = self._make_providers()
         product = self.products[process.node] = Node(
@@ -198,6 +204,7 @@ class Cluster:
             on_register=ports.learn,
         )
         async with trio.open_nursery() as nursery:
+            self.on_node(product, ports, nursery)
             await nursery.start(product.run)
             ports.listen(product.handlers, lambda: rpc_identity(product))
 
@@ -212,6 +219,7 @@ class Cluster:
             healing=self.healing,
             server_patience_seconds=SERVER_PATIENCE_SECONDS,
             rebuild_patience_seconds=REBUILD_PATIENCE_SECONDS,
+            zookeeper=self.zookeeper,
         )
 
     def _make_providers(self) -> Mapping[str, LogletProvider]:

@@ -160,16 +160,21 @@ class Machine:
             self._stores[name].wipe()
 
     def lose(self, store: str) -> bool:
-        """Delete the directory of a key-value store; False: there is nothing in it. Only while the process is down."""
+        """Delete the directory of a store; False: there is nothing in it. Only while the process is down."""
         assert not self.running
         if not self.has(store):
             return False
-        self._key_values[store].wipe()
-        self.world.on_lost(self.node, store)
+        if store in self._stores:
+            self._stores[store].wipe()
+        else:
+            self._key_values[store].wipe()
+            self.world.on_lost(self.node, store)
         return True
 
     def has(self, store: str) -> bool:
-        """Whether there is anything in a key-value store."""
+        """Whether there is anything in a store."""
+        if store in self._stores:
+            return bool(self._stores[store].content.pairs)
         disk = self._key_values.get(store)
         return disk is not None and bool(disk.pairs)
 

@@ -77,6 +77,17 @@ class StoreDisk(MemoryDisk):
         self.rotten.difference_update(changes)
         self.on_write(self, changes)
 
+    @property
+    def former(self) -> SortedPairs:
+        """What was to be seen before the last write; only within `on_write`."""
+        pairs = dict(self.content.pairs)
+        for key, value in self._undo[-1].items():
+            if value is None:
+                pairs.pop(key, None)
+            else:
+                pairs[key] = value
+        return SortedPairs(pairs)
+
     def crash(self, chance: Random | None = None) -> None:
         """The process is dead, or the machine has lost its power."""
         before = dict(self.content.pairs) if self.unflushed else None

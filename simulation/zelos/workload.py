@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -38,6 +39,7 @@ BELOW: Final = "/below"
 UNDER: Final = tuple(f"{BELOW}/{name}" for name in "xy")
 WRITTEN: Final = (*PLAIN, *PLAIN, *PARENTS, STAYING, *UNDER)
 """Paths that are written."""
+FOUNDED: Final = (*PARENTS, STAYING, BELOW)
 PREFIX: Final = "zelos "
 """Of what is counted."""
 
@@ -218,6 +220,17 @@ class Part:
     def _forget(self, path: str) -> None:
         for paths in self._watching.values():
             paths.discard(path)
+
+
+async def prepare(client: Client) -> None:
+    """Make what the others need."""
+    made: set[str] = set()
+    while len(made) < len(FOUNDED):
+        async with client.connection() as connection:
+            for path in FOUNDED:
+                with suppress(UnavailableError):
+                    await connection.ask(Create(path, b""))
+                    made.add(path)
 
 
 SEQUENTIAL: Final = (Mode.PERSISTENT_SEQUENTIAL, Mode.EPHEMERAL_SEQUENTIAL, Mode.EPHEMERAL_SEQUENTIAL)

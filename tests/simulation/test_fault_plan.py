@@ -12,7 +12,7 @@ from simulation.faults import registry
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.plan import FaultPlan
-from simulation.faults.processes import LOST_STORE
+from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, NAMES
 from simulation.stories.scenario import all_scenarios
 from virtuallog.crash_points import CRASH_POINTS
@@ -62,7 +62,7 @@ def test_what_never_fired_is_named() -> None:
     """A cluster demands every counter there is, but for those of paxos; a scenario that stages its danger demands none."""
     demanded = coverage.never_fired("cluster", {})
 
-    assert {counter for fault in CLASSES for counter in fault.counters} - {LOST_STORE} <= set(demanded)
+    assert {counter for fault in CLASSES for counter in fault.counters} - {LOST_STORE, LOST_DATABASE} <= set(demanded)
     assert coverage.never_fired("cluster", dict.fromkeys(demanded, 1)) == []
     assert coverage.never_fired("cluster", {**dict.fromkeys(demanded, 1), "lost": 0}) == ["lost"]
     assert coverage.never_fired("repair", {}) == []

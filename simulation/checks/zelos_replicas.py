@@ -1,0 +1,137 @@
+"""What replicas of a Zelos have among themselves: equal states at equal cursors, and a log that is there for all who need it.
+
+The first half watches stores while a run goes on, the second half judges what stands in the history.
+
+    I8   the store is a function of the log up to its cursor; the two move together
+    I9   the log is trimmed no further than every replica of the view has a durable snapshot, and every hold allows
+
+(`specs/delos.md`, section 10.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from database.engines import view
+from database.engines.keys import CURSOR, section_span
+from database.snapshots.policy import position_of
+from simulation.checks.facts import chains
+from simulation.world.store_disk import StoreDisk
+from virtuallog.testing.actions import LogletTrim
+from virtuallog.testing.history import History
+from virtuallog.testing.history import Operation as Told
+from virtuallog.testing.violation import Check, Violation, proof
+from virtuallog.types import LogPosition, NodeId
+
+STATES: Final = "zelos states compared"
+ANNOUNCED: Final = "zelos announcements compared"
+_VIEW: Final = section_span(view.NAME)
+
+
+@attrs.frozen
+class Allowed:
+    """A replica's state says that the log may be trimmed up to here; never said before."""
+
+    position: LogPosition
+
+
+@attrs.define(eq=False)
+class StateWatch:
+    """Sees every write of every store of a run."""
+
+    history: History
+    violations: list[Violation]
+    counts: dict[str, int]
+    _digests: dict[int, tuple[int, NodeId]] = attrs.field(factory=dict, init=False)
+    """Of the whole store at a cursor, and who had it first."""
+    _newest: dict[NodeId, LogPosition] = attrs.field(factory=dict, init=False)
+    """The newest snapshot that a machine ever had, of the present store."""
+    _allowed: LogPosition = attrs.field(default=LogPosition(0), init=False)
+
+    def opened(self, node: NodeId, disk: StoreDisk) -> None:
+        """By a new life, or by a life that has installed a snapshot."""
+        self._compare(node, disk)
+
+    def wrote(self, node: NodeId, disk: StoreDisk, changes: Mapping[bytes, bytes | None]) -> None:
+        """One transaction."""
+        if CURSOR not in changes:
+            message = f"node {node} wrote {sorted(changes)[:3]} without its cursor"
+            self.violations.append(Violation("effects and cursor move together", message))
+        self._compare(node, disk)
+        if any(_VIEW[0] <= key < _VIEW[1] for key in changes):
+            self._look_at_view(node, disk)
+
+    def _compare(self, node: NodeId, disk: StoreDisk) -> None:
+        value = disk.content.get(CURSOR)
+        if value is None:
+            return
+        cursor = int.from_bytes(value, "big")
+        digest, first = self._digests.setdefault(cursor, (disk.digest, node))
+        if digest != disk.digest:
+            message = f"nodes {first} and {node} have different states at cursor {cursor}"
+            self.violations.append(Violation("equal cursors, equal states", message))
+        elif first != node:
+            self.counts[STATES] += 1
+
+    def _look_at_view(self, node: NodeId, disk: StoreDisk) -> None:
+        members, floor = view.members(disk.content), view.floor(disk.content)
+        for name, member in members.items():
+            if name.partition("-")[0] == str(node):
+                self._compare_own(node, disk, member.durable)
+        if floor > self._allowed:
+            self._allowed = floor
+            self.history.observed(f"node {node}", Allowed(floor), None)
+            needed = {**{name: member.durable for name, member in members.items()}, **_holds(disk)}
+            for name, position in needed.items():
+                # Who came, or came back, with this very transaction may stand below what was allowed before.
+                if position < floor and name in self._known_before(disk):
+                    message = f"{floor} was allowed, and {name} needs everything from {position} on"
+                    self.violations.append(Violation("trims leave what is needed", message))
+
+    def _known_before(self, disk: StoreDisk) -> set[str]:
+        """Members and holds as they were before the last write."""
+        former = disk.former
+        return {*view.members(former), *view.holds(former)}
+
+    def _compare_own(self, node: NodeId, disk: StoreDisk, durable: LogPosition) -> None:
+        """What a replica says of its snapshots in the log: it had one that is as new, on this disk."""
+        found = [position for name in disk.checkpoints if (position := position_of(name)) is not None]
+        self._newest[node] = max([self._newest.get(node, LogPosition(0)), *found])
+        self.counts[ANNOUNCED] += 1
+        if durable > self._newest[node]:
+            message = f"node {node} has told of a durable snapshot at {durable}; its newest is at {self._newest[node]}"
+            self.violations.append(Violation("snapshots are durable before they are told", message))
+
+
+def _holds(disk: StoreDisk) -> dict[str, LogPosition]:
+    return {name: hold.position for name, hold in view.holds(disk.content).items()}
+
+
+def trims_stay_below_what_is_allowed(history: History) -> Iterator[Violation]:
+    """Whoever trims a loglet of the log had been allowed to."""
+    allowed = sorted(history.operations(Allowed), key=lambda told: told.invoked)
+    for trim in history.operations(LogletTrim):
+        position = _position(history, trim)
+        highest = max((told.action.position for told in allowed if told.invoked < trim.invoked), default=LogPosition(0))
+        if position is not None and position > highest:
+            message = f"the log was trimmed up to {position}, and {highest} was allowed"
+            yield Violation("trims leave what is needed", message, proof(trim))
+
+
+def _position(history: History, trim: Told) -> int | None:
+    """Where in the log this trim of a loglet ends. None if it takes nothing of its segment, as one that only asks for the trim point
+    does, or nobody knows its segment."""
+    for version in chains(history).values():
+        segment = version.chain.find(trim.action.segment)
+        if segment is not None:
+            position: int = trim.action.offset + segment.shift
+            if position <= segment.start:
+                return None
+            return min(position, segment.stop) if segment.stop is not None else position
+    return None
+
+
+REPLICA_CHECKS: Final[tuple[Check, ...]] = (trims_stay_below_what_is_allowed,)

@@ -1,0 +1,186 @@
+"""ZooKeeper's clients on simulated nodes that serve the database, while the nemesis works and the consensus below is swapped.
+
+First the load: clients change and read few znodes with all that their protocol has, come, go and come back; operators swap
+kinds of loglets; nodes crash, lose their disks, and rejoin from snapshots, as the log is trimmed after some hundred commands.
+Then peace: every client that is still there must be answered, and every session whose client is gone must end. In the end all
+replicas read the log to its tail, and their states are compared.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+
+from loglets.paxos.provider import PaxosProvider
+from loglets.striped.provider import StripedProvider
+from simulation.checks.zelos import ZELOS_CHECKS
+from simulation.checks.zelos_facts import replay
+from simulation.checks.zelos_replicas import REPLICA_CHECKS, StateWatch
+from simulation.checks.zelos_sessions import lives_on, session_checks
+from simulation.checks.zelos_watches import TOLD, WATCH_CHECKS, events_compared
+from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
+from simulation.stories import cluster as main
+from simulation.stories.scenario import Scenario
+from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
+from simulation.world.world import World
+from simulation.zelos.servers import Servers, host_settings
+from simulation.zelos.session import Client
+from simulation.zelos.witness import Witness
+from simulation.zelos.workload import PREFIX, Part, prepare
+from virtuallog.errors import VirtualLogError
+from virtuallog.testing.tcp import StreamQuality
+from virtuallog.testing.violation import Violation
+from virtuallog.types import NodeId
+
+FIRST_CLIENT: Final = 2000
+TIMEOUTS_MS: Final = (4000, 5000)
+"""Longer than the longest absence that a replica forgives itself, as those of ZooKeeper are."""
+LOAD_SECONDS: Final = 12.0
+SERVING_SECONDS: Final = 30.0
+"""Within this time a fresh cluster without faults must serve clients, and one whose faults are over serve all of them again."""
+PEACE_SECONDS: Final = 20.0
+"""Then: the longest timeout by the slowest clock, what others than the session's server wait longer, and a proposal that is lost."""
+SWAP_SECONDS: Final = (0.5, 2.0, 5.0)
+"""Mean time between two swaps of a run."""
+ANSWERS: Final = "zelos answers compared"
+REPEATED: Final = "zelos commands applied again"
+
+
+@attrs.define(eq=False)
+class _Run:
+    """Everything that has to do with clients in one run."""
+
+    world: World
+    cluster: Cluster
+    servers: Servers
+    random: random.Random
+    numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
+    staying: list[Client] = attrs.field(factory=list)
+    """Clients that are still there when the load is over."""
+
+    def count(self, what: str) -> None:
+        self.world.counts[PREFIX + what] += 1
+
+    async def client(self, number: int, acts: int, pause_seconds: float, ready: trio.Event) -> None:
+        """A client process for the whole run: it does its acts, and then stays, until the run is over."""
+        node = NodeId(FIRST_CLIENT + number)
+        source = self.world.random(f"zelos client {number}")
+        async with self.world.client(node):
+            dials = self.servers.dials(self.world.clients[node], self.cluster.nodes)
+            client = Client(
+                f"c{number}", self.world.history, source, dials, source.choice(TIMEOUTS_MS), lambda: next(self.numbers)
+            )
+            part = Part(client, source, acts, pause_seconds, self.count)
+            if number == 1:
+                await prepare(client)
+                ready.set()
+            await ready.wait()
+            await part.perform()
+            self.staying.append(client)
+            await part.stay()
+
+    async def operate(self) -> None:
+        """Put one kind of loglets in the place of another, or of the same, again and again."""
+        mean = self.random.choice(SWAP_SECONDS)
+        async with self.cluster.client("operator") as client:
+            while True:
+                await trio.sleep(self.random.expovariate(1 / mean))
+                kind = self.random.choice(self.cluster.kind_names)
+                with trio.move_on_after(3.0), suppress(VirtualLogError):
+                    await client.log.reconfig_extend(kind, {})
+                    self.count("swaps")
+
+
+async def tell(world: World) -> None:
+    """Tell the story."""
+    source = world.random("plan")
+    cluster = Cluster(world, _draw_plan(source, world), main.SETTINGS)
+    witness = Witness(world.history, world.violations)
+    states = StateWatch(world.history, world.violations, world.counts)
+    world.on_store_open, world.on_store_write = states.opened, states.wrote
+    servers = Servers(world, host_settings(witness), StreamQuality())
+    servers.start(cluster)
+    nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source))
+    run = _Run(world, cluster, servers, source)
+    cluster.start()
+    async with trio.open_nursery() as nursery:
+        if await _begin(run, nursery):
+            nemesis.prepare()
+            await _load(run, nemesis)
+            nemesis.stop(LOST_MAX)
+            await _peace(run, nursery)
+        nursery.cancel_scope.cancel()
+    _judge(run, witness, nemesis)
+
+
+def _draw_plan(source: random.Random, world: World) -> ClusterPlan:
+    makers: list[ProviderMaker] = [main.native, PaxosProvider, StripedProvider]
+    source.shuffle(makers)
+    del makers[source.choice((1, 2, 3)) :]
+    if StripedProvider in makers and main.native not in makers:
+        makers.append(main.native)
+    return ClusterPlan(nodes=3, members=3, kinds=main.left(tuple(makers), world.options))
+
+
+async def _begin(run: _Run, nursery: trio.Nursery) -> bool:
+    """Start the clients; whether the first one was served in time."""
+    ready, options = trio.Event(), run.world.options
+    for number in range(1, run.random.choice((3, 4, 5)) + 1):
+        drawn = run.random.randint(20, 45)
+        acts = drawn if options.operations is None else min(drawn, options.operations)
+        nursery.start_soon(run.client, number, acts, LOAD_SECONDS / drawn, ready)
+    with trio.move_on_after(SERVING_SECONDS):
+        await ready.wait()
+        return True
+    message = f"nobody was served within {SERVING_SECONDS:g} s of the first start"
+    run.world.violations.append(Violation("progress", message))
+    return False
+
+
+async def _load(run: _Run, nemesis: Nemesis) -> None:
+    """The first phase."""
+    seconds = run.world.options.seconds
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.run)
+        nursery.start_soon(run.operate)
+        await trio.sleep(LOAD_SECONDS if seconds is None else seconds)
+        nursery.cancel_scope.cancel()
+
+
+async def _peace(run: _Run, nursery: trio.Nursery) -> None:
+    """The second one: clients come to the end of their acts, and what nobody uses ends."""
+    clients = len(run.world.clients)
+    with trio.move_on_after(SERVING_SECONDS):
+        while len(run.staying) < clients:
+            await trio.sleep(0.1)
+    if len(run.staying) < clients:
+        message = f"only {len(run.staying)} of {clients} clients were answered within {SERVING_SECONDS:g} s of peace"
+        run.world.violations.append(Violation("progress", message))
+    await trio.sleep(PEACE_SECONDS)
+    used = {client.session for client in run.staying}
+    run.world.check(partial(lives_on, alive=used.__contains__))
+
+
+def _judge(run: _Run, witness: Witness, nemesis: Nemesis) -> None:
+    world = run.world
+    calm = not nemesis.plan.active
+    world.check(*ZELOS_CHECKS, *WATCH_CHECKS, *REPLICA_CHECKS)
+    world.check(*session_checks(world.clock_errors.drift, calm=calm))
+    world.counts[ANSWERS] += replay(world.history).compared
+    world.counts[TOLD] += events_compared(world.history)
+    world.counts[REPEATED] += witness.compared
+
+
+ZELOS: Final = Scenario(
+    name="zelos",
+    about="ZooKeeper's clients on nodes that serve the database, under load and faults, while loglets are swapped below",
+    story=tell,
+    limit_seconds=300.0,
+)
