@@ -206,8 +206,9 @@ class Guest:
         if connection.outbox.waiting_bytes > 2 * UNSENT_BYTES_MAX:
             self.end("does not take what its watches tell")
 
-    def lose(self, error: VirtualLogError) -> None:
+    def lose(self, cause: Exception) -> None:
         """The connection is over, now."""
+        error = cause if isinstance(cause, VirtualLogError) else UnavailableError(f"an answer is missing: {cause!r}")
         self.operations.is_over = True
         self.connection.fail(error)
         self.channel.close(error)

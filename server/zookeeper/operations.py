@@ -46,7 +46,7 @@ class Operations:
     hooks: Hooks
     syncs: Syncs
     sampler: Sampler
-    lose: Callable[[VirtualLogError], None]
+    lose: Callable[[Exception], None]
     """Called when an answer will never be known, or when the session is gone: the connection has to be closed, as whoever waits for
     a reply in its turn would take the next one for it."""
     origin: Origin = attrs.field(factory=Origin)
@@ -91,10 +91,10 @@ class Operations:
 
         self.connection.pipeline.write(start, size)
 
-    def _applied(self, turn: Turn, answer: Callable[[Result], bytes], outcome: Result | VirtualLogError) -> None:
+    def _applied(self, turn: Turn, answer: Callable[[Result], bytes], outcome: Result | Exception) -> None:
         if self.is_over:
             return
-        if isinstance(outcome, VirtualLogError):
+        if isinstance(outcome, Exception):  # also one that every replica has met when it applied the command
             self.lose(outcome)
         elif outcome.error in _LOST and not self.closing:
             self.lose(RefusedError(outcome.error))
