@@ -45,7 +45,7 @@ _SECOND_LOOK: Final = 3
 class ViewSettings:
     """Times in seconds."""
 
-    announce_seconds: float = 2.0
+    announce_seconds: float = 5.0
     """How often a replica announces itself. Costs one small entry when it has nothing else to propose."""
     eject_seconds: float = 300.0
     """A replica that is silent for so long holds back trims no longer. Longer than a restart or a short repair takes: an ejected

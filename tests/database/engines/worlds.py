@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -156,7 +156,8 @@ class Running:
     """A replica that plays."""
 
     replica: Replica
-    application: ListApplication
+    application: Any
+    """A ListApplication, unless another one was asked for."""
     disk: MemoryDisk
     log: VirtualLog
     scope: trio.CancelScope
@@ -184,6 +185,7 @@ class Replicas:
     world: World
     provider: MoodyProvider
     nursery: trio.Nursery
+    make_application: Callable[[Environment], Any] = lambda _: ListApplication()
     boots: int = 0
 
     async def start(
@@ -192,27 +194,33 @@ class Replicas:
         disk: MemoryDisk | None = None,
         recipe: Recipe = zelos,
         settings: StackSettings = SETTINGS,
+        store: str = "",
+        rate: float = 1.0,
     ) -> Running:
-        """One more, on this disk."""
+        """One more, on this disk, which is called `store`; its clock has another `rate` than true time."""
         self.boots += 1
         disk = disk or MemoryDisk()
         made: list[Running] = []
-        await self.nursery.start(self._run, NodeId(node), disk, ReplicaSettings(stack=settings, recipe=recipe), made)
+        identity = ReplicaIdentity(node=NodeId(node), store=store.encode() or b"%16d" % node, boot=self.boots)
+        replica_settings = ReplicaSettings(stack=settings, recipe=recipe)
+        await self.nursery.start(self._run, identity, disk, replica_settings, rate, made)
         return made[0]
 
     async def _run(
         self,
-        node: NodeId,
+        identity: ReplicaIdentity,
         disk: MemoryDisk,
         settings: ReplicaSettings,
+        rate: float,
         made: list[Running],
         task_status: trio.TaskStatus[None],
     ) -> None:
         async with trio.open_nursery() as nursery:
             log = self.world.client(nursery)
-            environment, application = log.view.environment, ListApplication()
+            environment = log.view.environment
+            application = self.make_application(environment)
+            environment.clock.rate = rate  # type: ignore[attr-defined]
             store = disk.open(environment.clock._process)  # type: ignore[attr-defined]
-            identity = ReplicaIdentity(node=node, store=b"%16d" % node, boot=self.boots)
             replica = Replica(log, store, environment, identity, application, settings)
             made.append(Running(replica, application, disk, log, nursery.cancel_scope))
             try:
