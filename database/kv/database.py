@@ -20,6 +20,7 @@ import attrs
 import trio
 
 from database.engines.api import Engine
+from database.engines.asking import answer_to
 from database.engines.entry import Entry
 from database.kv import apply, codec, metrics, reaping
 from database.kv.commands import Command, Operation, Origin
@@ -85,18 +86,8 @@ class Database:
         Raises:
             VirtualLogError: see `submit`.
         """
-        outcomes: list[Outcome[Result]] = []
-        settled = trio.Event()
-
-        def done(outcome: Outcome[Result]) -> None:
-            outcomes.append(outcome)
-            settled.set()
-
-        self.submit(operation, origin, done)
-        await settled.wait()
-        if isinstance(outcomes[0], Exception):
-            raise outcomes[0]
-        return outcomes[0]
+        result: Result = await answer_to(partial(self.submit, operation, origin))
+        return result
 
     async def sync(self) -> None:
         """On return the tree shows every command that was completed, by anybody, before the call.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import attrs
 
 from database.kv import codec
@@ -11,40 +9,24 @@ from database.kv.apply import apply
 from database.kv.commands import Command, Identity, Operation, Origin
 from database.kv.results import ChangeKind, Error, Result
 from database.kv.tree import Tree
-from database.testing.memory_store import SortedPairs
+from database.testing.memory_store import MemoryDisk, MemoryStore
 from database.transaction import Transaction
-from virtuallog.ports import Span
 
 NOW_MS = 1_700_000_000_000
 IP = Identity("ip", "127.0.0.1")
 
 
 @attrs.define(eq=False)
-class PlainStore(SortedPairs):
-    """Nothing but the map. Implements as much of `LocalStore` as a transaction needs."""
-
-    def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
-        assert not dropped
-        for key, value in changes.items():
-            self.change(key, value)
-
-    def snapshot(self) -> PlainStore:
-        return self
-
-    async def flush(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
-@attrs.define(eq=False)
 class World:
     """One tree, and what was done to it."""
 
-    store: PlainStore = attrs.field(factory=PlainStore)
+    disk: MemoryDisk = attrs.field(factory=MemoryDisk)
+    store: MemoryStore = attrs.field(init=False)
     tree: Tree = attrs.field(init=False)
     now_ms: int = NOW_MS
 
     def __attrs_post_init__(self) -> None:
+        self.store = self.disk.open()
         self.tree = Tree(self.store)
 
     def do(self, operation: Operation, origin: Origin = Origin()) -> Result:  # noqa: B008  # frozen

@@ -1,0 +1,90 @@
+"""Rights, as ZooKeeper 3.8 checks them."""
+
+from __future__ import annotations
+
+import pytest
+
+from database.kv.acl import allows, masked, settled
+from database.kv.commands import OPEN_ACL, Acl, Check, Create, Delete, Identity, Multi, Origin, SetAcl, SetData
+from database.kv.results import Error, RefusedError
+from tests.database.kv.worlds import IP, World
+
+ALICE = Identity("digest", "alice:hash")
+SUPER = Identity("super", "")
+
+
+def only(permissions: int, identity: Identity = ALICE) -> tuple[Acl, ...]:
+    return (Acl(permissions, identity.scheme, identity.id),)
+
+
+def test_rights_are_those_of_the_znode_and_of_its_parent() -> None:
+    """CREATE and DELETE are rights on the parent, and nothing is inherited. Whoever is super may do everything."""
+    world = World()
+    world.do(Create("/a", b"", only(31)), Origin(identities=(ALICE,)))
+    world.do(Create("/a/open", b""), Origin(identities=(ALICE,)))
+    stranger = Origin(identities=(IP,))
+    assert world.error(Create("/a/x", b""), stranger) is Error.NO_AUTH
+    assert world.error(Delete("/a/open"), stranger) is Error.NO_AUTH
+    assert world.error(SetData("/a/open", b""), stranger) is Error.OK
+    assert world.error(Multi((Check("/a"),)), stranger) is Error.NO_AUTH
+    for identities in ((IP, ALICE), (IP, SUPER)):
+        assert world.error(Create("/a/x", b""), Origin(identities=identities)) is Error.OK
+        assert world.error(Delete("/a/x"), Origin(identities=identities)) is Error.OK
+
+
+def test_reading_needs_read() -> None:
+    """But `exists` needs nothing, and who may only change rights may look at them."""
+    world = World()
+    world.do(Create("/w", b"x", only(2)))
+    world.do(Create("/adm", b"x", only(16)))
+    for read in (world.tree.get_data, world.tree.get_children, world.tree.count_descendants, world.tree.get_acl):
+        with pytest.raises(RefusedError) as refused:
+            read("/w", (IP,))
+        assert refused.value.error is Error.NO_AUTH
+    assert world.tree.exists("/w").data_length == 1
+    assert world.tree.get_acl("/adm", (ALICE,))[0] == only(16)
+    assert world.tree.get_data("/w", (SUPER,))[0] == b"x"
+
+
+def test_hashes_are_hidden_from_those_who_may_only_read() -> None:
+    """They read `alice:x`."""
+    world = World()
+    world.do(Create("/a", b"", (*only(31), Acl(1, "world", "anyone"))))
+    assert world.tree.get_acl("/a", ())[0] == (Acl(31, "digest", "alice:x"), Acl(1, "world", "anyone"))
+    assert world.tree.get_acl("/a", (ALICE,))[0][0] == Acl(31, "digest", "alice:hash")
+    assert masked(OPEN_ACL) == OPEN_ACL
+
+
+def test_auth_stands_for_who_its_creator_has_proved_to_be() -> None:
+    """An address proves nothing. Duplicates are dropped."""
+    sasl = Identity("sasl", "bob")
+    asked = (Acl(3, "auth", ""), Acl(3, "digest", "alice:hash"), *OPEN_ACL, *OPEN_ACL)
+    assert settled(asked, (IP, ALICE, sasl)) == (*only(3), *only(3, sasl), *OPEN_ACL)
+    for identities in ((), (IP,), (SUPER,)):
+        with pytest.raises(RefusedError):
+            settled((Acl(3, "auth", ""),), identities)
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        (), (Acl(31, "nobody", "x"),), (Acl(31, "world", "someone"),), (Acl(31, "digest", "alice"),),
+        (Acl(31, "digest", "a:b:c"),), (Acl(31, "ip", "somewhere"),), (Acl(31, "ip", "10.0.0.1/40"),), (Acl(31, "sasl", ""),),
+        (Acl(31, "", ""),), (*OPEN_ACL, Acl(31, "super", "")),
+    ],
+)  # fmt: skip
+def test_ids_that_their_scheme_cannot_have_are_refused(acl: tuple[Acl, ...]) -> None:
+    """Wherever in the list they are."""
+    world = World()
+    assert world.error(Create("/a", b"", acl)) is Error.INVALID_ACL
+    world.do(Create("/b", b""))
+    assert world.error(SetAcl("/b", acl)) is Error.INVALID_ACL
+
+
+def test_addresses_match_networks() -> None:
+    """With as many bits as it says."""
+    network = (Acl(1, "ip", "10.1.0.0/16"),)
+    assert allows(network, 1, (Identity("ip", "10.1.2.3"),))
+    assert not allows(network, 1, (Identity("ip", "10.2.2.3"),))
+    assert not allows(network, 2, (Identity("ip", "10.1.2.3"),))
+    assert not allows(network, 1, (Identity("ip", "no address"), Identity("digest", "10.1.0.0/16")))

@@ -1,0 +1,80 @@
+"""Quotas as clients of ZooKeeper 3.8 keep them: two znodes below /zookeeper/quota."""
+
+from __future__ import annotations
+
+from database.kv.commands import Create, Delete, Multi, SetData
+from database.kv.quotas import parse, render
+from database.kv.results import Error
+from tests.database.kv.worlds import World
+
+
+def limit(world: World, path: str, text: bytes) -> None:
+    """What `setquota` of zkCli does."""
+    at = "/zookeeper/quota"
+    for name in path.strip("/").split("/"):
+        at += f"/{name}"
+        world.do(Create(at, None))
+    assert world.error(Create(f"{at}/zookeeper_limits", text)) is Error.OK
+    assert world.error(Create(f"{at}/zookeeper_stats", b"count=-1,bytes=-1")) is Error.OK
+
+
+def stats(world: World, path: str) -> bytes | None:
+    return world.tree.get_data(f"/zookeeper/quota{path}/zookeeper_stats", ())[0]
+
+
+def test_what_is_there_is_counted_and_then_kept_up_to_date() -> None:
+    """The limited path counts itself. Its own version does not move."""
+    world = World()
+    world.do(Multi((Create("/a", b"123"), Create("/a/b", b"45"), Create("/ab", b"not below"))))
+    limit(world, "/a", b"count=5,bytes=-1")
+    assert stats(world, "/a") == b"count=2,bytes=5"
+    world.do(Create("/a/c", b"6"))
+    world.do(SetData("/a/b", None))
+    assert stats(world, "/a") == b"count=3,bytes=4"
+    world.do(Delete("/a/c"))
+    assert stats(world, "/a") == b"count=2,bytes=3"
+    assert world.tree.exists("/zookeeper/quota/a/zookeeper_stats").version == 0
+
+
+def test_soft_limits_refuse_nothing_and_hard_ones_do() -> None:
+    """Also within a multi, which is taken back with its counts."""
+    world = World()
+    world.do(Create("/a", b""))
+    limit(world, "/a", b"count=1,bytes=2=;byteHardLimit=10;countHardLimit=3")
+    assert world.error(Create("/a/b", b"12345")) is Error.OK
+    assert world.error(Create("/a/c", b"123456")) is Error.QUOTA_EXCEEDED
+    assert world.error(SetData("/a/b", b"12345678901")) is Error.QUOTA_EXCEEDED
+    assert world.error(SetData("/a/b", b"1234567890")) is Error.OK
+    assert world.error(Multi((Delete("/a/b"), Create("/a/c", b""), Create("/a/d", b""), Create("/a/e", b"")))) is (
+        Error.QUOTA_EXCEEDED
+    )
+    assert stats(world, "/a") == b"count=2,bytes=10"
+    assert world.error(SetData("/a/b", b"", 9)) is Error.BAD_VERSION
+    assert world.error(SetData("/a/b", b"x" * 99, 9)) is Error.QUOTA_EXCEEDED
+
+
+def test_a_znode_counts_for_the_longest_limited_path() -> None:
+    """And for no other; without limits nobody counts any more."""
+    world = World()
+    world.do(Multi((Create("/a", b""), Create("/a/b", b""))))
+    limit(world, "/a", b"count=9,bytes=-1")
+    limit(world, "/a/b", b"count=9,bytes=-1")
+    world.do(Create("/a/b/c", b"x"))
+    assert (stats(world, "/a"), stats(world, "/a/b")) == (b"count=2,bytes=0", b"count=2,bytes=1")
+    world.do(Delete("/zookeeper/quota/a/b/zookeeper_limits"))
+    world.do(Create("/a/b/d", b"x"))
+    assert (stats(world, "/a"), stats(world, "/a/b")) == (b"count=3,bytes=1", b"count=2,bytes=1")
+    world.do(Delete("/zookeeper/quota/a/zookeeper_limits"))
+    assert world.tree.meta.limits == 0
+    world.do(Create("/a/b/e", b"x"))
+    assert stats(world, "/a") == b"count=3,bytes=1"
+
+
+def test_texts_are_those_of_zookeeper() -> None:
+    """Old clients read the first two pairs; whoever wrote nonsense has set no limit."""
+    text = b"count=4,bytes=9=;byteHardLimit=15;countHardLimit=4"
+    assert parse(text) == {"count": 4, "bytes": 9, "byteHardLimit": 15, "countHardLimit": 4}
+    assert render(parse(text)) == text
+    assert render({"count": 1}) == b"count=1,bytes=-1"
+    assert parse(b"\xff,count=x,bytes,=3,count==") == {}
+    assert parse(None) == {}
