@@ -58,7 +58,8 @@ class Observer:
         started = self._clock.monotonic()
 
         def finished(outcome: Outcome[Any]) -> None:
-            self._meter.propose_seconds.observe(self._name, self._clock.monotonic() - started)
+            if not isinstance(outcome, Exception):  # what failed took as long as somebody's patience, or no time at all
+                self._meter.propose_seconds.observe(self._name, self._clock.monotonic() - started)
             done(outcome)
 
         self._below.propose(entry, finished)

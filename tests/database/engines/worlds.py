@@ -30,6 +30,7 @@ from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
 from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
 from virtuallog.ports import Environment
+from virtuallog.testing.process import CrashedError
 from virtuallog.types import LogletOffset, LogPosition, NodeId, Tail
 from virtuallog.virtual_log import VirtualLog
 
@@ -215,6 +216,22 @@ class Replicas:
         made: list[Running],
         task_status: trio.TaskStatus[None],
     ) -> None:
+        try:
+            await self._live(identity, disk, settings, rate, made, task_status)
+        except* CrashedError:
+            pass  # what tasks of a dead process still tried
+        finally:
+            made[0].ended.set()
+
+    async def _live(
+        self,
+        identity: ReplicaIdentity,
+        disk: MemoryDisk,
+        settings: ReplicaSettings,
+        rate: float,
+        made: list[Running],
+        task_status: trio.TaskStatus[None],
+    ) -> None:
         async with trio.open_nursery() as nursery:
             log = self.world.client(nursery)
             environment = log.view.environment
@@ -227,8 +244,6 @@ class Replicas:
                 await replica.run(task_status=task_status)
             except VirtualLogError as error:
                 made[0].failure = error
-            finally:
-                made[0].ended.set()
             nursery.cancel_scope.cancel()
 
 
