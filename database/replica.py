@@ -31,6 +31,9 @@ class ReplicaSettings:
     stack: StackSettings = attrs.field(factory=StackSettings)
     recipe: Recipe = zelos
     """Which engines there are."""
+    passive: bool = False
+    """Only follow: be in no view, so that the log is not kept for this replica, and propose nothing that its user has not asked
+    for. SOSP'21 (figure 6) has another stack for that; here the engines are the same, as each has a part of the state."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +62,9 @@ class Replica:
     ) -> None:
         """Builds the stack and attaches the application; makes no call yet. Closes neither the log nor the store."""
         settings = settings or ReplicaSettings()
-        surroundings = Surroundings(identity=identity, environment=environment, log=log, store=store)
+        surroundings = Surroundings(
+            identity=identity, environment=environment, log=log, store=store, passive=settings.passive
+        )
         self.identity: Final = identity
         self._base: Final = Base(surroundings, settings.stack.base)
         self.stack: Final = build(self._base, settings.recipe(surroundings, settings.stack), application)

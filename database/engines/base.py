@@ -313,6 +313,8 @@ class Base(Layer):
             await clock.sleep(settings.follow_pause)
 
     async def _trim(self) -> None:
+        if self.surroundings.passive:
+            return  # those who take part do
         trimmed = LogPosition(0)
         while True:
             await self._trim_wanted.wait()

@@ -155,7 +155,7 @@ class Checksums(CommandedLayer):
         self._agreed = LogPosition(max(position, self._agreed or 0))
 
     def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
-        if isinstance(command, Compare):
+        if isinstance(command, Compare) and not self.surroundings.passive:
             self._next = self._now + self.settings.period_seconds
             self._to_fold = position, self.surroundings.store.snapshot()
             self._wake.set()

@@ -49,6 +49,8 @@ class CommandedLayer(Layer):
         """What there is to do now and then. May raise what `command` raises: then the next tick tries again."""
 
     async def run(self) -> None:
+        if self.surroundings.passive:
+            return
         clock, chance = self.surroundings.environment.clock, self.surroundings.environment.random
         while True:
             await clock.sleep(self.tick_seconds * (1 + _JITTER * chance.random()))

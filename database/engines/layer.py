@@ -37,6 +37,8 @@ class Surroundings:
     log: VirtualLog
     store: LocalStore
     """To be read; written through transactions only."""
+    passive: bool = False
+    """See `ReplicaSettings.passive`."""
     completions: Completions = attrs.field(factory=Completions)
     """Where an engine that completes proposals by itself, in `post_apply`, leaves the results."""
 

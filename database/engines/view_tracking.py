@@ -262,6 +262,8 @@ class ViewTracking(CommandedLayer):
 
     @property
     def _is_due(self) -> bool:
+        if self.surroundings.passive:
+            return False
         if self._announced is None:
             return True
         durable, when = self._announced
