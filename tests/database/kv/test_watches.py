@@ -1,0 +1,205 @@
+"""Watches: what fires, for whom, how often, and in which order (ZooKeeper 3.8)."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+from database.kv import paths
+from database.kv.commands import Create, CreateSession, Delete, Expire, Mode, Multi, Operation, Origin, SetAcl, SetData
+from database.kv.results import ChangeKind, Result
+from database.kv.watches import Watches, WatchMode
+from tests.database.kv.worlds import Recorder, World
+
+CREATED, DELETED, DATA, CHILDREN = ChangeKind
+
+
+class Watched(World):
+    """A tree whose changes fire."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watches = Watches()
+
+    def do(self, operation: Operation, origin: Origin = Origin()) -> Result:  # noqa: B008  # frozen
+        result = super().do(operation, origin)
+        for change in result.changes:
+            self.watches.fire(change, result.zxid)
+        return result
+
+
+def test_standard_watches_fire_once() -> None:
+    """A second registration of the same watch is the same watch."""
+    world, one, two = Watched(), Recorder(), Recorder()
+    world.do(Create("/a", b""))
+    for watcher in (one, one, two):
+        world.watches.data.add("/a", watcher)
+    assert world.watches.count == 2
+    world.do(SetAcl("/a", (*world.tree.get_acl("/a", ())[0],)))
+    assert one.events == []
+    world.do(SetData("/a", b""))
+    world.do(SetData("/a", b""))
+    assert (one.events, two.events) == ([(DATA, "/a")], [(DATA, "/a")])
+    assert world.watches.count == 0
+
+
+def test_creating_and_deleting_tell_the_znode_then_its_parent() -> None:
+    """A watcher in both tables of a deleted znode hears of it once."""
+    world, watcher = Watched(), Recorder()
+    world.watches.data.add("/a", watcher)
+    world.watches.child.add("/", watcher)
+    world.do(Create("/a", b""))
+    assert watcher.take() == [(CREATED, "/a"), (CHILDREN, "/")]
+    for table in (world.watches.data, world.watches.child):
+        table.add("/a", watcher)
+    world.watches.child.add("/", watcher)
+    world.do(Delete("/a"))
+    assert watcher.take() == [(DELETED, "/a"), (CHILDREN, "/")]
+    assert world.watches.count == 0
+
+
+def test_persistent_watches_stay() -> None:
+    """One path: its data, its children, its end and its return."""
+    world, watcher = Watched(), Recorder()
+    world.watches.add("/a", watcher, WatchMode.PERSISTENT)
+    for operation in (Create("/a", b""), SetData("/a", b"1"), Create("/a/b", b""), SetData("/a/b", b""), Delete("/a/b"),
+                      Delete("/a"), Create("/a", b"")):  # fmt: skip
+        world.do(operation)
+    assert watcher.events == [
+        (CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a"), (CHILDREN, "/a"), (DELETED, "/a"), (CREATED, "/a"),
+    ]  # fmt: skip
+    assert world.watches.count == 2
+
+
+def test_recursive_watches_see_everything_below_but_no_lists_of_children() -> None:
+    """At whatever depth; siblings with a longer name are not below. The root has everything."""
+    world, watcher, everything = Watched(), Recorder(), Recorder()
+    world.do(Create("/a", b""))
+    world.watches.add("/a", watcher, WatchMode.PERSISTENT_RECURSIVE)
+    world.watches.add("/", everything, WatchMode.PERSISTENT_RECURSIVE)
+    for operation in (
+        Create("/a/b", b""),
+        Create("/a/b/c", b""),
+        SetData("/a/b/c", b""),
+        Create("/ab", b""),
+        Delete("/a/b/c"),
+    ):
+        world.do(operation)
+    seen = [(CREATED, "/a/b"), (CREATED, "/a/b/c"), (DATA, "/a/b/c"), (DELETED, "/a/b/c")]
+    assert watcher.events == seen
+    assert everything.events == [*seen[:3], (CREATED, "/ab"), seen[3]]
+
+
+def test_a_later_watch_takes_the_place_of_the_earlier_one() -> None:
+    """ZooKeeper 3.8: one mode for each watcher, path and table."""
+    world, watcher = Watched(), Recorder()
+    world.do(Create("/a", b""))
+    world.watches.add("/a", watcher, WatchMode.PERSISTENT_RECURSIVE)
+    world.watches.add("/a", watcher, WatchMode.PERSISTENT)
+    world.do(Create("/a/b", b""))
+    assert watcher.take() == [(CHILDREN, "/a")]
+    world.watches.data.add("/a", watcher)
+    world.do(SetData("/a", b""))
+    world.do(SetData("/a", b""))
+    assert watcher.take() == [(DATA, "/a")]
+    assert world.watches.count == 1, "the one in the other table has stayed"
+
+
+def test_a_recursive_and_a_standard_watch_of_one_watcher_are_told_once() -> None:
+    """One event for each watcher, path and change."""
+    world, watcher = Watched(), Recorder()
+    world.do(Create("/a", b""))
+    world.watches.add("/", watcher, WatchMode.PERSISTENT_RECURSIVE)
+    world.watches.data.add("/a", watcher)
+    world.do(SetData("/a", b""))
+    world.do(SetData("/a", b""))
+    assert watcher.events == [(DATA, "/a"), (DATA, "/a")]
+
+
+def test_who_is_gone_is_told_nothing() -> None:
+    """And leaves nothing behind."""
+    world, gone, here = Watched(), Recorder(), Recorder()
+    for watcher in (gone, here):
+        world.watches.data.add("/a", watcher)
+        world.watches.add("/", watcher, WatchMode.PERSISTENT_RECURSIVE)
+        world.watches.child.add("/zookeeper", watcher)
+    assert sorted(world.watches.data.paths_of(gone)) == ["/", "/a"]
+    world.watches.remove_all(gone)
+    assert world.watches.data.remove("/a", here)
+    assert not world.watches.data.remove("/a", here)
+    assert not world.watches.data.contains("/a", here)
+    world.do(Create("/a", b""))
+    assert (gone.events, here.events) == ([], [(CREATED, "/a")])
+    assert (world.watches.count, list(world.watches.data.items())) == (3, [("/", [here])])
+
+
+def test_the_end_of_a_session_deletes_and_so_does_a_multi_in_its_order() -> None:
+    """Each deletion is told like any other."""
+    world, watcher = Watched(), Recorder()
+    world.do(CreateSession(1, b"", 4000))
+    world.do(Create("/e", b"", mode=Mode.EPHEMERAL), Origin(1, 1))
+    world.watches.add("/", watcher, WatchMode.PERSISTENT)
+    world.watches.data.add("/e", watcher)
+    world.do(Expire(((1, 2),)))
+    assert watcher.take() == [(DELETED, "/e"), (CHILDREN, "/")]
+    world.watches.add("/", watcher, WatchMode.PERSISTENT_RECURSIVE)
+    world.do(Multi((Create("/x", b""), SetData("/x", b""), Delete("/x"))))
+    assert watcher.take() == [(CREATED, "/x"), (DATA, "/x"), (DELETED, "/x")]
+    world.do(Multi((Create("/x", b""), Delete("/none"))))
+    assert watcher.take() == []
+
+
+PATHS = st.sampled_from(["/", "/a", "/a/b", "/a/b/c", "/ab"])
+STEPS = st.one_of(
+    st.tuples(
+        st.just("watch"), st.integers(0, 2), PATHS, st.sampled_from(["data", "child", "persistent", "recursive"])
+    ),
+    st.tuples(st.just("fire"), st.sampled_from([CREATED, DELETED, DATA]), PATHS.filter(lambda path: path != "/")),
+    st.tuples(st.just("leave"), st.integers(0, 2)),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(STEPS, max_size=25))
+def test_watches_against_a_list_of_all_of_them(steps: list[tuple[object, ...]]) -> None:
+    """The obvious way: look at every watch there is, for each change."""
+    watches, watchers = Watches(), [Recorder() for _ in range(3)]
+    model: dict[tuple[str, int, str], str] = {}
+    """(table, watcher, path): mode."""
+
+    def concerned(table: str, path: str, kind: ChangeKind) -> list[int]:
+        told = []
+        for (each, number, watched), mode in list(model.items()):
+            below = path.startswith(watched if watched == "/" else watched + "/") or path == watched
+            if each == table and (watched == path and mode != "recursive"):
+                told.append(number)
+                if mode == "standard":
+                    del model[each, number, watched]
+            elif each == table and below and mode == "recursive" and kind is not CHILDREN:
+                told.append(number)
+        return told
+
+    for step in steps:
+        expected: list[list[tuple[ChangeKind, str]]] = [[], [], []]
+        match step:
+            case ("watch", int(number), str(path), "data" | "child" as table):
+                getattr(watches, table).add(path, watchers[number])
+                model[table, number, path] = "standard"
+            case ("watch", int(number), str(path), str(mode)):
+                watches.add(
+                    path, watchers[number], WatchMode[{"recursive": "PERSISTENT_RECURSIVE"}.get(mode, "PERSISTENT")]
+                )
+                model["data", number, path] = model["child", number, path] = mode
+            case ("fire", ChangeKind() as kind, str(path)):
+                watches.fire((kind, path), 1)
+                own = concerned("data", path, kind) + (concerned("child", path, kind) if kind is DELETED else [])
+                above = concerned("child", paths.parent_of(path), CHILDREN) if kind is not DATA else []
+                for number in range(3):
+                    expected[number] += [(kind, path)] if number in own else []
+                    expected[number] += [(CHILDREN, paths.parent_of(path))] if number in above else []
+            case ("leave", int(number)):
+                watches.remove_all(watchers[number])
+                for key in [key for key in model if key[1] == number]:
+                    del model[key]
+        assert [watcher.take() for watcher in watchers] == expected
+        assert watches.count == len(model)
