@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -115,3 +115,28 @@ async def test_nothing_leaves_before_what_the_socket_has_refused() -> None:
 
         assert [bytes(segment) for (segment,) in frames] == [b"a" * 8, b"b" * 8, b"c" * 8]
         nursery.cancel_scope.cancel()
+
+
+async def test_reading_goes_on_once_everything_was_sent_in_one_go() -> None:
+    """Nothing is read while something waits to be sent. The socket takes all of it at the end of the turn: whoever waits for
+    room learns so."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener, trio.open_nursery() as nursery:
+        client = await trio.open_tcp_stream(*listener.socket.getsockname()[:2])
+        channel = Channel(Connection.new(bind(interfaces())), TrioClock())
+        nursery.start_soon(channel.run, client, lambda event: None, lambda: not channel.unsent_bytes)
+        async with await listener.accept() as server:
+            await trio.testing.wait_all_tasks_blocked()
+            channel.connection.outbox.put([bytes(64)])
+            for count in (1, 2):
+                await server.send_all(b"\0")
+                await _until(lambda wanted=count: channel.traffic.received_bytes == wanted)  # type: ignore[misc]
+            assert channel.traffic.sent_bytes > 64
+        nursery.cancel_scope.cancel()
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    """Fails the test if it does not come to that."""
+    with trio.fail_after(5):  # noqa: TID251 -- real sockets
+        while not condition():
+            await trio.sleep(0.001)  # noqa: TID251 -- the same

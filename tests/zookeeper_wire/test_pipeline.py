@@ -23,7 +23,10 @@ class Tree:
         self.pipeline = Pipeline(self.sent.append, lambda: self.room)
 
     def write(self, size: int = 1) -> None:
-        self.pipeline.write(lambda turn: self.submitted.append(turn), size)
+        self.pipeline.write(self._submit, size)
+
+    def _submit(self, turn: Turn) -> None:
+        self.submitted.append(turn)
 
     def read(self) -> None:
         self.pipeline.read(lambda: b"read %d" % self.applied)

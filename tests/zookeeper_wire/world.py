@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import trio
-from trio.testing import memory_stream_pair
+from trio.testing import lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
 from database.engines.entry import Entry
 from database.kv.commands import OPEN_ACL, Acl
@@ -95,9 +95,9 @@ class World:
     log: ListedLog
     nursery: trio.Nursery
 
-    def dial(self, host: str = "127.0.0.1") -> RawClient:
-        """A connection, before its handshake."""
-        ours, theirs = memory_stream_pair()
+    def dial(self, host: str = "127.0.0.1", *, tight: bool = False) -> RawClient:
+        """A connection, before its handshake. A tight one takes nothing that is not read at once."""
+        ours, theirs = lockstep_stream_pair() if tight else memory_stream_pair()
         self.nursery.start_soon(self.server.serve_stream, theirs, host)
         return RawClient(ours)
 
@@ -107,6 +107,11 @@ class World:
         await client.connect(**asked)
         assert client.session
         return client
+
+
+    async def settled(self) -> None:
+        """Nobody has anything to do any more."""
+        await wait_all_tasks_blocked()
 
 
 @asynccontextmanager

@@ -82,6 +82,8 @@ class Channel(Generic[MachineT]):
     _leaves_at_once: bool = attrs.field(default=False, init=False)
     _wake_sender: trio.Event = attrs.field(factory=trio.Event, init=False)
     _wake_receiver: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _waits_for_room: bool = attrs.field(default=False, init=False)
+    """Nothing is read, perhaps because of what waits to be sent."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _failure: VirtualLogError = attrs.field(init=False)
 
@@ -167,7 +169,9 @@ class Channel(Generic[MachineT]):
         self._unfinished_since = None
         while not may_read():
             self._wake_receiver = trio.Event()
+            self._waits_for_room = True
             await self._wake_receiver.wait()
+        self._waits_for_room = False
         self._note_received(0)
 
     def _note_received(self, frames: int) -> None:
@@ -213,6 +217,8 @@ class Channel(Generic[MachineT]):
                 self._unsent, self._sending_bytes = data[sent:], len(data) - sent
                 end.later(self._wake_sender.set)
                 return
+        if self._waits_for_room:
+            end.later(self._wake_receiver.set)
 
     async def _send(self, stream: Stream) -> None:
         while True:
