@@ -195,7 +195,8 @@ def reconfig(reader: Reader) -> Change:
 
 
 def _acl(reader: Reader) -> tuple[Acl, ...]:
-    return tuple(reader.vector(lambda: Acl(reader.integer(), reader.string(), reader.string())))
+    """The id of the scheme `auth` means nothing: kazoo sends null."""
+    return tuple(reader.vector(lambda: Acl(reader.integer(), reader.string(), reader.optional_string() or "")))
 
 
 def _next_part(reader: Reader, known: Mapping[OpCode, object]) -> OpCode | None:

@@ -1,17 +1,18 @@
-"""One node as kazoo's test suite starts it: writes a node.toml from what `kazoo_suite.py --start` fills in, and becomes that node.
+"""One node as kazoo's test suite starts it: writes a node.toml from what `kazoo_suite.py --start` fills in, and is that node.
 
 The same directory again is the same node again, with its data.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from pathlib import Path
 from typing import Final
 
 import click
+
+from server import process
+from server.config import read_node_config
 
 SUPER: Final = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 """Whom the suite takes for the super user; its password is "test"."""
@@ -58,8 +59,7 @@ def main(node: int, folder: Path, peers: str, client: int, secure: int, admin: i
         text += f'\n[[peer]]\nid = {number}\naddress = "{address}"\n'
     config = folder / "node.toml"
     config.write_text(text)
-    command = [sys.executable, "-m", "server", "serve", "--config", str(config)]
-    os.execv(sys.executable, command)
+    process.serve(read_node_config(config))
 
 
 def _users(jaas: Path) -> str:
