@@ -206,10 +206,14 @@ def workload(chance: random.Random, count: int) -> list[tuple[Operation, Origin]
         path = "/" + "/".join(chance.choices("abc", k=chance.randint(1, 2)))
         session = chance.choice([0, 1, 2])
         mode = chance.choice([Mode.PERSISTENT, Mode.EPHEMERAL, Mode.PERSISTENT_SEQUENTIAL, Mode.CONTAINER])
-        operation: Operation = chance.choice([
-            Create(path, chance.randbytes(3), mode=mode), Delete(path), SetData(path, None), SetData(path, chance.randbytes(2)),
-        ])  # fmt: skip
-        found.append((operation, Origin(session, 1 if session else 0)))
+        data = chance.choice([None, chance.randbytes(2)])
+        choices: list[Operation] = [
+            Create(path, data, mode=mode),
+            Delete(path),
+            SetData(path, data),
+            SetData(path, data, 1),
+        ]
+        found.append((chance.choice(choices), Origin(session, 1 if session else 0)))
     return found
 
 
