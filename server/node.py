@@ -164,6 +164,13 @@ class Node:
         """The roles that are closed for good, with what has closed them."""
         return {role.name: role.cause for role in self._roles if role.cause is not None}
 
+    async def wait_refused(self, name: str) -> VirtualLogError:
+        """Return once the role of this name is closed for good: what has closed it."""
+        (role,) = (role for role in self._roles if role.name == name)
+        await role.refused.wait()
+        assert role.cause is not None, "what is no VirtualLogError ends the node"
+        return role.cause
+
     def status(self) -> NodeStatus:
         register = self._log.view.cached if self._log else None
         encoded = register.encode() if register else b""

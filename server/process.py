@@ -7,7 +7,6 @@ Nothing has to be done at the end for the sake of safety: a killed process loses
 
 from __future__ import annotations
 
-import random
 import signal
 import sys
 from collections.abc import Sequence
@@ -18,24 +17,18 @@ import trio
 from trio.abc import Listener
 
 from server import logging
+from server.assembly import assembled
 from server.config import NodeConfig
-from server.data_directory import open_data_directory
-from server.database.wire import INTERFACES
-from server.identity import Identity
 from server.listening import listen
 from server.memory import Returns, give_back
-from server.node import Node, NodePorts, rpc_identity
+from server.node import Node, rpc_identity
 from server.open_files import allow_connections
 from virtuallog.address import refuse_open_address
-from virtuallog.address_book import AddressBook
-from virtuallog.clock import SystemClock
 from virtuallog.errors import InvalidSettingError, UnsupportedError
-from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
-from virtuallog.ports import Clock, Handler, Request
+from virtuallog.ports import Clock
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.limits import ServerLimits
 from virtuallog.rpc.server import RpcServer
-from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import tcp_connect
 
 if TYPE_CHECKING:
@@ -92,32 +85,18 @@ async def _run_until_signalled(config: NodeConfig, end_with_parent: bool) -> Non
 
 async def _run(config: NodeConfig) -> None:
     credentials = open_credentials(config)
-    async with open_data_directory(config.data) as data:
-        identity = await Identity.open(data.root, config.node)
-        book = AddressBook.of(config.all_peers, config.versions)
-        clock, source = SystemClock(), random.Random()
-        providers, metastore = loglet_providers(), metastore_provider()
-        handlers: dict[type[Request[Any]], Handler] = {}  # filled below: a node calls itself through its own services
-        interfaces = [*all_interfaces(providers, metastore), *INTERFACES]
-        connect = tcp_connect(credentials)
-        services = RpcServices(interfaces, book.find, connect, clock, source, node=config.node, handlers=handlers)
-        ports = NodePorts(
-            services=services,
-            clock=clock,
-            random=source,
-            storage=data.storage,
-            key_values=data.key_values,
-            local_store=data.local_store,
-        )
-        node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
-        handlers.update(node.handlers)
+    async with assembled(config, tcp_connect(credentials)) as parts:
+        node, services, clock = parts.node, parts.services, parts.clock
         limits = ServerLimits(
             connections_max=allow_connections(config.connections_max), held_bytes_max=config.connections_bytes_max
         )
-        server = RpcServer(handlers, interfaces, lambda: rpc_identity(node), clock, limits, credentials)
+        server = RpcServer(
+            parts.handlers, parts.interfaces, lambda: rpc_identity(node), clock, limits, credentials
+        )  # fmt: skip
         listeners = await listen(config.listen)
         consoles = await listen(config.console) if config.console else []
         doors = await _open_doors(node, clock)
+        identity = node.identity
         log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)
         async with trio.open_nursery() as nursery:
             if credentials is not None:

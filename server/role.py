@@ -43,6 +43,8 @@ class Role:
         self._serve = serve
         self.settled: Final = trio.Event()
         """It is open, or was, or has failed."""
+        self.refused: Final = trio.Event()
+        """It has failed, and `cause` says why."""
         self._open: Handlers | None = None
         self._scope: trio.CancelScope | None = None
         self._bug: BaseException | None = None
@@ -83,6 +85,7 @@ class Role:
             self.cause = error
             tells = isinstance(error, CorruptionError | StorageError | WrongRecipientError)
             self.failure = error if tells else StorageError(str(error))
+            self.refused.set()
             log.error("role refused", role=self.name, reason=str(error))
         self._open = None
         self.settled.set()

@@ -35,7 +35,8 @@ class Doors:
     async def serve(self) -> None:
         """Accept connections until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.serve_listeners, self._serve, list(self.clients))
+            if self.clients:
+                nursery.start_soon(trio.serve_listeners, self._serve, list(self.clients))
             if self.security is not None:
                 port = SecurePort(self.security, self.role, self.clock)
                 nursery.start_soon(port.serve, self.tls_clients)
@@ -68,7 +69,7 @@ async def open_doors(role: DatabaseRole, clock: Clock) -> Doors:
     return Doors(
         role=role,
         clock=clock,
-        clients=await listen(settings.listen),
+        clients=await listen(settings.listen) if settings.listen else (),
         tls_clients=await listen(settings.tls_listen) if settings.tls_listen else (),
         security=ClientSecurity.open(settings.tls, settings.client_certificates) if settings.tls else None,
         admins=await listen(settings.admin_listen) if settings.admin_listen else (),

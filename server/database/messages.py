@@ -50,7 +50,7 @@ class DatabaseStatus:
     members: tuple[Member, ...] = ()
     holds: tuple[Hold, ...] = ()
     engines: tuple[str, ...] = ()
-    """The stack, the uppermost first."""
+    """The stack, from the base up."""
     disabled: tuple[str, ...] = ()
     """Those of them that were switched off."""
 

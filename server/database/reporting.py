@@ -55,16 +55,7 @@ def role_metrics(host: Host | None, service: ZooKeeperService | None) -> list[Fa
         metrics.gauges("virtuallog_database_state", "1 for the state that the database is in.", "state", states)
     ]
     if host is not None and life is not None:
-        tail = max(life.replica.cursor, host.log.view.known_tail)
         families += [
-            metrics.gauge(
-                "virtuallog_database_cursor", "First position of the log that is not applied here.", life.replica.cursor
-            ),
-            metrics.gauge(
-                "virtuallog_database_lag",
-                "Positions below the known tail that are not applied.",
-                tail - life.replica.cursor,
-            ),
             metrics.gauge(
                 "virtuallog_database_snapshot", "Position of the newest durable snapshot.", life.snapshots.newest
             ),

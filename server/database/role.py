@@ -60,10 +60,13 @@ class DatabaseRole:
     identity: Identity
     local_store: Callable[[str], Awaitable[StoreDirectory]]
     settings: HostSettings = attrs.field(factory=HostSettings)
+    on_life: Callable[[Life], None] = attrs.field(default=lambda _: None, init=False)
+    """Told of each life of the replica once it serves."""
     host: Host | None = attrs.field(default=None, init=False)
     """None unless the role is open."""
     service: ZooKeeperService | None = attrs.field(default=None, init=False)
-    """For clients; None unless the replica serves."""
+    """For clients; None unless the replica serves, and clients are to be."""
+    _is_serving: bool = attrs.field(default=False, init=False)
     _handlers: Handlers = attrs.field(factory=dict, init=False)
     """Of the present life."""
 
@@ -113,7 +116,7 @@ class DatabaseRole:
 
     def not_ready(self) -> Sequence[str]:
         """What keeps it from serving clients; empty once it does, and while the role is not open, which others say."""
-        if self.host is None or self.service is not None:
+        if self.host is None or self._is_serving:
             return []
         reason = f": {self.host.waiting_for}" if self.host.waiting_for else ""
         return [f"the database is {self.host.state.value}{reason}"]
@@ -139,7 +142,20 @@ class DatabaseRole:
         environment = life.environment
         snapshots = SnapshotService(
             life.snapshots, self.host.cluster, environment.nursery, view.hold, environment.clock
-        )  # fmt: skip
+        )
+        service = await self._serve_clients(life, view) if self.zookeeper.serves_clients else None
+        self.service, self._is_serving = service, True
+        self._handlers = {**snapshots.handlers, **Administration(life, view, self.status).handlers}
+        self.on_life(life)
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.service, self._is_serving, self._handlers = None, False, {}
+            if service is not None:
+                service.server.close_all("the replica of this server ends, or begins anew")
+
+    async def _serve_clients(self, life: Life, view: ViewTracking) -> ZooKeeperService:
+        environment = life.environment
         service = ZooKeeperService(
             life.database,
             self.zookeeper,
@@ -149,14 +165,8 @@ class DatabaseRole:
             listen=self.config.listen,
             mode=partial(mode_of, self.identity.node, view),
         )
-        try:
-            await environment.nursery.start(service.run)
-            self.service = service
-            self._handlers = {**snapshots.handlers, **Administration(life, view, self.status).handlers}
-            await trio.sleep_forever()
-        finally:
-            self.service, self._handlers = None, {}
-            service.server.close_all("the replica of this server ends, or begins anew")
+        await environment.nursery.start(service.run)
+        return service
 
     def _in_life(self, request: Any, done: Done) -> None:
         handler = self._handlers.get(type(request))

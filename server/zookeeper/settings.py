@@ -36,7 +36,7 @@ class ZooKeeperSettings:
     """A node with this section is a server of the database."""
 
     listen: str = "127.0.0.1:2181"
-    """host:port for clients. Only loopback addresses: connections here are not encrypted. (clientPort)"""
+    """host:port for clients. Only loopback addresses: connections here are not encrypted. Empty: none. (clientPort)"""
 
     tls_listen: str = ""
     """host:port for clients that use TLS. Needs `tls`. Empty: none. (secureClientPort)"""
@@ -85,8 +85,7 @@ class ZooKeeperSettings:
     """user:base64(sha1(user:password)) of one who may do everything; empty: nobody may. (DigestAuthenticationProvider.superDigest)"""
 
     def __attrs_post_init__(self) -> None:
-        check_address(self.listen, "listen")
-        for name in ("tls_listen", "admin_listen"):
+        for name in ("listen", "tls_listen", "admin_listen"):
             if getattr(self, name):
                 check_address(getattr(self, name), name)
         if self.tls_listen and self.tls is None:
@@ -112,6 +111,11 @@ class ZooKeeperSettings:
     def below(self, folder: Path) -> ZooKeeperSettings:
         """The same with relative paths counted from `folder`."""
         return attrs.evolve(self, tls=self.tls.below(folder) if self.tls else None)
+
+    @property
+    def serves_clients(self) -> bool:
+        """Else there is a replica, and nobody outside of the process uses it."""
+        return bool(self.listen or self.tls_listen)
 
     @property
     def open_addresses(self) -> tuple[str, ...]:

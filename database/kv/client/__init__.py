@@ -1,6 +1,8 @@
 """The tree for Python programs: what `server.embedded`, a node or a replica of your own gives you to work with.
 
-    client = KeyValueClient(Access(database=..., clock=..., random=...))
+    async with server.embedded.open_embedded("data") as client: ...       the tree in this process
+    async with server.embedded.open_replica("cluster.toml", "data") as client: ...       a replica of a cluster's tree
+
     await client.create("/a", b"1")                               linearizable; returned once this replica shows it
     data, stat = await client.get("/a")                           local: at once, perhaps older than what others have written
     data, stat = await client.get("/a", linearizable=True)        shows everything that was completed before the call
@@ -10,7 +12,8 @@
 Semantics are ZooKeeper's, as docs/promises.md has them; errors are typed (`errors`).
 """
 
-from database.kv.client.client import Access, KeyValueClient, Node
+from database.kv.client.access import Access
+from database.kv.client.client import KeyValueClient, Node
 from database.kv.client.errors import (
     BadArgumentsError,
     BadVersionError,

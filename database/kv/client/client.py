@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
+from database.kv.client.access import Access
 from database.kv.client.errors import refusal
 from database.kv.client.transactions import Transaction
 from database.kv.client.watching import BACKLOG_MAX, WatchStream
@@ -18,17 +18,14 @@ from database.kv.commands import (
     Acl,
     Create,
     Delete,
-    Identity,
     Mode,
     Operation,
     Origin,
     SetAcl,
     SetData,
 )
-from database.kv.database import Database
 from database.kv.results import Created, Error, RefusedError, Result, Stat
 from database.kv.watches import WatchMode
-from virtuallog.ports import Clock
 
 if TYPE_CHECKING:
     from database.kv.client.sessions import Session
@@ -47,22 +44,6 @@ class Node(NamedTuple):
 
     data: bytes
     stat: Stat
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Access:
-    """What a client is made from."""
-
-    database: Database
-    """A replica that runs."""
-    clock: Clock
-    """Of its process."""
-    random: random.Random
-    """For the ids and passwords of sessions."""
-    node: int = 1
-    """Number of the node that the replica is of: session ids begin with it."""
-    identities: tuple[Identity, ...] = ()
-    """Who the client is, where ACLs ask. Whoever holds a replica can read its files anyway."""
 
 
 @attrs.define(eq=False)
@@ -166,7 +147,7 @@ class KeyValueClient:
             backlog: changes that wait for a slow reader; what is more is told as `Missed`.
         """
         mode = WatchMode.PERSISTENT_RECURSIVE if recursive else WatchMode.PERSISTENT
-        return WatchStream(self._access.database.watches, path, mode, backlog)
+        return WatchStream(self._access, path, mode, backlog)
 
     @asynccontextmanager
     async def session(self, timeout_seconds: float = 10.0) -> AsyncIterator[Session]:

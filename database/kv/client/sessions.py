@@ -13,9 +13,11 @@ from typing import Final
 import attrs
 import trio
 
-from database.kv.client.client import Access, KeyValueClient
+from database.kv.client.access import Access
+from database.kv.client.client import KeyValueClient
 from database.kv.client.errors import SessionExpiredError, refusal
 from database.kv.commands import CloseSession, CreateSession, Mode, Operation, Origin
+from database.kv.database import Database
 from database.kv.results import Attached, Error, Result
 from database.kv.session_ids import draw_password, draw_session_id
 from virtuallog.errors import UnavailableError
@@ -52,9 +54,9 @@ class Session(KeyValueClient):
         mode = Mode.EPHEMERAL_SEQUENTIAL if sequential else Mode.EPHEMERAL
         return await self.create(path, data, mode=mode)
 
-    def ended(self, error: Error) -> None:
-        """For `Expiry`."""
-        self._over.set()
+    def begin(self, database: Database) -> None:
+        """For `Access`."""
+        database.expiry.attach(self.id, self._attached.generation, lambda _: self._over.set())
 
     @property
     def _origin(self) -> Origin:
@@ -67,13 +69,13 @@ class Session(KeyValueClient):
 
     async def keep_alive(self) -> None:
         """Say that the client lives, until the session is over."""
-        expiry = self._access.database.expiry
         while not self.expired:
-            expiry.heard(self.id)
+            self._access.database.expiry.heard(self.id)
             await self._access.clock.sleep(self._attached.timeout_ms / 1000 / HEARTBEATS)
 
     async def close(self) -> None:
         """End the session now, if the log can be reached in time."""
+        self._access.database.expiry.detach(self.id, self._attached.generation)
         with self._access.clock.timeout(CLOSE_SECONDS):
             try:
                 await self._access.database.execute(CloseSession(self.id), self._origin)
@@ -84,10 +86,8 @@ class Session(KeyValueClient):
 @asynccontextmanager
 async def open_session(access: Access, timeout_seconds: float) -> AsyncIterator[Session]:
     """See `KeyValueClient.session`."""
-    expiry = access.database.expiry
-    attached = await _create(access, round(timeout_seconds * 1000))
-    session = Session(access, attached)
-    expiry.attach(session.id, attached.generation, session.ended)
+    session = Session(access, await _create(access, round(timeout_seconds * 1000)))
+    access.enter(session)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(session.keep_alive)
@@ -97,7 +97,7 @@ async def open_session(access: Access, timeout_seconds: float) -> AsyncIterator[
         # Shielded: who leaves by cancellation has ephemerals, too. Bounded by `CLOSE_SECONDS`.
         with trio.CancelScope(shield=True):
             await session.close()
-        expiry.detach(session.id, attached.generation)
+        access.leave(session)
 
 
 async def _create(access: Access, timeout_ms: int) -> Attached:

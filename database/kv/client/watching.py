@@ -13,8 +13,10 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
+from database.kv.client.access import Access
+from database.kv.database import Database
 from database.kv.results import ChangeKind
-from database.kv.watches import Watches, WatchMode
+from database.kv.watches import WatchMode
 
 BACKLOG_MAX: Final = 1024
 """Changes that wait for one reader: a burst of one full group of commands, some 200 KB with usual paths."""
@@ -31,10 +33,11 @@ class Changed:
 
 @attrs.frozen
 class Missed:
-    """So many changes were dropped here, since the reader was too slow; the last one was by the command `zxid`. Read again
-    what you watch: that shows them all."""
+    """Changes were dropped here, up to the command `zxid`, since the reader was too slow, or since the replica has put a snapshot
+    in their place. Read again what you watch: that shows them all."""
 
     count: int
+    """So many; 0: nobody knows."""
     zxid: int
 
 
@@ -45,21 +48,25 @@ Event: TypeAlias = Changed | Missed
 class WatchStream:
     """An async iterator and a context manager: the watch is set from entering the block until leaving it. For one task."""
 
-    _watches: Watches
+    _access: Access
     _path: str
     _mode: WatchMode
     _backlog: int = BACKLOG_MAX
     _events: deque[Event] = attrs.field(factory=deque, init=False)
     _came: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _database: Database | None = attrs.field(default=None, init=False)
+    """Where the watch is set."""
 
     async def __aenter__(self) -> WatchStream:
-        self._watches.add(self._path, self, self._mode)
+        self._access.enter(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watches.remove_all(self)
+        self._access.leave(self)
+        if self._database is not None:
+            self._database.watches.remove_all(self)
 
     def __aiter__(self) -> WatchStream:
         return self
@@ -72,13 +79,26 @@ class WatchStream:
             await self._came.wait()
         return self._events.popleft()
 
+    def begin(self, database: Database) -> None:
+        """For `Access`."""
+        former, self._database = self._database, database
+        database.watches.add(self._path, self, self._mode)
+        if former is not None:
+            self._miss(0, database.tree.last_zxid)
+
     def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
         """For `Watches`."""
-        last = self._events[-1] if self._events else None
-        if isinstance(last, Missed):
-            self._events[-1] = Missed(last.count + 1, zxid)
-        elif len(self._events) >= self._backlog:
-            self._events.append(Missed(1, zxid))
+        if len(self._events) >= self._backlog:
+            self._miss(1, zxid)
         else:
             self._events.append(Changed(kind, path, zxid))
+            self._came.set()
+
+    def _miss(self, count: int, zxid: int) -> None:
+        """At the end of what waits, which holds one more than the backlog then."""
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Missed):
+            self._events[-1] = Missed(last.count + count if last.count and count else 0, zxid)
+        else:
+            self._events.append(Missed(count, zxid))
         self._came.set()

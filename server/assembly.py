@@ -1,0 +1,72 @@
+"""Puts a node together on the real ports of this process: its data directory, its clock, calls to other nodes.
+
+Nothing of it runs yet, and nothing listens: `server.process` and `server.embedded` see to that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+
+from server.config import NodeConfig
+from server.data_directory import open_data_directory
+from server.database.wire import INTERFACES
+from server.identity import Identity
+from server.node import Node, NodePorts
+from virtuallog.address_book import AddressBook
+from virtuallog.clock import SystemClock
+from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
+from virtuallog.ports import Clock, Handler, Handlers, Request
+from virtuallog.rpc.interface import Interface
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import Connect
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Assembly:
+    """A node and what is around it. `services.run` must run before `node.run` does."""
+
+    node: Node
+    services: RpcServices
+    handlers: Handlers
+    """Of the node, for whoever calls."""
+    interfaces: Sequence[Interface]
+    """Their wire forms."""
+    clock: Clock
+    random: random.Random
+
+
+@asynccontextmanager
+async def assembled(config: NodeConfig, connect: Connect) -> AsyncIterator[Assembly]:
+    """A node in its data directory, which is held for as long as the block runs. This start is counted.
+
+    Raises:
+        InvalidSettingError: another process uses the data directory.
+        WrongRecipientError: it is not this node's.
+        CorruptionError, MalformedError, StorageError: it cannot be used.
+    """
+    async with open_data_directory(config.data) as data:
+        identity = await Identity.open(data.root, config.node)
+        book = AddressBook.of(config.all_peers, config.versions)
+        clock, source = SystemClock(), random.Random()
+        providers, metastore = loglet_providers(), metastore_provider()
+        handlers: dict[type[Request[Any]], Handler] = {}  # filled below: a node calls itself through its own services
+        interfaces = [*all_interfaces(providers, metastore), *INTERFACES]
+        services = RpcServices(interfaces, book.find, connect, clock, source, node=config.node, handlers=handlers)
+        ports = NodePorts(
+            services=services,
+            clock=clock,
+            random=source,
+            storage=data.storage,
+            key_values=data.key_values,
+            local_store=data.local_store,
+        )
+        node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
+        handlers.update(node.handlers)
+        yield Assembly(
+            node=node, services=services, handlers=handlers, interfaces=interfaces, clock=clock, random=source
+        )
