@@ -108,10 +108,19 @@ class World:
         assert client.session
         return client
 
-
     async def settled(self) -> None:
         """Nobody has anything to do any more."""
         await wait_all_tasks_blocked()
+
+
+def listed_database(clock: Clock) -> tuple[Database, ListedLog]:
+    """A replica of an empty tree; run its log."""
+    database = Database(clock=clock, random=random.Random(1))
+    store = MemoryDisk().open()
+    log = ListedLog(database, store)
+    database.attach(log, store)
+    database.load()
+    return database, log
 
 
 @asynccontextmanager
@@ -120,11 +129,7 @@ async def served(
 ) -> AsyncIterator[World]:
     """A world, until the block ends."""
     clock = clock or TrioClock()
-    database = Database(clock=clock, random=random.Random(1))
-    store = MemoryDisk().open()
-    log = ListedLog(database, store)
-    database.attach(log, store)
-    database.load()
+    database, log = listed_database(clock)
     server = ZooKeeperServer(database, settings or ZooKeeperSettings(), clock, random.Random(2), node=1, hooks=hooks)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
