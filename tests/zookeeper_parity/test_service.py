@@ -1,0 +1,166 @@
+"""The whole service over a log that is a list: logging in, the list of servers, and what happens when the log is silent."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+from trio.testing import MockClock
+
+from database.kv.commands import Acl
+from database.kv.results import Error
+from server.zookeeper.opcodes import OpCode
+from server.zookeeper.read_only import TICK_SECONDS, TICKS_MAX
+from server.zookeeper.sasl import Proof
+from server.zookeeper.service import ZooKeeperService
+from server.zookeeper.settings import SaslUser, ZooKeeperSettings
+from simulation.zelos.jute import Writer
+from tests.rpc.world import TrioClock
+from tests.zookeeper_parity.node import SUPER
+from tests.zookeeper_parity.test_sasl import spell
+from tests.zookeeper_wire.world import RawClient, Reply, World, listed_database
+from virtuallog.errors import UnavailableError
+
+SETTINGS = ZooKeeperSettings(
+    commands=("*",), read_only=True, superuser_digest=SUPER, sasl_users=(SaslUser(name="ben", password="hi"),)
+)
+CONFIG = "/zookeeper/config"
+OWN_LINE = b"server.1=127.0.0.1:7001:7001:participant;127.0.0.1:2181"
+OBSERVER = "server.100=0.0.0.0:1:2:observer;0.0.0.0:3"
+
+
+@asynccontextmanager
+async def serviced() -> AsyncIterator[World]:
+    """A service that has announced itself, until the block ends."""
+    clock = TrioClock()
+    database, log = listed_database(clock)
+    service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.run)
+        await nursery.start(service.run)
+        world = World(service.server, log, nursery)
+        await world.settled()
+        yield world
+        nursery.cancel_scope.cancel()
+
+
+async def authenticate(client: RawClient, credential: bytes) -> Reply:
+    return await client.call(OpCode.AUTH, Writer().int32(0).string("digest").buffer(credential), xid=-4)
+
+
+async def reconfig(client: RawClient, joining: str | None, leaving: str | None, version: int = -1) -> Reply:
+    writer = Writer()
+    for text in (joining, leaving, None):
+        writer = writer.buffer(None) if text is None else writer.string(text)
+    return await client.call(OpCode.RECONFIG, writer.int64(version))
+
+
+async def listed(client: RawClient) -> bytes:
+    return (await client.get(CONFIG)).body.buffer() or b""
+
+
+async def test_a_server_is_on_the_list_once_it_serves(autojump_clock: MockClock) -> None:
+    """And `conf` shows the list."""
+    async with serviced() as world:
+        client = await world.client()
+        assert await listed(client) == OWN_LINE + b"\nversion=1"
+        asking = world.dial()
+        await asking.send_bytes(b"conf")
+        assert OWN_LINE in await asking.closed()
+
+
+async def test_the_super_user_changes_the_list_and_nobody_else(autojump_clock: MockClock) -> None:
+    """The answer is the new list and the stat of its znode; errors come in ZooKeeper's order: version, text, right."""
+    async with serviced() as world:
+        client = await world.client()
+        assert (await reconfig(client, OBSERVER, None)).error == Error.NO_AUTH
+        assert (await reconfig(client, "some thing", None)).error == Error.BAD_ARGUMENTS
+        assert (await reconfig(client, OBSERVER, None, version=7)).error == Error.BAD_VERSION
+
+        assert (await authenticate(client, b"super:test")).error == 0
+        added = (await reconfig(client, OBSERVER, None, version=1)).body.buffer()
+        assert added == OWN_LINE + b"\n" + OBSERVER.encode() + b"\nversion=2"
+        assert added == await listed(client)
+        assert OBSERVER.encode() not in ((await reconfig(client, None, "100")).body.buffer() or b"")
+
+
+async def test_a_user_logs_in_and_is_who_an_acl_means(autojump_clock: MockClock) -> None:
+    """Three messages; from then on the connection has the identity sasl:ben."""
+    async with serviced() as world:
+        client = await world.client()
+        challenge = ((await client.call(OpCode.SASL, Writer().buffer(b""))).body.buffer() or b"").decode()
+        nonce = challenge.partition('nonce="')[2].partition('"')[0]
+        said = {
+            "username": "ben", "realm": "zk-sasl-md5", "nonce": nonce, "cnonce": "c", "nc": "00000001", "qop": "auth",
+            "digest-uri": "zookeeper/zk-sasl-md5",
+        }  # fmt: skip
+        said["response"] = Proof(said, "hi").of("AUTHENTICATE")
+        answer = (await client.call(OpCode.SASL, Writer().buffer(spell(said)))).body.buffer()
+        assert answer == f"rspauth={Proof(said, 'hi').of('')}".encode()
+
+        await client.create("/ben", acl=(Acl(31, "sasl", "ben"),))
+        assert (await client.get("/ben")).error == 0
+        assert (await (await world.client()).get("/ben")).error == Error.NO_AUTH
+
+
+async def test_a_wrong_password_closes_the_connection(autojump_clock: MockClock) -> None:
+    async with serviced() as world:
+        client = await world.client()
+        await client.call(OpCode.SASL, Writer().buffer(b""))
+        assert (
+            await client.call(OpCode.SASL, Writer().buffer(b'username="ben",response="0"'))
+        ).error == Error.AUTH_FAILED
+        assert await client.closed() == b""
+
+
+async def ticks(count: int) -> None:
+    await trio.sleep(TICK_SECONDS * count)  # noqa: TID251 -- no product code
+
+
+async def word(world: World, letters: bytes) -> bytes:
+    client = world.dial()
+    await client.send_bytes(letters)
+    return await client.closed()
+
+
+async def test_without_the_log_there_are_reads_for_those_who_ask(autojump_clock: MockClock) -> None:
+    """Everybody is sent away when the log is silent for long, and again when it is back; a session in the log outlives both."""
+    async with serviced() as world:
+        client = await world.client(timeout_ms=40_000)
+        await client.create("/a", b"1")
+        assert await word(world, b"isro") == b"rw"
+
+        world.log.failure = UnavailableError("no majority")
+        await ticks(TICKS_MAX)
+        await client.closed()
+        assert await word(world, b"isro") == b"ro"
+        assert b"Mode: read-only" in await word(world, b"srvr")
+
+        content = world.dial()
+        await content.connect(read_only=True)
+        assert content.read_only is True
+        assert (await content.get("/a")).body.buffer() == b"1"
+        assert (await content.set("/a", b"2")).error == Error.NOT_READ_ONLY
+        demanding = world.dial()
+        await demanding.greet(session=0, password=bytes(16), timeout_ms=10_000, last_zxid=0, read_only=False)
+        assert await demanding.closed() == b""
+
+        world.log.failure = None
+        await content.closed()
+        again = world.dial()
+        await again.connect(session=client.session, password=client.password)
+        assert again.session == client.session
+        assert (await again.set("/a", b"2")).error == 0
+
+
+async def test_one_silence_is_no_outage(autojump_clock: MockClock) -> None:
+    """A change of the log's segment takes a moment, and sends nobody away."""
+    async with serviced() as world:
+        client = await world.client()
+        world.log.failure = UnavailableError("sealed")
+        await ticks(TICKS_MAX - 2)
+        world.log.failure = None
+        await ticks(4)
+        assert (await client.create("/a")).error == 0
