@@ -323,9 +323,12 @@ class Node:
         return await self._metastore.serve(members, environment)
 
     def _make_database(self) -> DatabaseRole:
+        from database.hosting import HostSettings
         from server.database.role import DatabaseRole  # a node without one need not import all that it stands on
 
-        return DatabaseRole(self.config, self.identity, self._ports.local_store)
+        assert self.config.zookeeper is not None
+        settings = HostSettings(snapshots=self.config.zookeeper.snapshots)
+        return DatabaseRole(self.config, self.identity, self._ports.local_store, settings)
 
     async def _serve_database(self, environment: NodeEnvironment) -> Handlers:
         assert self.database is not None

@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from database.snapshots.policy import SnapshotSettings
 from virtuallog.cluster_file import TlsFiles, check_address
 from virtuallog.toml_text import FieldError, toml_key
 
@@ -75,6 +76,16 @@ class ZooKeeperSettings:
     outstanding_max: int = 1000
     """Requests of one connection that are being worked on; beyond, no more are read from it."""
 
+    snapshot_log_bytes: int = 64 << 20
+    """A snapshot of the database is due after so many bytes of the log; then the log may be trimmed to the one of the server
+    that has the oldest. (snapSizeLimitInKb)"""
+
+    snapshot_seconds: float = 600.0
+    """Or after so much time, if anything was written since."""
+
+    snapshots_kept: int = 2
+    """The newest ones. Only what was changed between them takes room twice. (autopurge.snapRetainCount)"""
+
     read_only: bool = False
     """Whether clients that ask for it may read here while the log cannot be reached. (readonlymode.enabled)"""
 
@@ -98,15 +109,24 @@ class ZooKeeperSettings:
         if self.jute_maxbuffer_bytes < JUTE_BYTES_MIN:
             reason = f"must be at least {JUTE_BYTES_MIN}, not {self.jute_maxbuffer_bytes}"
             raise FieldError(reason, "jute_maxbuffer_bytes")
-        for name in ("connections_max", "outstanding_max"):
+        for name in ("connections_max", "outstanding_max", "snapshot_log_bytes", "snapshots_kept"):
             if getattr(self, name) < 1:
                 raise FieldError(f"must be at least 1, not {getattr(self, name)}", name)
+        if not self.snapshot_seconds > 0:
+            raise FieldError(f"must be above 0, not {self.snapshot_seconds}", "snapshot_seconds")
         for name in ("session_timeout_min_ms", "session_timeout_max_ms", "connections_per_client_max"):
             if getattr(self, name) < 0:
                 raise FieldError(f"must not be negative, not {getattr(self, name)}", name)
         if self.timeout_min_ms > self.timeout_max_ms:
             reason = f"{self.timeout_min_ms} ms at least and {self.timeout_max_ms} ms at most cannot be"
             raise FieldError(reason, "session_timeout_min_ms")
+
+    @property
+    def snapshots(self) -> SnapshotSettings:
+        """When the replica takes snapshots, and how many it keeps."""
+        return SnapshotSettings(
+            log_bytes=self.snapshot_log_bytes, seconds=self.snapshot_seconds, keep=self.snapshots_kept
+        )
 
     def below(self, folder: Path) -> ZooKeeperSettings:
         """The same with relative paths counted from `folder`."""
