@@ -42,6 +42,7 @@ async def connect(
     *,
     providers: Mapping[str, LogletProvider] | None = None,
     settings: VirtualLogSettings | None = None,
+    more: Sequence[Interface] = (),
 ) -> AsyncIterator[VirtualLog]:
     """A client of the cluster's log, for as long as the block runs.
 
@@ -49,6 +50,7 @@ async def connect(
         cluster: a `cluster.toml`, or what it says.
         providers: the loglet kinds to use; None: all that are installed.
         settings: how the client behaves.
+        more: what else is asked of nodes, through the services of the log's environment.
 
     Raises:
         UnavailableError: none of the listed nodes answers, or the cluster is not bootstrapped.
@@ -60,7 +62,7 @@ async def connect(
     compose(kinds)
     book, source = AddressBook.of(seeds.nodes), random.Random()
     credentials = Credentials.open(seeds.tls) if seeds.tls else None
-    async with _run_services(book, all_interfaces(kinds, metastore), credentials) as services:
+    async with _run_services(book, [*all_interfaces(kinds, metastore), *more], credentials) as services:
         register = newest_register(await ask_all(services, _ids(seeds)))
         book.learn(register)
         with plain_errors():
