@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -85,6 +86,15 @@ def digest_of(credential: str) -> str:
     user, _, _ = credential.partition(":")
     hashed = hashlib.sha1(credential.encode(), usedforsecurity=False).digest()
     return f"{user}:{base64.b64encode(hashed).decode()}"
+
+
+def users_of(identities: Iterable[Identity]) -> list[Identity]:
+    """As whoAmI tells them: without hashes of passwords, sorted."""
+    return sorted((Identity(each.scheme, _user(each)) for each in identities), key=lambda user: (user.scheme, user.id))
+
+
+def _user(identity: Identity) -> str:
+    return identity.id.partition(":")[0] if identity.scheme == "digest" else identity.id
 
 
 def add_identities(present: tuple[Identity, ...], *new: Identity) -> tuple[Identity, ...]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from database.kv.commands import Acl, Identity
 from database.kv.results import ChangeKind, Error, RefusedError, Result, Stat
+from server.zookeeper.auth import users_of
 from server.zookeeper.jute import INT, buffer, string, strings
 from server.zookeeper.opcodes import ERROR_ENTRY, XID_EVENT, OpCode
 
@@ -65,8 +66,9 @@ def acl(xid: int, zxid: int, entries: Sequence[Acl], found: Stat) -> bytes:
 
 def identities(xid: int, zxid: int, known: Sequence[Identity]) -> bytes:
     """Of whoAmI."""
-    packed = (string(each.scheme) + string(each.id) for each in known)
-    return reply(xid, zxid, INT.pack(len(known)) + b"".join(packed))
+    users = users_of(known)
+    packed = (string(each.scheme) + string(each.id) for each in users)
+    return reply(xid, zxid, INT.pack(len(users)) + b"".join(packed))
 
 
 def number(xid: int, zxid: int, value: int) -> bytes:

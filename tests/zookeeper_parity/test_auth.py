@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from database.kv.commands import Identity
-from server.zookeeper.auth import SUPER, Authentication, AuthenticationError, digest_of
+from server.zookeeper.auth import SUPER, Authentication, AuthenticationError, digest_of, users_of
 from tests.zookeeper_parity.node import SUPER as SUPER_DIGEST
 
 HERE = Identity("ip", "127.0.0.1")
@@ -66,3 +66,10 @@ def test_nobody_becomes_somebody_by_saying_so(scheme: str, credential: bytes) ->
 def test_what_is_known_already_may_be_said_again() -> None:
     """ZooKeeper answers an auth packet of scheme ip with yes, and nothing changes."""
     assert Authentication().authenticate((HERE,), "ip", b"10.0.0.1") == (HERE,)
+
+
+def test_whoami_tells_no_hashes() -> None:
+    """A user knows its password; whoever reads its logs should not learn what opens its znodes elsewhere."""
+    known = Authentication(SUPER_DIGEST).authenticate((HERE,), "digest", b"super:test")
+
+    assert users_of(known) == [Identity("digest", "super"), HERE, SUPER]
