@@ -47,8 +47,6 @@ class StateWatch:
     counts: dict[str, int]
     _digests: dict[int, tuple[int, NodeId]] = attrs.field(factory=dict, init=False)
     """Of the whole store at a cursor, and who had it first."""
-    _newest: dict[NodeId, LogPosition] = attrs.field(factory=dict, init=False)
-    """The newest snapshot that a machine ever had, of the present store."""
     _allowed: LogPosition = attrs.field(default=LogPosition(0), init=False)
 
     def opened(self, node: NodeId, disk: StoreDisk) -> None:
@@ -97,12 +95,13 @@ class StateWatch:
         return {*view.members(former), *view.holds(former)}
 
     def _compare_own(self, node: NodeId, disk: StoreDisk, durable: LogPosition) -> None:
-        """What a replica says of its snapshots in the log: it had one that is as new, on this disk."""
+        """What a replica says of its snapshots in the log: its disk has one that is as new, or a store that is, as right after somebody
+        else's snapshot was installed."""
         found = [position for name in disk.checkpoints if (position := position_of(name)) is not None]
-        self._newest[node] = max([self._newest.get(node, LogPosition(0)), *found])
+        newest = max([disk.durable_cursor, *found])
         self.counts[ANNOUNCED] += 1
-        if durable > self._newest[node]:
-            message = f"node {node} has told of a durable snapshot at {durable}; its newest is at {self._newest[node]}"
+        if durable > newest:
+            message = f"node {node} has told of a durable snapshot at {durable}; what is durable ends at {newest}"
             self.violations.append(Violation("snapshots are durable before they are told", message))
 
 

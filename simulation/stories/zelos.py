@@ -45,8 +45,10 @@ TIMEOUTS_MS: Final = (4000, 5000)
 LOAD_SECONDS: Final = 12.0
 SERVING_SECONDS: Final = 30.0
 """Within this time a fresh cluster without faults must serve clients, and one whose faults are over serve all of them again."""
-PEACE_SECONDS: Final = 20.0
+PEACE_SECONDS: Final = 15.0
 """Then: the longest timeout by the slowest clock, what others than the session's server wait longer, and a proposal that is lost."""
+PACE: Final = 0.5
+"""Of faults: clients that are away all the time do nothing that could be wrong."""
 SWAP_SECONDS: Final = (0.5, 2.0, 5.0)
 """Mean time between two swaps of a run."""
 ANSWERS: Final = "zelos answers compared"
@@ -62,8 +64,9 @@ class _Run:
     servers: Servers
     random: random.Random
     numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
+    parts: list[Part] = attrs.field(factory=list)
     staying: list[Client] = attrs.field(factory=list)
-    """Clients that are still there when the load is over."""
+    """Clients that have been answered since the load is over."""
 
     def count(self, what: str) -> None:
         self.world.counts[PREFIX + what] += 1
@@ -78,13 +81,13 @@ class _Run:
                 f"c{number}", self.world.history, source, dials, source.choice(TIMEOUTS_MS), lambda: next(self.numbers)
             )
             part = Part(client, source, acts, pause_seconds, self.count)
+            self.parts.append(part)
             if number == 1:
                 await prepare(client)
                 ready.set()
             await ready.wait()
             await part.perform()
-            self.staying.append(client)
-            await part.stay()
+            await part.stay(lambda: self.staying.append(client))
 
     async def operate(self) -> None:
         """Put one kind of loglets in the place of another, or of the same, again and again."""
@@ -107,7 +110,7 @@ async def tell(world: World) -> None:
     world.on_store_open, world.on_store_write = states.opened, states.wrote
     servers = Servers(world, host_settings(witness), StreamQuality())
     servers.start(cluster)
-    nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source))
+    nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source, pace=PACE))
     run = _Run(world, cluster, servers, source)
     cluster.start()
     async with trio.open_nursery() as nursery:
@@ -133,7 +136,7 @@ async def _begin(run: _Run, nursery: trio.Nursery) -> bool:
     """Start the clients; whether the first one was served in time."""
     ready, options = trio.Event(), run.world.options
     for number in range(1, run.random.choice((3, 4, 5)) + 1):
-        drawn = run.random.randint(20, 45)
+        drawn = run.random.randint(40, 80)
         acts = drawn if options.operations is None else min(drawn, options.operations)
         nursery.start_soon(run.client, number, acts, LOAD_SECONDS / drawn, ready)
     with trio.move_on_after(SERVING_SECONDS):
@@ -155,8 +158,10 @@ async def _load(run: _Run, nemesis: Nemesis) -> None:
 
 
 async def _peace(run: _Run, nursery: trio.Nursery) -> None:
-    """The second one: clients come to the end of their acts, and what nobody uses ends."""
-    clients = len(run.world.clients)
+    """The second one: clients come to an end, and what nobody uses ends."""
+    clients = len(run.parts)
+    for part in run.parts:
+        part.acts = 0
     with trio.move_on_after(SERVING_SECONDS):
         while len(run.staying) < clients:
             await trio.sleep(0.1)

@@ -23,6 +23,7 @@ from typing import Final, TypeAlias
 import attrs
 from crc32c import crc32c
 
+from database.engines.keys import CURSOR
 from database.ports import CheckpointFile, Reading
 from database.testing.memory_store import MemoryDisk, SortedPairs
 from virtuallog.errors import (
@@ -36,6 +37,7 @@ from virtuallog.errors import (
 from virtuallog.ports import Clock, Span
 from virtuallog.testing.disk_faults import DiskFaults
 from virtuallog.testing.process import Process
+from virtuallog.types import LogPosition
 
 Changes: TypeAlias = Mapping[bytes, bytes | None]
 _PAIR: Final = struct.Struct("<II")
@@ -76,6 +78,12 @@ class StoreDisk(MemoryDisk):
             self.digest ^= digest_of(key, former) ^ digest_of(key, self.content.get(key))
         self.rotten.difference_update(changes)
         self.on_write(self, changes)
+
+    @property
+    def durable_cursor(self) -> LogPosition:
+        """First position whose effects a crash may take; every write has the cursor in it."""
+        value = self._undo[0].get(CURSOR) if self._undo else self.content.get(CURSOR)
+        return LogPosition(int.from_bytes(value or b"", "big"))
 
     @property
     def former(self) -> SortedPairs:

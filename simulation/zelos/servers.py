@@ -9,8 +9,11 @@ from typing import Final
 import attrs
 import trio
 
+from database.engines.base import BaseSettings
+from database.engines.checksums import ChecksumSettings
+from database.engines.stack import StackSettings
+from database.engines.view_tracking import ViewSettings
 from database.hosting import HostSettings
-from database.kv.database import Database
 from database.replica import ReplicaSettings
 from database.snapshots.policy import SnapshotSettings
 from server.node import Node
@@ -26,13 +29,18 @@ from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
 
 ZOOKEEPER: Final = ZooKeeperSettings(session_timeout_min_ms=1000)
+STACK: Final = StackSettings(
+    base=BaseSettings(follow_pause=0.05, trim_pause=0.3),
+    view=ViewSettings(announce_seconds=0.4, eject_seconds=4.0),
+    checksums=ChecksumSettings(period_seconds=3.0, first_seconds=1.0),
+)
 SNAPSHOTS: Final = SnapshotSettings(log_bytes=2 << 10, seconds=3.0, seconds_min=0.3)
 """Some in every run, so that the log is trimmed under those who are away."""
 
 
 def host_settings(witness: Witness) -> HostSettings:
     """Small ones."""
-    return HostSettings(replica=ReplicaSettings(recipe=witness.recipe), snapshots=SNAPSHOTS)
+    return HostSettings(replica=ReplicaSettings(recipe=witness.recipe, stack=STACK), snapshots=SNAPSHOTS)
 
 
 @attrs.define(eq=False)
@@ -70,9 +78,3 @@ class Servers:
     def dials(self, process: Process, nodes: Sequence[NodeId]) -> Sequence[Dial]:
         """How a client on this process connects to each of them."""
         return [partial(self.streams.connect, process, address_of(node)) for node in nodes]
-
-
-def database_of(node: Node | None) -> Database | None:
-    """Of a node that serves one at present."""
-    life = node.database.life if node is not None and node.database is not None else None
-    return life.database if life is not None else None

@@ -40,6 +40,7 @@ UNDER: Final = tuple(f"{BELOW}/{name}" for name in "xy")
 WRITTEN: Final = (*PLAIN, *PLAIN, *PARENTS, STAYING, *UNDER)
 """Paths that are written."""
 FOUNDED: Final = (*PARENTS, STAYING, BELOW)
+STAYING_PAUSE_SECONDS: Final = 1.0
 PREFIX: Final = "zelos "
 """Of what is counted."""
 
@@ -65,13 +66,18 @@ class Part:
             async with self.client.connection() as connection:
                 await self._live(connection)
 
-    async def stay(self) -> None:
-        """Keep a session alive for ever, with a read now and then: nobody may expire it."""
+    async def stay(self, answered: Callable[[], None]) -> None:
+        """Keep a session alive for ever, with a read now and then: nobody may expire it. `answered` is called once, when a server
+        has carried out a sync, which takes the log."""
+        is_new = True
         while True:
             async with self.client.connection() as connection:
                 while connection.is_open:
+                    if is_new and await self._attempt(connection, Sync()):
+                        is_new = False
+                        answered()
+                    await trio.sleep(STAYING_PAUSE_SECONDS)
                     await self._attempt(connection, GetData("/", watch=False))
-                    await trio.sleep(self.pause_seconds)
 
     async def _live(self, connection: Connection) -> None:
         before, self._watching = self._watching, {}
@@ -205,17 +211,18 @@ class Part:
         task_status.started()
         await self._attempt(connection, request)
 
-    async def _attempt(self, connection: Connection, request: Request) -> None:
-        """Errors are in the history."""
+    async def _attempt(self, connection: Connection, request: Request) -> bool:
+        """Whether there was an answer. Errors are in the history."""
         if isinstance(request, Exists | GetData | GetChildren) and request.watch:
             self._watching.setdefault(type(request), set()).add(request.path)
         try:
             answer = await connection.ask(request)
             self.client.seen = max(self.client.seen, connection.seen)
         except UnavailableError:
-            return
+            return False
         if isinstance(request, GetData | GetChildren) and answer.error:
             self._watching.get(type(request), set()).discard(request.path)
+        return True
 
     def _forget(self, path: str) -> None:
         for paths in self._watching.values():

@@ -22,6 +22,7 @@ from tests.mutants import (
     virtual_log,
     wal,
     weak_seal,
+    zelos,
     zookeeper,
 )
 from tests.mutants.mutant import Mutant
@@ -42,6 +43,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *striped.MUTANTS,
     *zookeeper.MUTANTS,
     *archive.MUTANTS,
+    *zelos.MUTANTS,
 )
 
 

@@ -1,0 +1,219 @@
+"""Bugs of the database: in sessions, watches, snapshots, trims, and in how entries are applied."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Final
+
+from database.engines import view
+from database.engines.base import Base
+from database.engines.entry import Entry
+from database.engines.keys import CURSOR
+from database.engines.view_tracking import ViewTracking
+from database.kv import apply, keys, session_operations
+from database.kv.database import Database
+from database.kv.execution import Execution
+from database.kv.expiry import PATIENCE_SECONDS, Expiry
+from database.kv.results import Change, ChangeKind, Result
+from database.kv.watches import Watcher, Watches, WatchMode, WatchTable
+from database.ports import Reading
+from database.snapshots.keeping import Progress, Snapshots
+from database.snapshots.policy import name_of
+from database.transaction import Transaction
+from simulation.options import Options
+from tests.mutants.mutant import Mutant, mutant
+from virtuallog.types import LogPosition
+
+CALM: Final = Options(faults=())
+"""These need no faults, and are found sooner without."""
+MODEL: Final = ["results as the model has them", "reads as the model has them"]
+WATCHES: Final = ["watches fire once, and first"]
+
+committed_in_one_step = Transaction.commit
+finished_as_it_should = apply._finish
+took_as_it_should = Snapshots.take
+fired_as_it_should = Watches.fire
+_applied: Final = count()
+PUBLISHED: Final = "specs: ZooKeeper, section 3.4"
+
+
+# -- sessions -------------------------------------------------------------------------------------------------------
+
+
+@mutant(Expiry._due_expiries, scenario="zelos", options=CALM, found_by=["sessions end in time"])
+def sessions_are_given_half_their_time(self: Expiry, now: float) -> list[int]:
+    """A timeout in seconds is taken for twice what it is."""
+    due = []
+    for session, noted in self._noted.items():
+        if now - noted.since > noted.timeout / 2 and session not in self._heard:
+            due.append(session)
+            noted.since = now - noted.timeout + PATIENCE_SECONDS
+    return due
+
+
+@mutant(Expiry.heard, scenario="zelos", options=CALM, found_by=["clients are heard"])
+def pings_are_told_to_nobody(self: Expiry, session: int) -> None:
+    """Only commands keep a session alive."""
+
+
+@mutant(Expiry._due_expiries, scenario="zelos", options=CALM, found_by=["sessions do not live on"])
+def sessions_of_others_are_left_to_them(self: Expiry, now: float) -> list[int]:
+    """A server looks after the sessions that are attached to it. Those whose server they have left live for ever."""
+    return [
+        session
+        for session, noted in self._noted.items()
+        if session in self._attached and now - noted.since > noted.timeout
+    ]
+
+
+@mutant(session_operations._end, scenario="zelos", options=CALM, found_by=[*MODEL, *WATCHES, "commands once"])
+def ephemerals_outlive_their_session(execution: Execution, id_: int) -> None:
+    """The record goes, the znodes stay."""
+    execution.transaction.delete(keys.session(id_))
+    execution.meta.sessions -= 1
+    execution.ended.append(id_)
+
+
+# -- watches --------------------------------------------------------------------------------------------------------
+
+
+@mutant(WatchTable.take, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)
+def watches_fire_for_ever(self: WatchTable, path: str, kind: ChangeKind) -> list[Watcher]:
+    """A standard watch is not taken away when it fires."""
+    modes = self._modes.get(path, {})
+    told = [
+        each
+        for each, mode in modes.items()
+        if not (kind is ChangeKind.CHILDREN_CHANGED and mode is WatchMode.PERSISTENT_RECURSIVE)
+    ]
+    return told + [each for each in self._above(path) if each not in told and kind is not ChangeKind.CHILDREN_CHANGED]
+
+
+@mutant(Watches.fire, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)
+def a_delete_is_not_told_to_who_watches_the_parent(self: Watches, change: Change, zxid: int) -> None:
+    """Creations are."""
+    kind, path = change
+    if kind is not ChangeKind.DELETED:
+        fired_as_it_should(self, change, zxid)
+        return
+    told = self.data.take(path, kind)
+    told += [each for each in self.child.take(path, kind) if each not in told]
+    self._tell(told, kind, path, zxid)
+
+
+@mutant(Database.post_apply, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)
+def only_the_last_change_of_a_transaction_is_told(
+    self: Database, entry: Entry, position: LogPosition, result: Any
+) -> None:
+    """A multi, or the end of a session, has several."""
+    assert isinstance(result, Result)
+    self.tree.applied(result.zxid)
+    for change in result.changes[-1:]:
+        self.watches.fire(change, result.zxid)
+    self.expiry.applied(result)
+
+
+@mutant(
+    Database._set_watch,
+    scenario="zelos",
+    options=CALM,
+    published=PUBLISHED,
+    found_by=["watches that come back", *WATCHES],
+)
+def what_was_missed_is_not_told(
+    self: Database, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind
+) -> None:
+    """A client that comes back gets its watches, and hears of nothing that happened before."""
+    table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
+    table.add(path, watcher)
+
+
+# -- snapshots ------------------------------------------------------------------------------------------------------
+
+
+@mutant(Snapshots.take, scenario="zelos", found_by=["snapshots are durable before they are told"])
+async def snapshots_are_told_before_they_are_durable(self: Snapshots, replica: Progress) -> LogPosition:
+    """The position goes out first, the flush follows."""
+    replica.snapshotted(replica.cursor)
+    return await took_as_it_should(self, replica)
+
+
+@mutant(
+    Snapshots.take,
+    scenario="zelos",
+    found_by=["snapshots are durable before they are told"],
+    published="specs: Delos, section 8.4, design traps",
+)
+async def what_is_applied_counts_as_durable(self: Snapshots, replica: Progress) -> LogPosition:
+    """The cursor in memory is told, and not that of the snapshot."""
+    position = replica.cursor
+    if position > self.newest:
+        await self.checkpoints.take(name_of(position))
+        self._schedule.took(position, replica.applied_bytes, self._clock.monotonic())
+        await self._clock.sleep(0.5)
+        replica.snapshotted(replica.cursor)
+    return self.newest
+
+
+# -- trims ----------------------------------------------------------------------------------------------------------
+
+
+@mutant(view.allowed, scenario="zelos", options=CALM, found_by=["trims leave what is needed"])
+def trims_to_the_newest_snapshot(state: Reading) -> LogPosition:
+    """Of any replica, and not of all."""
+    needed = [member.durable for member in view.members(state).values()]
+    return max(needed, default=LogPosition(0))
+
+
+@mutant(ViewTracking._hand_down, scenario="zelos", options=CALM, found_by=["trims leave what is needed"])
+def trims_to_its_own_snapshot(self: ViewTracking) -> None:
+    """What the others need is not asked."""
+    self.below.set_trim_prefix(min(self._above, self._durable))
+
+
+# -- applying -------------------------------------------------------------------------------------------------------
+
+
+@mutant(
+    Transaction.commit,
+    scenario="zelos",
+    options=CALM,
+    published="SOSP'21, section 3.2",
+    found_by=["effects and cursor move together"],
+)
+def cursor_outside_of_the_transaction(self: Transaction) -> None:
+    """It is written right behind the effects."""
+    cursor = self._changes.pop(CURSOR, None)
+    committed_in_one_step(self)
+    if cursor is not None:
+        self._store.write({CURSOR: cursor})
+
+
+@mutant(Base._tell, scenario="zelos", options=CALM, published="SOSP'21, section 3", found_by=WATCHES)
+def proposers_are_told_before_post_apply(self: Base, played: list[tuple[LogPosition, Entry, Any]]) -> None:
+    """The answer to a write overtakes the events of that write."""
+    for _, entry, result in played:
+        done = self._waiting.pop(entry.headers.get(self.name, b""), None)
+        if done is not None:
+            self.surroundings.completions.add(done, result)
+    self.surroundings.completions.run()
+    for position, entry, result in played:
+        self.post_apply_above(entry, position, result)
+
+
+@mutant(
+    apply._finish,
+    scenario="zelos",
+    options=CALM,
+    published="specs: Delos, section 8.2",
+    found_by=["equal cursors, equal states"],
+)
+def apply_counts_what_this_process_has_applied(
+    execution: Execution, is_unseen: bool, error: Error, value: Any
+) -> Result:
+    """Something that is no function of the log gets into the state."""
+    execution.meta.data_bytes += next(_applied) % 7
+    return finished_as_it_should(execution, is_unseen, error, value)
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
