@@ -120,7 +120,7 @@ class Replica:
         return self._base.meter.bytes
 
     async def wait_applied(self, position: LogPosition) -> None:
-        """Return once everything below `position` is applied here. It must be committed: a tail that a check has told, for instance.
+        """Return once everything below `position` is applied here.
 
         Raises:
             UnavailableError: the replica has stopped.

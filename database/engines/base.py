@@ -135,7 +135,10 @@ class Base(Layer):
             self._complete(token, error)
 
     async def sync(self) -> None:
-        await self.wait_applied(await self._checks.check())
+        tail = await self._checks.check()
+        self._player.commit(tail)
+        self._work.set()
+        await self.wait_applied(tail)
 
     def set_trim_prefix(self, position: LogPosition) -> None:
         if position > self._trim_prefix:
@@ -143,14 +146,12 @@ class Base(Layer):
             self._trim_wanted.set()
 
     async def wait_applied(self, position: LogPosition) -> None:
-        """Return once everything below `position` is in the store; `position` is known to be committed.
+        """Return once everything below `position` is in the store.
 
         Raises:
             UnavailableError: the replica has stopped.
         """
         if position > self.cursor and self.failure is None:
-            self._player.commit(position)
-            self._work.set()
             reached = trio.Event()
             heapq.heappush(self._watchers, (position, next(self._numbers), reached))
             await reached.wait()

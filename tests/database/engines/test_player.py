@@ -29,11 +29,9 @@ def test_what_lies_before_an_own_entry_is_read_and_the_entry_is_not() -> None:
     """An acknowledgement commits everything below."""
     player, own, other = at(0), Entry(b"own"), Entry(b"other")
     player.acknowledge(LogPosition(2), own)
-    assert player.missing == (0, 2)
-    assert not player.can_play
+    assert (player.missing, player.can_play) == ((0, 2), False)
 
     player.fetched([(LogPosition(0), other), (LogPosition(1), None)])
-    assert player.missing is None
     assert player.take(10, 100) == [(0, other), (1, None), (2, own)]
 
 
