@@ -1,0 +1,137 @@
+"""Replicas whose states differ find out, and the one that is wrong stops."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+from trio.testing import MockClock
+
+from database.engines.checksums import ROUNDS_MAX, Checksums, ChecksumSettings
+from database.engines.digests import Fold, differences, majority
+from database.engines.keys import section_span
+from database.engines.stack import StackSettings
+from database.engines.view_tracking import ViewSettings
+from tests.database.engines.worlds import ITEMS, SETTINGS, Running, caught_up, replicas
+from virtuallog.errors import CorruptionError
+
+QUIET = ChecksumSettings(first_seconds=1000.0)
+FAST: StackSettings = attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0), checksums=QUIET)
+SOON = 3.0
+
+
+def checksums(running: Running) -> Checksums:
+    found = running.replica.stack.find(Checksums)
+    assert found is not None
+    return found
+
+
+def agreed(running: Running) -> int:
+    """Where its digests were last those of a majority."""
+    return {family.name: family.samples[0].value for family in checksums(running).metrics()}[
+        "virtuallog_database_checksum_agreed_position"
+    ]  # type: ignore[return-value]
+
+
+async def test_replicas_with_the_same_state_agree(autojump_clock: MockClock) -> None:
+    """Also while others write: what is compared is the state at one position."""
+    async with replicas() as world, trio.open_nursery() as nursery:
+        running = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
+
+        async def load(each: Running) -> None:
+            while True:
+                await each.propose(b"x")
+                await trio.sleep(0.1)
+
+        for each in running:
+            nursery.start_soon(load, each)
+        await trio.sleep(SOON)
+        for _ in range(ROUNDS_MAX + 2):
+            position = await checksums(running[0]).compare()
+            await trio.sleep(0.5)
+            assert [agreed(each) for each in running] == [position] * 3
+        nursery.cancel_scope.cancel()
+        assert len(running[0].application.store.scan(section_span("checksums"), 100)) <= ROUNDS_MAX * 4
+
+
+async def test_the_one_that_differs_stops_and_says_where(autojump_clock: MockClock) -> None:
+    async with replicas() as world:
+        running = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
+        for each in running:
+            await each.propose(b"item")
+        await caught_up(*running)
+        running[1].application.store.write({ITEMS[0] + bytes(8): b"a bit has flipped"})
+        await checksums(running[0]).compare()
+        await trio.sleep(SOON)
+        failure = running[1].failure
+        assert isinstance(failure, CorruptionError)
+        assert "keys 69" in str(failure) and "engine" not in str(failure)
+        assert not running[0].ended.is_set() and not running[2].ended.is_set()
+
+
+async def test_a_replica_that_is_restarted_with_a_wrong_state_is_found_soon(autojump_clock: MockClock) -> None:
+    settings = attrs.evolve(FAST, checksums=ChecksumSettings(first_seconds=2.0, period_seconds=100.0))
+    async with replicas() as world:
+        running = [await world.start(node, settings=settings) for node in (1, 2, 3)]
+        for each in running:
+            await each.propose(b"item")
+        await trio.sleep(10.0)
+        assert all(agreed(each) for each in running), "they compare by themselves"
+        await running[1].crash()
+        running[1].disk.content.change(ITEMS[0] + bytes(8), b"a bit has flipped")
+        back = await world.start(2, running[1].disk, settings=settings)
+        await trio.sleep(20.0)
+        assert isinstance(back.failure, CorruptionError)
+
+
+async def test_two_replicas_that_differ_go_on_because_nobody_knows_who_is_right(autojump_clock: MockClock) -> None:
+    async with replicas() as world:
+        running = [await world.start(node, settings=FAST) for node in (1, 2)]
+        for each in running:
+            await each.propose(b"item")
+        await caught_up(*running)
+        running[1].application.store.write({ITEMS[0] + bytes(8): b"a bit has flipped"})
+        await checksums(running[0]).compare()
+        await trio.sleep(SOON)
+        assert [agreed(each) for each in running] == [0, 0]
+        assert not any(each.ended.is_set() for each in running)
+
+
+async def test_one_that_comes_late_is_judged_by_those_who_were_there(autojump_clock: MockClock) -> None:
+    """It was down during the comparison. It plays it later, on the same position, with what the others have said."""
+    async with replicas() as world:
+        running = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
+        for each in running:
+            await each.propose(b"item")
+        await caught_up(*running)
+        await running[2].crash()
+        running[2].disk.content.change(ITEMS[0] + bytes(8), b"a bit has flipped")
+        await checksums(running[0]).compare()
+        await trio.sleep(SOON)
+        assert agreed(running[0])
+        back = await world.start(3, running[2].disk, settings=FAST)
+        await trio.sleep(SOON)
+        assert isinstance(back.failure, CorruptionError)
+
+
+def test_a_majority_is_of_all_who_vote() -> None:
+    one, other = {"keys 69": "1"}, {"keys 69": "2"}
+    assert majority({"a": one}, 1) is None, "one alone proves nothing"
+    assert majority({"a": one, "b": one}, 3) == one
+    assert majority({"a": one, "b": one}, 4) is None
+    assert majority({"a": one, "b": other}, 2) is None
+    assert majority({"a": one, "b": other, "c": other}, 1) == other, "more have reported than were there to vote"
+    assert majority({"a": one, "b": other, "c": one, "d": other}, 4) is None
+
+
+def test_digests_tell_lists_of_pairs_apart() -> None:
+    """However keys and values are cut into one another."""
+
+    def fold(*pairs: tuple[bytes, bytes]) -> dict[str, str]:
+        made = Fold()
+        made.add(pairs)
+        return dict(made.finish())
+
+    assert fold((b"ab", b"c")) != fold((b"a", b"bc"))
+    assert fold((b"a", b"1"), (b"b", b"2")) != fold((b"a", b"1"))
+    assert differences(fold((b"a", b"1"), (b"b", b"2")), fold((b"a", b"1"))) == ["keys 62"]
+    assert fold((b"\0view\0x", b"1")).keys() == {"engine view"}

@@ -1,0 +1,129 @@
+"""Timers that fire at one position of the log, whatever single clocks say."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from database.engines import time as time_engine
+from database.engines.rollout import Rollout
+from database.engines.stack import StackSettings
+from database.engines.time import Time, TimeSettings
+from database.engines.view_tracking import ViewSettings
+from database.transaction import Transaction
+from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
+from virtuallog.errors import OverloadedError, UnsupportedError
+from virtuallog.types import LogPosition
+
+FAST: StackSettings = attrs.evolve(
+    SETTINGS, view=ViewSettings(announce_seconds=1.0), time=TimeSettings(tick_seconds=0.2)
+)
+RATES = (1.0, 1.0, 1.0)
+
+
+def time(running: Running) -> Time:
+    found = running.replica.stack.find(Time)
+    assert found is not None
+    return found
+
+
+async def enabled(world: Replicas, rates: tuple[float, ...] = RATES) -> list[Running]:
+    running = [await world.start(node, settings=FAST, rate=rate) for node, rate in enumerate(rates, 1)]
+    for each in running:
+        time(each).on_fired["note"] = note
+        await each.propose(b"hello")
+    rollout = running[0].replica.stack.find(Rollout)
+    assert rollout is not None
+    await rollout.enable("time")
+    return running
+
+
+def note(transaction: Transaction, timer: str, position: LogPosition) -> None:
+    """Deterministic, like any apply."""
+    transaction.put(b"fired/" + timer.encode(), b"%d" % position)
+
+
+def fired(running: Running, timer: str) -> int | None:
+    value = running.application.store.get(b"fired/" + timer.encode())
+    return None if value is None else int(value)
+
+
+async def test_a_timer_fires_at_one_position_everywhere(autojump_clock: MockClock) -> None:
+    async with replicas() as world:
+        running = await enabled(world)
+        await time(running[0]).set("note/a", 5.0)
+        await trio.sleep(4.5)
+        assert [fired(each, "note/a") for each in running] == [None] * 3
+        await trio.sleep(1.5)
+        await caught_up(*running)
+        (position,) = {fired(each, "note/a") for each in running}
+        assert position is not None
+        assert not time(running[0]).timers()
+
+
+@pytest.mark.parametrize(
+    ("rates", "true_seconds"), [((3.0, 1.0, 1.0), 5.0), ((0.3, 1.0, 1.0), 5.0), ((3.0, 3.0, 1.0), 5.0 / 3)]
+)
+async def test_a_minority_of_wrong_clocks_decides_nothing(
+    rates: tuple[float, ...], true_seconds: float, autojump_clock: MockClock
+) -> None:
+    """The last case has a majority of clocks that are three times too fast: then nothing helps."""
+    async with replicas() as world:
+        running = await enabled(world, rates)
+        await time(running[0]).set("note/a", 5.0)
+        began = trio.current_time()
+        while fired(running[2], "note/a") is None:
+            assert trio.current_time() - began < 20.0
+            await trio.sleep(0.05)
+        assert true_seconds <= trio.current_time() - began < true_seconds + 1.5
+
+
+async def test_a_timer_that_is_set_again_starts_anew_and_a_cancelled_one_never_fires(autojump_clock: MockClock) -> None:
+    async with replicas() as world:
+        running = await enabled(world)
+        await time(running[0]).set("note/a", 4.0)
+        await time(running[0]).set("note/b", 4.0)
+        await trio.sleep(3.0)
+        await time(running[1]).set("note/a", 4.0)
+        assert await time(running[2]).cancel("note/b") is True
+        assert await time(running[2]).cancel("note/b") is False
+        await trio.sleep(3.0)
+        assert fired(running[0], "note/a") is None
+        await trio.sleep(2.5)
+        assert fired(running[0], "note/a") is not None and fired(running[0], "note/b") is None
+
+
+async def test_timers_survive_restarts(autojump_clock: MockClock) -> None:
+    async with replicas() as world:
+        running = await enabled(world)
+        await time(running[0]).set("note/a", 4.0)
+        await trio.sleep(3.0)
+        for index, each in enumerate(running):
+            await each.crash()
+            running[index] = await world.start(index + 1, each.disk, settings=FAST)
+            time(running[index]).on_fired["note"] = note
+        await trio.sleep(2.0)
+        assert fired(running[0], "note/a") is None, "all of them count anew"
+        await trio.sleep(4.0)
+        assert fired(running[0], "note/a") is not None
+
+
+async def test_their_number_is_bounded_and_they_have_to_be_enabled(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_engine, "TIMERS_MAX", 2)
+    async with replicas() as world:
+        lonely = await world.start(1, settings=FAST)
+        with pytest.raises(UnsupportedError):
+            await time(lonely).set("note/a", 1.0)
+        rollout = lonely.replica.stack.find(Rollout)
+        assert rollout is not None
+        await lonely.propose(b"hello")
+        await rollout.enable("time")
+        await time(lonely).set("note/a", 10.0)
+        await time(lonely).set("note/b", 10.0)
+        with pytest.raises(OverloadedError):
+            await time(lonely).set("note/c", 10.0)
+        await time(lonely).set("note/b", 20.0)  # which is there already
