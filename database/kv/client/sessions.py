@@ -21,6 +21,7 @@ from database.kv.database import Database
 from database.kv.results import Attached, Error, Result
 from database.kv.session_ids import draw_password, draw_session_id
 from virtuallog.errors import UnavailableError
+from virtuallog.plain_errors import plain_errors
 
 HEARTBEATS: Final = 4
 """Signs of life in one timeout. Replicas are told about once a second, of sessions that are past a third of theirs."""
@@ -89,10 +90,11 @@ async def open_session(access: Access, timeout_seconds: float) -> AsyncIterator[
     session = Session(access, await _create(access, round(timeout_seconds * 1000)))
     access.enter(session)
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(session.keep_alive)
-            yield session
-            nursery.cancel_scope.cancel()
+        with plain_errors():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(session.keep_alive)
+                yield session
+                nursery.cancel_scope.cancel()
     finally:
         # Shielded: who leaves by cancellation has ephemerals, too. Bounded by `CLOSE_SECONDS`.
         with trio.CancelScope(shield=True):
