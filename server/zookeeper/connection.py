@@ -150,7 +150,7 @@ class Connection:
         self._on_output()
 
     def _may_answer(self) -> bool:
-        return self.outbox.waiting_bytes < UNSENT_BYTES_MAX
+        return self.failure is None and self.outbox.waiting_bytes < UNSENT_BYTES_MAX
 
     def _next_untrusted(self) -> Event | None:
         if self.phase is Phase.BEGUN:

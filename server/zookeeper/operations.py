@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
+import structlog
 
 from database.kv.commands import CloseSession, Operation, Origin
 from database.kv.database import Database
@@ -28,6 +29,8 @@ from server.zookeeper.requests import BadArgumentsError, NamedWatches
 from server.zookeeper.sasl import Exchange
 from server.zookeeper.syncs import Syncs
 from virtuallog.errors import MalformedError, VirtualLogError
+
+log = structlog.get_logger(__name__)
 
 Handle: TypeAlias = Callable[["Operations", int, OpCode, Reader], None]
 _LOST: Final = frozenset((Error.SESSION_MOVED, Error.SESSION_EXPIRED, Error.UNKNOWN_SESSION))
@@ -72,6 +75,8 @@ class Operations:
             self._refuse(xid, Error.MARSHALLING)
         except BadArgumentsError:
             self._refuse(xid, Error.BAD_ARGUMENTS)
+        except Exception as error:
+            self._failed(error)
 
     # -- writes ----------------------------------------------------------------------------------------------------
 
@@ -157,10 +162,20 @@ class Operations:
         self.connection.pipeline.read(partial(self._run, xid, find, *arguments))
 
     def _run(self, xid: int, find: Callable[..., bytes], *arguments: Any) -> bytes:
+        """Called from wherever the turn of the read comes, at worst while a log entry is applied: so it raises nothing."""
         try:
             return find(xid, *arguments)
         except RefusedError as refused:
             return replies.error(xid, self._zxid, refused.error)
+        except Exception as error:
+            self._failed(error)
+            return b""
+
+    def _failed(self, error: Exception) -> None:
+        """The store of this replica, or a bug: that ends one connection. Whether it ends more is for the replica to say."""
+        if not isinstance(error, VirtualLogError):
+            log.exception("a request of a client has failed")
+        self.lose(error)
 
     def get_data(self, xid: int, opcode: OpCode, body: Reader) -> None:
         path, watch = requests.read(body)

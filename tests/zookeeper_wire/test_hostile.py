@@ -10,6 +10,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from server.zookeeper import handshake, requests
 from server.zookeeper.connection import Connection, Request
@@ -140,3 +141,23 @@ async def _answers(client: RawClient) -> None:
     with suppress(UnavailableError):
         while (await client.reply()).xid != -2:
             pass
+
+
+async def test_a_bug_behind_one_request_ends_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else notices: not those who wait for the same group, and not the replica."""
+    async with served() as world:
+        unlucky, lucky = await world.client(), await world.client()
+        await lucky.create("/a")
+        world.log.held = True
+        await unlucky.send(5, setting("/a", b"1"))
+        await unlucky.send(3, watched("/a", False))
+        await lucky.send(5, setting("/a", b"2"))
+        await world.settled()
+        monkeypatch.setattr(type(world.server.database.tree), "exists", lambda tree, path: 1 // 0)
+        with capture_logs() as lines:
+            world.log.apply()
+            assert (await lucky.reply()).error == 0
+            await unlucky.closed()
+            await lucky.send(3, watched("/b", False))
+            assert await lucky.closed() == b""
+        assert [line["log_level"] for line in lines if "exc_info" in line] == ["error", "error"]
