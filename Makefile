@@ -11,6 +11,8 @@
 #   make paxos    the paxos loglet beside the native one and PySyncObj, then deaths of its coordinator, ten minutes; tables go to OUT
 #   make swaps    every kind of loglet swapped for every other (with ZooKeeper, if Debian's is here), the Delos experiment, stripes
 #                 and a model of many; twelve minutes; tables and pictures go to OUT, `make swaps FILL=1` puts them into docs/
+#   make kazoo    kazoo's own test suite against three servers of the database (needs kazoo_suite.py, in PEERS); some ten minutes;
+#                 `make kazoo TESTS=kazoo.tests.test_lock` for a part
 #   make chaos    swaps, kills, partitions (needs root) and a comparison with other systems (scripts in PEERS), a quarter of
 #                 an hour; one of them: make swap, kill, hosts, peers; pictures and tables go to OUT
 #   make setup    builds .venv and stops
@@ -27,7 +29,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 1050
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps chaos swap kill hosts peers setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -80,6 +82,10 @@ swaps: setup | $(OUT)
 	$(BIN)/python -m bench.stripes --picture $(OUT)/stripes.png --markdown > $(OUT)/stripes.md
 	@cat $(OUT)/swaps.md $(OUT)/delos.md $(OUT)/append-striped.md $(OUT)/stripes.md
 	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/swaps.md docs/performance.md)
+
+TESTS ?= kazoo.tests
+kazoo: setup | $(OUT)
+	$(BIN)/python -m tests.zookeeper_parity.suite --peers-dir $(PEERS) --tests $(TESTS) --results $(OUT)/kazoo.xml
 
 $(OUT):
 	mkdir -p $@
