@@ -68,7 +68,8 @@ def with_engine(kind: type[Layer]) -> Any:
 
 
 def count(running: Running) -> bytes | None:
-    return running.application.store.get(COUNT)
+    found: bytes | None = running.application.store.get(COUNT)
+    return found
 
 
 def rollout(running: Running) -> Rollout:

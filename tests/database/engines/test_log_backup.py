@@ -1,0 +1,199 @@
+"""Ranges of the log are copied elsewhere by whoever bids for them, and the log is not trimmed before that (case 62)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import trio
+from trio.testing import MockClock
+
+from database.engines import backup_state
+from database.engines.backup_state import Bid, DropBid, Uploaded
+from database.engines.log_backup import LogBackup, LogBackupSettings
+from database.engines.rollout import Rollout
+from database.engines.stack import StackSettings
+from database.engines.view_tracking import ViewSettings
+from loglets.archive.manifest import NAME, decode_untrusted
+from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
+from virtuallog.errors import StorageError
+from virtuallog.types import LogPosition
+
+
+@attrs.define
+class Place:
+    """Files elsewhere, in memory."""
+
+    directories: dict[str, dict[str, bytes]] = attrs.field(factory=dict)
+    broken: bool = False
+    """Nothing can be written there."""
+    slow: bool = False
+    """Nothing that is written there is ever done."""
+
+    def open(self, url: str) -> PlaceFiles:
+        return PlaceFiles(self, self.directories.setdefault(url, {}))
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """What is whole there, in order."""
+        manifests = [decode_untrusted(files[NAME]) for files in self.directories.values() if NAME in files]
+        return sorted((manifest.start, manifest.stop) for manifest in manifests)
+
+
+@attrs.define
+class PlaceFiles:
+    """Implements `loglets.archive.files.Files`."""
+
+    place: Place
+    files: dict[str, bytes]
+
+    async def read(self, name: str) -> bytes | None:
+        await trio.lowlevel.checkpoint()
+        return self.files.get(name)
+
+    async def read_range(self, name: str, start: int, stop: int) -> bytes | None:
+        content = await self.read(name)
+        return None if content is None else content[start:stop]
+
+    async def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
+        if self.place.broken:
+            raise StorageError("no permission")
+        if self.place.slow:
+            await trio.sleep_forever()
+        if name in self.files and not replace:
+            return False
+        self.files[name] = bytes(content)
+        return True
+
+    async def list(self) -> Mapping[str, int]:
+        await trio.lowlevel.checkpoint()
+        return {name: len(content) for name, content in self.files.items()}
+
+    async def delete(self, name: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self.files.pop(name, None)
+
+
+def settings(place: Place | None) -> StackSettings:
+    backup = LogBackupSettings(range_seconds=2.0, bid_seconds=5.0, tick_seconds=0.5)
+    if place is not None:
+        backup = attrs.evolve(backup, url="file:///backups", open_files=place.open)
+    return attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0), log_backup=backup)
+
+
+def backup(running: Running) -> LogBackup:
+    found = running.replica.stack.find(LogBackup)
+    assert found is not None
+    return found
+
+
+async def enabled(world: Replicas, *places: Place | None) -> list[Running]:
+    """A replica for each place, with entries."""
+    running = [await world.start(node, settings=settings(place)) for node, place in enumerate(places, 1)]
+    for each in running:
+        await each.propose(b"hello")
+    rollout = running[0].replica.stack.find(Rollout)
+    assert rollout is not None
+    await rollout.enable("log_backup")
+    for number in range(20):
+        await running[0].propose(b"entry %d" % number)
+    return running
+
+
+async def test_ranges_follow_each_other_and_the_log_is_trimmed_behind_them(autojump_clock: MockClock) -> None:
+    place = Place()
+    async with replicas() as world:
+        running = await enabled(world, place, place, place)
+        for round_ in range(3):
+            await running[1].propose(b"round %d" % round_)
+            await trio.sleep(4.0)
+        await caught_up(*running)
+        for each in running:
+            each.replica.snapshotted(each.replica.cursor)
+        await trio.sleep(2.0)
+        progress = backup(running[2]).progress()
+        assert progress is not None
+        ranges = place.ranges()
+        assert len(ranges) >= 3
+        assert ranges[0][0] == 0 and ranges[-1][1] == progress.backed_up
+        assert [start for start, _ in ranges[1:]] == [stop for _, stop in ranges[:-1]], "without gaps, without overlaps"
+        assert max(world.provider.trims) == progress.backed_up
+
+
+async def test_what_is_not_backed_up_is_not_trimmed(autojump_clock: MockClock) -> None:
+    place = Place(broken=True)
+    async with replicas() as world:
+        running = await enabled(world, place, None)
+        await caught_up(*running)
+        for each in running:
+            each.replica.snapshotted(each.replica.cursor)
+        await trio.sleep(10.0)
+        assert not any(world.provider.trims)
+        assert not any(each.ended.is_set() for each in running), "it is no disk of theirs that fails"
+
+        place.broken = False
+        await trio.sleep(10.0)
+        assert place.ranges() and max(world.provider.trims) > 20
+
+
+async def test_a_dead_bidder_loses_its_range_to_another(autojump_clock: MockClock) -> None:
+    stuck, good = Place(slow=True), Place()
+    async with replicas() as world:
+        running = await enabled(world, stuck, None)
+        await trio.sleep(4.0)
+        (taken,) = backup_state.ranges(running[1].application.store).values()
+        assert taken.replica == running[0].replica.identity.name
+        await running[0].crash()
+        third = await world.start(3, settings=settings(good))
+        await trio.sleep(20.0)
+        progress = backup(third).progress()
+        assert progress is not None
+        assert good.ranges()[0] == (0, taken.stop)
+        assert progress.backed_up >= taken.stop
+
+
+async def test_a_bidder_that_restarts_goes_on_with_its_range(autojump_clock: MockClock) -> None:
+    stuck, good = Place(slow=True), Place()
+    async with replicas() as world:
+        (first,) = await enabled(world, stuck)
+        await trio.sleep(4.0)
+        (taken,) = backup_state.ranges(first.application.store).values()
+        await first.crash()
+        await world.start(1, first.disk, settings=settings(good))
+        await trio.sleep(3.0)
+        assert good.ranges()[0] == (0, taken.stop)
+
+
+async def test_disabled_it_holds_back_nothing(autojump_clock: MockClock) -> None:
+    place = Place(broken=True)
+    async with replicas() as world:
+        (first,) = await enabled(world, place)
+        first.replica.snapshotted(LogPosition(10))
+        await trio.sleep(5.0)
+        assert not any(world.provider.trims)
+        rollout = first.replica.stack.find(Rollout)
+        assert rollout is not None
+        await rollout.disable("log_backup")
+        await trio.sleep(3.0)
+        assert max(world.provider.trims) == 10
+
+
+async def test_bids_that_do_not_fit_do_nothing(autojump_clock: MockClock) -> None:
+    async with replicas() as world:
+        first, second = await enabled(world, None, None)
+        engine = backup(first)
+        assert await engine.command(Bid(LogPosition(0), LogPosition(5), "me")) is False, "nobody has begun"
+        assert await engine.command(backup_state.Begin(LogPosition(3))) is True
+        assert await engine.command(backup_state.Begin(LogPosition(0))) is False
+        assert await engine.command(Bid(LogPosition(4), LogPosition(9), "me")) is False, "it does not begin at the end"
+        assert await engine.command(Bid(LogPosition(3), LogPosition(1 << 40), "me")) is False, "that is not written yet"
+        assert await engine.command(Bid(LogPosition(3), LogPosition(9), "me")) is True
+        assert await engine.command(Bid(LogPosition(3), LogPosition(9), "you")) is False, "taken"
+        (bid,) = (each.bid for each in backup_state.ranges(first.application.store).values())
+        assert await engine.command(Uploaded(LogPosition(3), LogPosition(bid + 1))) is False, "another bid"
+        assert await engine.command(DropBid(LogPosition(3), bid)) is True
+        assert await engine.command(Uploaded(LogPosition(3), bid)) is False, "too late: it is somebody else's now"
+        assert await backup(second).command(Bid(LogPosition(3), LogPosition(9), "you")) is True
+        (bid,) = (each.bid for each in backup_state.ranges(second.application.store).values())
+        assert await engine.command(Uploaded(LogPosition(3), bid)) is True
+        progress = engine.progress()
+        assert progress is not None and (progress.begin, progress.backed_up, progress.next) == (3, 9, 9)

@@ -1,0 +1,120 @@
+"""Commands and records of engines as text: what goes in comes out, and nothing else gets in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from database.engines.backup_state import Begin, Bid, DropBid, Uploaded
+from database.engines.checksums import Compare, Report
+from database.engines.holds import DropHold, PlaceHold
+from database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
+from database.engines.rollout import Disable, Enable
+from database.engines.silence import Silence
+from database.engines.time import Cancel, Elapsed, Set, Timer
+from database.engines.view import Floor, Hold, Member
+from database.engines.view_tracking import Announce, Eject, Heartbeat
+from database.engines.vocabulary import Vocabulary
+from database.errors import BinaryTooOldError
+from virtuallog.errors import CorruptionError, MalformedError
+
+ALL = Vocabulary((
+    Begin, Bid, DropBid, Uploaded, Compare, Report, DropHold, PlaceHold, Acquire, Confirm, Expire, Grant, Release, Renew,
+    Disable, Enable, Cancel, Elapsed, Set, Timer, Floor, Hold, Member, Announce, Eject, Heartbeat,
+))  # fmt: skip
+
+FIELDS = {
+    "int": st.integers(-(1 << 63) + 1, (1 << 63) - 1),
+    "LogPosition": st.integers(0, (1 << 63) - 1),
+    "str": st.text(max_size=20),
+    "tuple[str, ...]": st.lists(st.text(max_size=5), max_size=4).map(tuple),
+    "Mapping[str, str]": st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=4),
+}
+
+
+@st.composite
+def values(draw: st.DrawFn) -> object:
+    kind = draw(st.sampled_from(ALL.classes))
+    return kind(*(draw(FIELDS[str(field.type)]) for field in attrs.fields(kind)))
+
+
+@settings(max_examples=40)
+@given(values())
+def test_what_goes_in_comes_out(value: object) -> None:
+    assert ALL.parse_untrusted(ALL.encode(value)) == value
+
+
+@settings(max_examples=40)
+@given(values(), st.data())
+def test_whatever_has_become_of_the_bytes_the_error_is_typed(value: object, data: st.DataObject) -> None:
+    blob = bytearray(ALL.encode(value))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(blob) - 1))
+        if data.draw(st.booleans()):
+            del blob[at:]
+            break
+        blob[at] = data.draw(st.integers(0, 255))
+    try:
+        parsed = ALL.parse_untrusted(bytes(blob))
+    except (MalformedError, BinaryTooOldError):
+        return
+    assert type(parsed) in ALL.classes
+
+
+@settings(max_examples=40)
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_anything_else_is_refused(blob: bytes) -> None:
+    with pytest.raises((MalformedError, BinaryTooOldError)):
+        ALL.parse_untrusted(blob)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ["1-ab", 1.0, []],
+        ["1-ab", True, []],
+        ["1-ab", -1, []],
+        ["1-ab", 1 << 63, []],
+        ["1-ab", 1, [1]],
+        ["1-ab", 1],
+        [1, 1, []],
+    ],
+)
+def test_fields_have_their_types(fields: list[object]) -> None:
+    with pytest.raises(MalformedError):
+        ALL.parse_untrusted(json.dumps([1, "Announce", *fields]).encode())
+
+
+def test_a_later_version_is_nothing_that_all_agree_on() -> None:
+    """Others may know it, so the one that does not must stop. What is malformed, however, is so for everybody."""
+    for blob in (b'[2,"Enable","x"]', b'[1,"Unheard","x"]'):
+        with pytest.raises(BinaryTooOldError):
+            ALL.parse_untrusted(blob)
+    with pytest.raises(CorruptionError):
+        ALL.parse_stored(b'[1,"Enable",7]')
+
+
+def test_a_class_whose_fields_have_no_form_is_no_part_of_a_vocabulary() -> None:
+    @attrs.frozen
+    class Odd:
+        table: Mapping[str, int]
+
+    with pytest.raises(AssertionError):
+        Vocabulary((Odd,))
+
+
+def test_silence_is_counted_from_what_was_last_heard() -> None:
+    silence = Silence()
+    silence.learn({"a": 1, "b": 1}, now=0.0)
+    silence.learn({"a": 1, "b": 2}, now=5.0)
+    assert silence.silent("a", 10.0, now=10.0) and not silence.silent("b", 10.0, now=10.0)
+    silence.learn({"b": 2}, now=11.0)
+    assert not silence.silent("a", 0.0, now=100.0), "nobody is waited for who is not there"
+    silence.learn({"a": 1, "b": 2}, now=20.0)
+    assert not silence.silent("a", 10.0, now=25.0), "it came back"
+    assert silence.last("b") == 2
