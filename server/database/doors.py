@@ -18,7 +18,7 @@ from server.listening import listen
 from server.zookeeper.secure import ClientSecurity
 from server.zookeeper.secure_port import SecurePort
 from virtuallog.ports import Clock
-from virtuallog.rpc.transport import accepted
+from virtuallog.rpc.transport import accepted, peer_address
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -46,11 +46,9 @@ class Doors:
     async def _serve(self, stream: trio.SocketStream) -> None:
         accepted(stream)
         async with stream:
-            try:
-                host = str(stream.socket.getpeername()[0])
-            except OSError:  # it is gone already
-                return
-            await self.role.serve_stream(stream, host)
+            address = peer_address(stream)
+            if address is not None:
+                await self.role.serve_stream(stream, *address)
 
     async def _serve_admins(self) -> None:
         from server.console.serving import ConsoleServer  # HTTP is half of what a node imports

@@ -98,13 +98,13 @@ class DatabaseRole:
         """The replica and its tree; None while there are none, as during a restore."""
         return self.host.life if self.host is not None else None
 
-    async def serve_stream(self, stream: Stream, host: str, subject: str = "") -> None:
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str = "") -> None:
         """Serve one client until its connection ends; see `ZooKeeperServer.serve_stream`. While nobody is served the stream is
         closed, and the client goes on to another server."""
         if self.service is None:
             await trio.aclose_forcefully(stream)
         else:
-            await self.service.server.serve_stream(stream, host, subject)
+            await self.service.server.serve_stream(stream, host, port, subject)
 
     def facts(self) -> Facts:
         """For ZooKeeper's admin pages."""

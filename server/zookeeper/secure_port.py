@@ -14,6 +14,7 @@ from server.zookeeper.secure import ClientSecurity
 from virtuallog.errors import UntrustedError
 from virtuallog.ports import Clock
 from virtuallog.rpc.reception import HANDSHAKE_SECONDS, HANDSHAKES_MAX
+from virtuallog.rpc.transport import accepted, peer_address
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +22,7 @@ log = structlog.get_logger(__name__)
 class ServesStreams(Protocol):
     """Who goes on with a connection: see `server.zookeeper.serving`."""
 
-    async def serve_stream(self, stream: Stream, host: str, subject: str = "") -> None: ...
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str = "") -> None: ...
 
 
 @attrs.define(eq=False)
@@ -39,12 +40,13 @@ class SecurePort:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream:
-            if self._shaking_hands >= HANDSHAKES_MAX:
+            address = peer_address(stream)
+            if address is None or self._shaking_hands >= HANDSHAKES_MAX:
                 return
-            host = str(stream.socket.getpeername()[0])
-            secured = await self._secure(stream, host)
+            accepted(stream)
+            secured = await self._secure(stream, address[0])
             if secured is not None:
-                await self._server.serve_stream(secured[0], host, secured[1])
+                await self._server.serve_stream(secured[0], *address, secured[1])
 
     async def _secure(self, stream: Stream, host: str) -> tuple[Stream, str] | None:
         """None: refused, and closed soon."""

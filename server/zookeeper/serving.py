@@ -23,7 +23,7 @@ from virtuallog.ports import Clock
 from virtuallog.rpc.admission import Admission
 from virtuallog.rpc.complaints import Complaints
 from virtuallog.rpc.limits import ServerLimits
-from virtuallog.rpc.transport import accepted
+from virtuallog.rpc.transport import accepted, peer_address
 
 TICK_SECONDS: Final = 0.5
 """Between two looks for connections whose time is over, and for whom is served now."""
@@ -91,24 +91,22 @@ class ZooKeeperServer:
 
     async def _serve_accepted(self, stream: Stream) -> None:
         accepted(stream)
-        try:
-            host, port = stream.socket.getpeername()[:2] if isinstance(stream, trio.SocketStream) else ("", 0)
-        except OSError:  # gone already
+        address = peer_address(stream)
+        if address is None:
             await trio.aclose_forcefully(stream)
-            return
-        await self._serve(stream, Caller(host=host, port=port))
+        else:
+            await self.serve_stream(stream, *address)
 
-    async def serve_stream(self, stream: Stream, host: str, subject: str = "") -> None:
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str = "") -> None:
         """Serve one connection until it ends; closes the stream. Cancelling cuts it off.
 
         Args:
             stream: to the client.
             host: its address, without a port; empty if it has none.
+            port: its own; 0 if it has none.
             subject: of the certificate that it has shown; empty: none.
         """
-        await self._serve(stream, Caller(host=host, subject=subject))
-
-    async def _serve(self, stream: Stream, caller: Caller) -> None:
+        caller = Caller(host=host, port=port, subject=subject)
         guest = Guest(self, caller)
         refusal = self._refusal(guest)
         if refusal:

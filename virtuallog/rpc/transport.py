@@ -84,6 +84,17 @@ def bound_address(listener: Listener[Any]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def peer_address(stream: Stream) -> tuple[str, int] | None:
+    """Host and port of the other side; no name and 0 if it is no socket's. None: it is gone already."""
+    if not isinstance(stream, trio.SocketStream):
+        return "", 0
+    try:
+        host, port = stream.socket.getpeername()[:2]
+    except OSError:
+        return None
+    return str(host), int(port)
+
+
 def accepted(stream: Stream) -> None:
     """Set the options of a stream that a listener gave. (Trio itself sets TCP_NODELAY.)"""
     if isinstance(stream, trio.SocketStream):
