@@ -15,6 +15,7 @@
 #                 `make kazoo TESTS=kazoo.tests.test_lock` for a part
 #   make chaos    swaps, kills, partitions (needs root) and a comparison with other systems (scripts in PEERS), a quarter of
 #                 an hour; one of them: make swap, kill, hosts, peers; pictures and tables go to OUT
+#   make zelos    20,000 operations of ZooKeeper's clients on three processes that are killed, stopped and swapped, judged; OPERATIONS=N
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
@@ -29,7 +30,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 1050
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers zelos setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -73,6 +74,10 @@ paxos: setup | $(OUT)
 	$(BIN)/python -m bench.kill --loglet paxos --sequencers 20 --blackouts 5 --picture $(OUT)/kill-paxos.png --markdown \
 	    > $(OUT)/kill-paxos.md
 	@cat $(OUT)/kill-paxos.md
+
+OPERATIONS ?= 20000
+zelos: setup
+	$(BIN)/python -m tests.zelos --operations $(OPERATIONS)
 
 SWAPS ?= 20
 swaps: setup | $(OUT)

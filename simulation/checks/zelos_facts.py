@@ -58,6 +58,15 @@ class Committed:
     """That its own apply came to."""
 
 
+@attrs.frozen
+class Began:
+    """The witness has seen nothing before this. Without it, it has seen everything."""
+
+    zxid: int
+    versions: Mapping[str, int]
+    """Of znodes that servers write by themselves, and that were there before."""
+
+
 @attrs.define(eq=False)
 class Life:
     """Of a session, as the log tells it."""
@@ -131,8 +140,12 @@ class _Replayer:
         return Replay(self.model, self.changes, self.lives, self.missed, violations, self.compared)
 
     def _replay(self) -> Iterator[Violation]:
+        for told in self.history.operations(Began):
+            self.model.zxid = told.action.zxid
+            for path, version in told.action.versions.items():
+                self.model.nodes[path].version = version
         shown, written = self._by_zxid()
-        yield from self._read_all(shown.pop(0, []))
+        yield from self._read_all(shown.pop(self.model.zxid, []))
         for told in committed(self.history):
             before = self.model.zxid
             outcome = self.model.apply(told.action.command)

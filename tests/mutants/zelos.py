@@ -14,7 +14,7 @@ from database.kv import apply, keys, session_operations
 from database.kv.database import Database
 from database.kv.execution import Execution
 from database.kv.expiry import PATIENCE_SECONDS, Expiry
-from database.kv.results import Change, ChangeKind, Result
+from database.kv.results import Change, ChangeKind, Error, Result
 from database.kv.watches import Watcher, Watches, WatchMode, WatchTable
 from database.ports import Reading
 from database.snapshots.keeping import Progress, Snapshots

@@ -1,0 +1,202 @@
+"""ZooKeeper's clients against three real processes that are killed, stopped for seconds, and swapped underneath; then the verdict.
+
+Clients, checks and the witness are those of the simulator. What is left out: the witness follows the servers, so it cannot say
+what they knew at a moment (handshakes), and when a session was heard of only within a margin.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from server import layout
+from server.cluster import LocalCluster, open_local_cluster
+from simulation.checks.zelos import ZELOS_CHECKS, handshakes_are_of_the_log
+from simulation.checks.zelos_facts import answered, replay
+from simulation.checks.zelos_sessions import session_checks
+from simulation.checks.zelos_watches import WATCH_CHECKS, events_compared
+from simulation.zelos.connection import Dial
+from simulation.zelos.session import Client
+from simulation.zelos.witness import Witness
+from simulation.zelos.workload import Part, prepare
+from tests.free_ports import free_ports
+from tests.zelos.witness import Follower, following
+from virtuallog.connect import open_services_to
+from virtuallog.errors import VirtualLogError
+from virtuallog.testing.history import History
+from virtuallog.testing.violation import Violation
+from virtuallog.types import NodeId
+
+NODES: Final = 3
+TIMEOUT_MS: Final = 6000
+START_SECONDS: Final = 60.0
+SETTLE_SECONDS: Final = 60.0
+"""For all clients to be answered again; machines stall for seconds."""
+LAG: Final = 0.5
+"""How much shorter a time may look to a witness that follows: as if clocks were so wrong."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What is done."""
+
+    clients: int
+    operations: int
+    """Asked for by all clients together, at least."""
+    swaps: Sequence[str]
+    """Kinds of loglets, one after the other, again and again."""
+    swap_seconds: float
+    hurt_seconds: float
+    """From one kill, or stop, to the next."""
+    pause_seconds: float
+    """Of a client between two acts, on the average."""
+    seed: int = 1
+
+
+@attrs.define(eq=False)
+class Outcome:
+    """What came of it."""
+
+    violations: list[Violation]
+    done: Counter[str]
+    operations: int
+    compared: int
+    events: int
+
+
+@attrs.define(eq=False)
+class _Run:
+    plan: Plan
+    cluster: LocalCluster
+    follower: Follower
+    history: History
+    ports: Sequence[int]
+    done: Counter[str] = attrs.field(factory=Counter)
+    parts: list[Part] = attrs.field(factory=list)
+    answered: int = 0
+    numbers: count[int] = attrs.field(factory=lambda: count(1))
+
+    @property
+    def operations(self) -> int:
+        return len(answered(self.history))
+
+    async def client(self, number: int) -> None:
+        source = random.Random(f"{self.plan.seed} {number}")
+        client = Client(f"c{number}", self.history, source, self.dials(), TIMEOUT_MS, lambda: next(self.numbers))
+        part = Part(client, source, self.plan.operations, self.plan.pause_seconds, self.count)
+        self.parts.append(part)
+        await part.perform()
+        await part.stay(self.one_more)
+
+    def count(self, what: str) -> None:
+        self.done[what] += 1
+
+    def one_more(self) -> None:
+        self.answered += 1
+
+    def dials(self) -> Sequence[Dial]:
+        return [partial(trio.open_tcp_stream, layout.HOST, port) for port in self.ports]
+
+    async def swap(self) -> None:
+        """Every kind in its turn. What is refused while nodes are down is tried again as the next one."""
+        while True:
+            for kind in self.plan.swaps:
+                await trio.sleep(self.plan.swap_seconds)
+                with trio.move_on_after(2 * self.plan.swap_seconds), suppress(VirtualLogError):
+                    before = (await self.follower.log.view.current()).chain.last.kind
+                    await self.follower.log.reconfig_extend(kind, {})
+                    self.count(f"swap {before} for {kind}")
+
+    async def hurt(self) -> None:
+        """One node after the other dies and is started again, or stands still for a while."""
+        source = random.Random(f"{self.plan.seed} hurt")
+        while True:
+            await trio.sleep(self.plan.hurt_seconds)
+            node = NodeId(source.randint(1, NODES))
+            if source.random() < 0.5:
+                await self.cluster.kill(node)
+                self.count("kill -9")
+                await trio.sleep(0.5)
+                await self.cluster.start(node)
+            else:
+                await self._stop(node, source.choice((1.0, 4.0)))
+
+    async def _stop(self, node: NodeId, seconds: float) -> None:
+        pid = self.cluster.nodes[node].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        self.count("SIGSTOP")
+        try:
+            await trio.sleep(seconds)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    async def until_enough(self) -> None:
+        while self.operations < self.plan.operations or not self.done["kill -9"] or not self.done["SIGSTOP"]:
+            await trio.sleep(0.2)
+
+    async def settle(self) -> None:
+        """Everybody comes to an end and is answered once more, and the witness sees it."""
+        for part in self.parts:
+            part.acts = 0
+        with trio.fail_after(SETTLE_SECONDS):
+            while self.answered < len(self.parts):
+                await trio.sleep(0.1)
+            await self.follower.catch_up()
+
+
+async def run(plan: Plan, folder: Path) -> Outcome:
+    """All of it, with data in `folder`."""
+    first = free_ports(NODES)
+    history, violations = History(trio.current_time), list[Violation]()
+    async with open_local_cluster(folder / "cluster", NODES, base_port=0, zookeeper_port=first) as cluster:
+        async with open_services_to(cluster.file) as services:
+            await cluster.wait_ready(services)
+        async with following(cluster, folder / "witness", Witness(history, violations)) as follower:
+            ports = [first + number for number in range(NODES)]
+            state = _Run(plan, cluster, follower, history, ports)
+            async with trio.open_nursery() as nursery:
+                await _begin(state)
+                for number in range(1, plan.clients + 1):
+                    nursery.start_soon(state.client, number)
+                async with trio.open_nursery() as trouble:
+                    trouble.start_soon(state.swap)
+                    trouble.start_soon(state.hurt)
+                    await state.until_enough()
+                    trouble.cancel_scope.cancel()
+                await _start_all(cluster)
+                await state.settle()
+                nursery.cancel_scope.cancel()
+    return _judge(state, violations)
+
+
+async def _begin(state: _Run) -> None:
+    """Make what all clients need."""
+    client = Client("first", state.history, random.Random(0), state.dials(), TIMEOUT_MS, lambda: next(state.numbers))
+    with trio.fail_after(START_SECONDS):
+        await prepare(client)
+
+
+async def _start_all(cluster: LocalCluster) -> None:
+    for node in cluster.nodes.values():
+        if node.pid is None:
+            await cluster.start(node.id)
+
+
+def _judge(state: _Run, violations: list[Violation]) -> Outcome:
+    checks = [check for check in ZELOS_CHECKS if check is not handshakes_are_of_the_log]
+    for check in (*checks, *WATCH_CHECKS, *session_checks(LAG, calm=False)):
+        violations.extend(check(state.history))
+    compared, events = replay(state.history).compared, events_compared(state.history)
+    return Outcome(violations, state.done, state.operations, compared, events)

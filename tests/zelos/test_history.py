@@ -1,0 +1,30 @@
+"""Three real servers of a Zelos under kills, stops and swaps: the history is one that ZooKeeper's promises allow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.zelos.run import Plan, run
+
+SHORT = Plan(
+    clients=4,
+    operations=2000,
+    swaps=("paxos", "native"),
+    swap_seconds=2.0,
+    hurt_seconds=2.5,
+    pause_seconds=0.01,
+)
+"""The whole is `make zelos`."""
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+async def test_a_history_of_real_processes(tmp_path: Path) -> None:
+    """Writes are linearizable, results are ZooKeeper's, reads never go back, watches fire once and first, sessions live."""
+    outcome = await run(SHORT, tmp_path)
+
+    assert outcome.violations == []
+    assert outcome.compared > SHORT.operations and outcome.events > 20
+    assert sum(count for what, count in outcome.done.items() if what.startswith("swap")) > 0

@@ -1,0 +1,74 @@
+"""Who follows a real cluster's log, and writes down what is applied: the judges' order of events.
+
+A passive replica with the engines of the servers, and a witness on top of them (`simulation.zelos.witness`). It is up before the first
+client comes. If the log has been trimmed by then it begins with a server's snapshot, and the model with what that says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import attrs
+import trio
+
+from database.hosting import Host, HostSettings, Life
+from database.identity import ReplicaIdentity
+from database.kv.paths import CONFIG
+from database.replica import ReplicaSettings
+from database.rocks import open_store_directory
+from database.snapshots.wire import SNAPSHOTS
+from server.cluster import LocalCluster
+from simulation.checks.zelos_facts import Began
+from simulation.zelos.witness import Witness
+from virtuallog.connect import connect
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+
+NODE = NodeId(125)
+
+
+@attrs.frozen(eq=False)
+class Follower:
+    """The witness at work."""
+
+    log: VirtualLog
+    host: Host
+
+    async def catch_up(self) -> None:
+        """Everything that was acknowledged before is in the history on return."""
+        assert self.host.life is not None
+        await self.host.life.replica.sync()
+
+
+@asynccontextmanager
+async def following(cluster: LocalCluster, folder: Path, witness: Witness) -> AsyncIterator[Follower]:
+    """For as long as the block runs. A log that is trimmed past it ends the test: snapshots are made rare enough."""
+    async with connect(cluster.file, more=[SNAPSHOTS]) as log, trio.open_nursery() as nursery:
+        directory = await open_store_directory(folder)
+        register = await log.view.current()
+        host = Host(
+            log=log,
+            directory=directory,
+            environment=attrs.evolve(log.view.environment, nursery=nursery),
+            identity=ReplicaIdentity(node=NODE, store=b"witness", boot=1),
+            cluster=register.cluster,
+            peers=lambda: sorted(register.nodes),
+            settings=HostSettings(replica=ReplicaSettings(passive=True, recipe=witness.recipe)),
+        )
+        begun = trio.Event()
+
+        async def attend(life: Life) -> None:
+            assert not begun.is_set(), "the log was trimmed under the witness"
+            tree = life.database.tree
+            if not witness.history.events:
+                version = tree.exists(CONFIG).version
+                witness.history.observed("witness", Began(tree.last_zxid, {CONFIG: version}), None)
+            begun.set()
+
+        nursery.start_soon(host.run, attend)
+        await begun.wait()
+        yield Follower(log, host)
+        nursery.cancel_scope.cancel()
+    await directory.close()
