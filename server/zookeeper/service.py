@@ -114,6 +114,7 @@ class ZooKeeperService:
         return Hooks(
             authentication=Authentication(self._settings.superuser_digest),
             new_exchange=(lambda: Exchange(users, self._random.randbytes(NONCE_BYTES).hex())) if users else None,
+            sasl_required=self._settings.sasl_required,
             words=Words(self._settings.commands, self.facts, self._reset),
             standing=lambda: self.contact.standing,
             reconfigure=self._reconfigure,

@@ -92,6 +92,9 @@ class ZooKeeperSettings:
     sasl_users: tuple[SaslUser, ...] = attrs.field(default=(), metadata=toml_key("sasl_user"))
     """Who may log in with SASL. None: nobody, and whoever tries is refused."""
 
+    sasl_required: bool = False
+    """Whether a connection that has not logged in with SASL may do nothing else. (sessionRequireClientSASLAuth)"""
+
     superuser_digest: str = ""
     """user:base64(sha1(user:password)) of one who may do everything; empty: nobody may. (DigestAuthenticationProvider.superDigest)"""
 
@@ -104,6 +107,8 @@ class ZooKeeperSettings:
         if self.client_certificates not in CLIENT_CERTIFICATES:
             reason = f"must be {', '.join(CLIENT_CERTIFICATES)}, not {self.client_certificates!r}"
             raise FieldError(reason, "client_certificates")
+        if self.sasl_required and not self.sasl_users:
+            raise FieldError("needs a [[zookeeper.sasl_user]]: nobody could log in", "sasl_required")
         if self.tick_ms < 1:
             raise FieldError(f"must be at least 1, not {self.tick_ms}", "tick_ms")
         if self.jute_maxbuffer_bytes < JUTE_BYTES_MIN:
