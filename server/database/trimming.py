@@ -37,7 +37,7 @@ async def check_trim(virtual_log: VirtualLog, position: LogPosition) -> None:
         InvalidSettingError: a database needs some of it.
         UnavailableError: there is a database, and nobody answers for it.
     """
-    register = await virtual_log.view.current()
+    register = await virtual_log.view.refresh()  # a trim is for good, and waits for the MetaStore anyway
     if not register.database:
         return
     services = virtual_log.view.environment.services

@@ -18,6 +18,7 @@ from loglets.paxos.provider import PaxosProvider
 from server.config import NodeConfig
 from server.identity import Identity
 from server.node import Node, NodePorts
+from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from virtuallog.api import LogletProvider
 from virtuallog.chain import SegmentId
 from virtuallog.cluster_file import NodeAddress
@@ -38,7 +39,7 @@ from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.testing.network import SimulatedNetwork, SimulatedServices
-from virtuallog.testing.process import Process
+from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.storage import Disk
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import NodeId, Open, Sealed
@@ -105,6 +106,8 @@ class World:
     memory: MemoryProvider = attrs.field(factory=MemoryProvider)
     disks: dict[int, Disk] = attrs.field(factory=dict)
     stores: dict[int, SimulatedKeyValuesDisk] = attrs.field(factory=dict)
+    replicas: dict[int, StoreDisk] = attrs.field(factory=dict)
+    """Of databases."""
     opening_seconds: float = 0.0
     """How long it takes to open a store."""
     processes: dict[int, tuple[Process, trio.CancelScope]] = attrs.field(factory=dict)
@@ -125,12 +128,17 @@ class World:
         async def no_storage(role: str) -> Any:
             raise AssertionError(role)
 
+        async def local_store(role: str) -> SimulatedDirectory:
+            disk = self.replicas.setdefault(node, StoreDisk(random=self.random))
+            return SimulatedDirectory.of(disk, process, clock)
+
         ports = NodePorts(
             services=self.network.services(process, clock),
             clock=clock,
             random=random.Random(self.random.random()),
             storage=no_storage,
             key_values=key_values,
+            local_store=local_store,
         )
         made = Node(
             ports,
@@ -146,8 +154,11 @@ class World:
         return made
 
     async def _run(self, node: Node, scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
-        with scope:
-            await node.run(task_status=task_status)
+        try:
+            with scope:
+                await node.run(task_status=task_status)
+        except* CrashedError:
+            assert scope.cancel_called  # a store is flushed in the end, and this one is dead
 
     def stop(self, node: int) -> None:
         """Pull the plug."""
@@ -155,6 +166,8 @@ class World:
         process.crash()
         scope.cancel()
         self.disks[node].crash()
+        if node in self.replicas:
+            self.replicas[node].crash()
 
     def client(self) -> SimulatedServices:
         process = Process(CLIENT)

@@ -1,0 +1,241 @@
+"""The database role of a node: it opens, serves, restores, fails, and what operators and nodes may ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from database.hosting import Life
+from database.kv.client import Access, KeyValueClient, NoNodeError
+from database.snapshots.messages import GetSnapshot, SnapshotOffer
+from server.database.messages import (
+    CompareChecksums,
+    DatabaseStatus,
+    FindAllowedTrim,
+    GetDatabaseStatus,
+    PlaceHold,
+    RawWrite,
+    ReleaseHold,
+    SetEngine,
+    WriteRaw,
+)
+from server.node import Node
+from server.zookeeper.settings import ZooKeeperSettings
+from tests.server.test_node import World, make_world, until
+from virtuallog.control import PrefixTrim
+from virtuallog.errors import (
+    CorruptionError,
+    InvalidSettingError,
+    TrimmedError,
+    UnavailableError,
+    UnsupportedError,
+)
+from virtuallog.types import LogPosition, NodeId
+
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+SETTINGS = {"zookeeper": ZooKeeperSettings(snapshot_seconds=5)}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with make_world() as made:
+        yield made
+
+
+def life_of(node: Node) -> Life:
+    assert node.database is not None
+    assert node.database.life is not None
+    return node.database.life
+
+
+def client_of(node: Node) -> KeyValueClient:
+    """Of its present life."""
+    life = life_of(node)
+    access = Access(clock=life.environment.clock, random=life.environment.random, node=node.config.id)
+    access.begin(life.database)
+    return KeyValueClient(access)
+
+
+async def start(world: World, *numbers: int) -> list[Node]:
+    """Servers of a database, once they serve."""
+    nodes = [await world.start(number, config=SETTINGS) for number in numbers]
+    await until(lambda: all(not node.not_ready() for node in nodes))
+    return nodes
+
+
+async def test_servers_share_one_tree(world: World, autojump_clock: MockClock) -> None:
+    """What one has written, another one shows after a sync. Each is in the view."""
+    one, two, _ = await start(world, 1, 2, 3)
+    await client_of(one).create("/a", b"1")
+    assert (await client_of(two).get("/a", linearizable=True)).data == b"1"
+    await until(lambda: len(one.database.status().members) == 3 if one.database else False)
+
+
+async def test_a_node_without_the_section_has_no_part_in_it(world: World, autojump_clock: MockClock) -> None:
+    """It is ready without, and says to others that it does not know what they want."""
+    nodes = [await world.start(number) for number in (1, 2, 3)]
+    await until(lambda: all(not node.not_ready() for node in nodes))
+    assert nodes[0].database is None
+    assert nodes[0].plain_status()["database"] is None
+    with pytest.raises(UnsupportedError):
+        await world.client().call(ONE, GetDatabaseStatus(), 5)
+
+
+async def test_status_and_metrics_say_how_far_a_replica_is(world: World, autojump_clock: MockClock) -> None:
+    """Also what has no answer yet: an unready node says what it waits for."""
+    first = await world.start(1, config=SETTINGS)
+    assert "database is not open" in first.not_ready()
+    with pytest.raises(UnavailableError):
+        await world.client().call(ONE, GetDatabaseStatus(), 5)
+    node, _, _ = first, await world.start(2, config=SETTINGS), await world.start(3, config=SETTINGS)
+    await until(lambda: not node.not_ready())
+    await client_of(node).create("/a")
+    status: DatabaseStatus = await world.client().call(ONE, GetDatabaseStatus(), 5)
+    assert (status.state, status.cursor) == ("serving", life_of(node).replica.cursor)
+    assert status.zxid == life_of(node).database.tree.last_zxid
+    assert node.plain_status()["database"]["state"] == "serving"
+    names = {family.name for family in node.metrics()}
+    assert {"virtuallog_database_state", "virtuallog_database_znodes", "virtuallog_database_cursor"} <= names
+
+
+async def test_a_server_comes_back_with_its_state(world: World, autojump_clock: MockClock) -> None:
+    """What the crash took from its store, which has no log of its own, is played again."""
+    one, _, _ = await start(world, 1, 2, 3)
+    await client_of(one).create("/a", b"1")
+    world.stop(1)
+    (again,) = await start(world, 1)
+    assert (await client_of(again).get("/a")).data == b"1"
+
+
+async def test_a_wiped_server_restores_a_snapshot_once_the_log_is_trimmed(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """The view takes the new store for the old one, the log goes on being trimmed, and the others have served all the time."""
+    one, two, three = await start(world, 1, 2, 3)
+    for number in range(20):
+        await client_of(one).create(f"/{number}")
+    log = one.virtual_log
+    assert log is not None
+
+    async def trimmed() -> bool:
+        return await log.find_trim_point() > 5
+
+    with trio.fail_after(120):  # noqa: TID251 -- simulated time
+        while not await trimmed():
+            await trio.sleep(1)  # noqa: TID251 -- simulated time
+    del two, three
+    world.stop(3)
+    world.replicas[3].wipe()
+    (again,) = await start(world, 3)
+    assert len(await client_of(again).children("/")) == 21
+    await client_of(again).create("/after")
+
+
+async def test_a_trim_by_hand_leaves_what_the_database_needs(world: World, autojump_clock: MockClock) -> None:
+    """Unless it is forced. The register says that there is a database, so a node that serves none knows it as well."""
+    one, _, _ = await world.start(1, config=SETTINGS), await world.start(2), await world.start(3)
+    await until(lambda: not one.not_ready())
+    await client_of(one).create("/a")
+    await until(lambda: bool(one.virtual_log and one.virtual_log.view.cached and one.virtual_log.view.cached.database))
+    services = world.client()
+    allowed = await services.call(ONE, FindAllowedTrim(), 5)
+    tail = life_of(one).replica.cursor
+    assert allowed.position < tail
+    with pytest.raises(InvalidSettingError, match="the database needs the log from"):
+        await services.call(TWO, PrefixTrim(position=tail), 30)
+    assert (await services.call(TWO, PrefixTrim(position=1, force=True), 30)).position == 1
+    world.stop(1)
+    with pytest.raises(UnavailableError, match="none of its servers answers"):
+        await services.call(TWO, PrefixTrim(position=2), 30)
+
+
+async def test_a_hold_keeps_the_log_until_it_is_released(world: World, autojump_clock: MockClock) -> None:
+    """Whatever is flushed and snapshotted meanwhile; and what is gone cannot be held any more."""
+    one, _, _ = await start(world, 1, 2, 3)
+    services = world.client()
+    held = life_of(one).replica.cursor
+    await services.call(TWO, PlaceHold(name="backup", position=held, milliseconds=0), 5)
+    for number in range(20):
+        await client_of(one).create(f"/{number}")
+        await trio.sleep(2)  # noqa: TID251 -- simulated time
+    allowed = await services.call(ONE, FindAllowedTrim(), 5)
+    assert (allowed.position, allowed.reasons) == (held, ("hold backup",))
+    await services.call(TWO, ReleaseHold("backup"), 5)
+    await trio.sleep(10)  # noqa: TID251 -- simulated time
+    assert (await services.call(ONE, FindAllowedTrim(), 5)).position > held
+    with pytest.raises(TrimmedError):
+        await services.call(TWO, PlaceHold(name="late", position=held, milliseconds=0), 5)
+    assert not (await services.call(TWO, GetDatabaseStatus(), 5)).holds
+
+
+async def test_a_replica_that_fails_closes_its_role_and_nothing_else(world: World, autojump_clock: MockClock) -> None:
+    """The node goes on as a part of the log, and says why; the other servers serve."""
+    one, two, _ = await start(world, 1, 2, 3)
+    world.replicas[1].failure = lambda: CorruptionError("a bad block")
+    with pytest.raises(UnavailableError):
+        await client_of(one).create("/a")
+    assert isinstance(await one.wait_refused("database"), CorruptionError)
+    assert "database: a bad block" in (await world.status(1)).failures
+    assert one.refusals.keys() == {"database"}
+    assert set((await world.status(1)).roles) == {"sequencer", "log-server", "replica", "metastore"}
+    assert one.database is not None
+    assert (one.database.service, one.database.life) == (None, None)
+    await client_of(two).create("/b")
+
+
+async def test_a_snapshot_is_given_to_who_belongs_to_the_cluster(world: World, autojump_clock: MockClock) -> None:
+    """Then the log is held for it."""
+    one, _, _ = await start(world, 1, 2, 3)
+    await client_of(one).create("/a")
+    await trio.sleep(20)  # noqa: TID251 -- simulated time
+    cluster = one.identity.cluster
+    assert cluster is not None
+    offer: SnapshotOffer = await world.client().call(ONE, GetSnapshot(cluster=cluster, replica="4-new"), 10)
+    assert offer.position > 0
+    assert [hold.name for hold in one.database.status().holds] == ["restore 4-new"] if one.database else False
+
+
+async def test_operators_may_compare_repair_and_switch(world: World, autojump_clock: MockClock) -> None:
+    """Checksums are compared at one position; raw writes reach all replicas; an engine that nobody knows is not enabled."""
+    one, two, _ = await start(world, 1, 2, 3)
+    services = world.client()
+    compared = await services.call(ONE, CompareChecksums(), 10)
+    await services.call(TWO, WriteRaw(writes=(RawWrite(key=b"zz", value=b"1"),)), 10)
+    await life_of(one).replica.sync()
+    assert life_of(one).store.get(b"zz") == life_of(two).store.get(b"zz") == b"1"
+    assert life_of(one).replica.cursor > compared.position
+    await services.call(ONE, SetEngine(name="lease", enabled=True), 10)
+    await services.call(ONE, SetEngine(name="lease", enabled=False), 10)
+    assert (await services.call(ONE, GetDatabaseStatus(), 5)).disabled == ("lease",)
+    with pytest.raises(UnsupportedError, match="is not known"):
+        await services.call(ONE, SetEngine(name="perpetuum", enabled=True), 10)
+
+
+async def test_a_server_that_the_log_has_left_behind_restores_while_it_runs(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Somebody has forced a trim past its cursor: its clients are sent away, it puts a snapshot under itself and serves on."""
+    one, two, three = await start(world, 1, 2, 3)
+    for number in range(20):
+        await client_of(one).create(f"/{number}")
+    await trio.sleep(20)  # noqa: TID251 -- simulated time
+    former = life_of(three)
+    process, _ = world.processes[3]
+    process.pause()
+    for number in range(20, 40):
+        await client_of(one).create(f"/{number}")
+    await trio.sleep(20)  # noqa: TID251 -- simulated time
+    position = min(life_of(node).snapshots.newest for node in (one, two))
+    assert position > former.replica.cursor
+    log = one.virtual_log
+    assert log is not None
+    await log.prefix_trim(LogPosition(position))
+    process.resume()
+    await until(lambda: three.database is not None and three.database.life not in {None, former})
+    await until(lambda: not three.not_ready())
+    assert len(await client_of(three).children("/")) == 41
+    with pytest.raises(NoNodeError):
+        await client_of(three).get("/40")
