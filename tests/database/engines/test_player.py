@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -124,6 +124,7 @@ class Interleavings(RuleBasedStateMachine):
 
 
 TestInterleavings = Interleavings.TestCase
+TestInterleavings.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 
 
 @given(st.binary(max_size=40), st.dictionaries(st.text(max_size=5), st.binary(max_size=9), max_size=3))

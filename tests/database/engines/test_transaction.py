@@ -6,6 +6,7 @@ import random
 
 import attrs
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -70,6 +71,7 @@ class ReadYourWrites(RuleBasedStateMachine):
 
 
 TestReadYourWrites = ReadYourWrites.TestCase
+TestReadYourWrites.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 
 
 @attrs.define
