@@ -34,6 +34,7 @@ class Error(enum.IntEnum):
     SESSION_MOVED = -118
     NOT_READ_ONLY = -119
     NO_WATCHER = -121
+    SASL_REQUIRED = -124
     QUOTA_EXCEEDED = -125
 
 

@@ -60,14 +60,18 @@ class Operations:
     closing: bool = attrs.field(default=False, init=False)
     """The client has closed its session."""
     _exchange: Exchange | None = attrs.field(default=None, init=False)
+    _handlers: Mapping[int, Handle] = attrs.field(init=False)
+    """What may be asked now."""
+
+    def __attrs_post_init__(self) -> None:
+        self._handlers = _BEFORE_LOGIN if self.hooks.sasl_required else _HANDLERS
 
     def handle(self, request: Request) -> None:
         """Do what a client asks."""
         xid, opcode, body = request
-        handler = _HANDLERS.get(opcode)
+        handler = self._handlers.get(opcode)
         if handler is None:
-            reason = f"asked for operation {opcode}, which nobody knows"
-            self.connection.end_after(replies.error(xid, _UNKNOWN_XID, Error.UNIMPLEMENTED), reason)
+            self._turn_away(xid, opcode)
             return
         try:
             handler(self, xid, opcode, body)  # type: ignore[arg-type]  # an IntEnum among keys: an int finds it
@@ -77,6 +81,14 @@ class Operations:
             self._refuse(xid, Error.BAD_ARGUMENTS)
         except Exception as error:
             self._failed(error)
+
+    def _turn_away(self, xid: int, opcode: int) -> None:
+        if opcode in _HANDLERS:
+            frame = replies.error(xid, self._zxid, Error.SASL_REQUIRED)
+            self.connection.end_after(frame, "has not logged in, as everybody must")
+        else:
+            frame = replies.error(xid, _UNKNOWN_XID, Error.UNIMPLEMENTED)
+            self.connection.end_after(frame, f"asked for operation {opcode}, which nobody knows")
 
     # -- writes ----------------------------------------------------------------------------------------------------
 
@@ -350,6 +362,7 @@ class Operations:
         if self._exchange.user is not None:
             known = add_identities(self.origin.identities, self._exchange.user)
             self.origin = attrs.evolve(self.origin, identities=known)
+            self._handlers = _HANDLERS
         return answer
 
     def who_am_i(self, xid: int, opcode: OpCode, body: Reader) -> None:
@@ -393,3 +406,7 @@ _HANDLERS: Final[Mapping[int, Handle]] = {
     OpCode.WHO_AM_I: Operations.who_am_i,
     OpCode.CLOSE_SESSION: Operations.close_session,
 }
+_BEFORE_LOGIN: Final[Mapping[int, Handle]] = {
+    opcode: _HANDLERS[opcode] for opcode in (OpCode.AUTH, OpCode.SASL, OpCode.PING, OpCode.CLOSE_SESSION)
+}
+"""What those may ask who have not logged in where everybody must."""

@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import attrs
 import trio
 from trio.testing import MockClock
 
@@ -32,11 +33,11 @@ OBSERVER = "server.100=0.0.0.0:1:2:observer;0.0.0.0:3"
 
 
 @asynccontextmanager
-async def serviced() -> AsyncIterator[World]:
+async def serviced(settings: ZooKeeperSettings = SETTINGS) -> AsyncIterator[World]:
     """A service that has announced itself, until the block ends."""
     clock = TrioClock()
     database, log = listed_database(clock)
-    service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
+    service = ZooKeeperService(database, settings, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
         await nursery.start(service.run)
@@ -90,19 +91,34 @@ async def test_a_user_logs_in_and_is_who_an_acl_means(autojump_clock: MockClock)
     """Three messages; from then on the connection has the identity sasl:ben."""
     async with serviced() as world:
         client = await world.client()
-        challenge = ((await client.call(OpCode.SASL, Writer().buffer(b""))).body.buffer() or b"").decode()
-        nonce = challenge.partition('nonce="')[2].partition('"')[0]
-        said = {
-            "username": "ben", "realm": "zk-sasl-md5", "nonce": nonce, "cnonce": "c", "nc": "00000001", "qop": "auth",
-            "digest-uri": "zookeeper/zk-sasl-md5",
-        }  # fmt: skip
-        said["response"] = Proof(said, "hi").of("AUTHENTICATE")
-        answer = (await client.call(OpCode.SASL, Writer().buffer(spell(said)))).body.buffer()
-        assert answer == f"rspauth={Proof(said, 'hi').of('')}".encode()
-
+        await log_in(client)
         await client.create("/ben", acl=(Acl(31, "sasl", "ben"),))
         assert (await client.get("/ben")).error == 0
         assert (await (await world.client()).get("/ben")).error == Error.NO_AUTH
+
+
+async def test_where_everybody_must_log_in_nothing_else_is_answered(autojump_clock: MockClock) -> None:
+    """Before it: an error, and the connection is closed. After it: everything."""
+    async with serviced(attrs.evolve(SETTINGS, sasl_required=True)) as world:
+        client = await world.client()
+        assert (await client.create("/a")).error == Error.SASL_REQUIRED
+        assert await client.closed() == b""
+        client = await world.client()
+        await log_in(client)
+        assert (await client.create("/a")).error == 0
+
+
+async def log_in(client: RawClient) -> None:
+    """As ben."""
+    challenge = ((await client.call(OpCode.SASL, Writer().buffer(b""))).body.buffer() or b"").decode()
+    nonce = challenge.partition('nonce="')[2].partition('"')[0]
+    said = {
+        "username": "ben", "realm": "zk-sasl-md5", "nonce": nonce, "cnonce": "c", "nc": "00000001", "qop": "auth",
+        "digest-uri": "zookeeper/zk-sasl-md5",
+    }  # fmt: skip
+    said["response"] = Proof(said, "hi").of("AUTHENTICATE")
+    answer = (await client.call(OpCode.SASL, Writer().buffer(spell(said)))).body.buffer()
+    assert answer == f"rspauth={Proof(said, 'hi').of('')}".encode()
 
 
 async def test_a_wrong_password_closes_the_connection(autojump_clock: MockClock) -> None:
