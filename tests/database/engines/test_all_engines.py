@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import attrs
 import pytest
@@ -89,16 +90,12 @@ class Story:
     async def switch(self, each: Running) -> None:
         rollout = found(each, Rollout)
         engine = self.chance.choice(SWITCHED)
-        try:
+        with suppress(UnsupportedError):  # nobody is in the view yet
             await (rollout.disable if rollout.switches().get(engine) else rollout.enable)(engine)
-        except UnsupportedError:
-            pass  # nobody is in the view yet
 
     async def set_timer(self, each: Running) -> None:
-        try:
+        with suppress(UnsupportedError):  # not enabled now
             await found(each, Time).set(f"note/{self.chance.randint(1, 3)}", self.chance.uniform(0.1, 3.0))
-        except UnsupportedError:
-            pass  # not enabled now
 
     async def hold(self, each: Running) -> None:
         if "reader" in self.needed:
@@ -114,10 +111,8 @@ class Story:
             self.write, self.write, self.write, self.snapshot, self.snapshot, self.crash, self.wipe, self.switch,
             self.set_timer, self.hold,
         ]  # fmt: skip
-        try:
+        with suppress(UnavailableError):  # whoever asked does not know; the state does
             await self.chance.choice(acts)(self.running[self.chance.choice(NODES)])
-        except UnavailableError:
-            pass  # whoever asked does not know; the state does
         await trio.sleep(self.chance.uniform(0.0, 1.0))
         self.check()
 
@@ -144,7 +139,7 @@ async def same_position(running: list[Running]) -> None:
     raise AssertionError("they are never at the same position")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_equal_cursors_mean_equal_states_and_nothing_that_is_needed_is_trimmed(
     seed: int, autojump_clock: MockClock
 ) -> None:
