@@ -46,6 +46,9 @@ NODES: Final = 3
     "--outstanding", default=192, show_default=True, type=click.IntRange(min=NODES), help="On all connections."
 )
 @click.option("--loglet", default="native", show_default=True, help="Kind of the log.")
+@click.option(
+    "--snapshot-mib", type=click.IntRange(min=1), help="A snapshot after so much of the log.  [default: the server's]"
+)
 @click.option("--wipe/--no-wipe", default=True, show_default=True, help="Wipe a server in the middle.")
 @picture_option
 @keep_option
@@ -57,6 +60,7 @@ def main(
     size: int,
     outstanding: int,
     loglet: str,
+    snapshot_mib: int | None,
     wipe: bool,
     picture: Path | None,
     keep: Path | None,
@@ -66,20 +70,21 @@ def main(
     set_up_client()
     machine = Machine.look()
     plan = Plan(writes=writes, keys=keys, size=size, outstanding=outstanding, loglet=loglet, wipe=wipe)
-    findings = run_to_end(run, plan, keep)
+    config = "" if snapshot_mib is None else f"snapshot_log_bytes = {snapshot_mib << 20}"
+    findings = run_to_end(run, plan, config, keep)
     if picture:
         draw(findings, picture)
     report(machine, findings).publish(form)
 
 
-async def run(plan: Plan, keep: Path | None = None) -> Findings:
-    """On a cluster of its own; `keep` is where it stays.
+async def run(plan: Plan, config: str = "", keep: Path | None = None) -> Findings:
+    """On a cluster of its own; `config` is for the servers, `keep` is where it stays.
 
     Raises:
         VirtualLogError: something could not be done.
     """
     async with (
-        zelos(plan.loglet, keep) as (cluster, addresses),
+        zelos(plan.loglet, config, keep) as (cluster, addresses),
         connect(cluster.file) as log,
         open_services_to(cluster.file, INTERFACES) as services,
     ):
@@ -88,12 +93,17 @@ async def run(plan: Plan, keep: Path | None = None) -> Findings:
 
 
 @asynccontextmanager
-async def zelos(loglet: str, keep: Path | None = None) -> AsyncIterator[tuple[LocalCluster, dict[NodeId, str]]]:
-    """Three servers, and where they take clients."""
+async def zelos(
+    loglet: str, config: str, keep: Path | None = None
+) -> AsyncIterator[tuple[LocalCluster, dict[NodeId, str]]]:
+    """Three servers, and where they take clients. `config` is put into their section `[zookeeper]`."""
     first = _free_row(NODES)
     addresses = {NodeId(node): f"{layout.HOST}:{first + node - 1}" for node in range(1, NODES + 1)}
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-churn-") as folder:
-        async with open_local_cluster(Path(folder), NODES, base_port=0, loglet=loglet, zookeeper_port=first) as cluster:
+        for node in layout.prepare(Path(folder), NODES, 0, 0, loglet):
+            file = layout.config_file(node)
+            file.write_text(f"{file.read_text()}\n[zookeeper]\n{config}\n")
+        async with open_local_cluster(Path(folder), NODES, loglet=loglet, zookeeper_port=first) as cluster:
             async with open_services_to(cluster.file) as services:
                 await cluster.wait_ready(services)
             yield cluster, addresses

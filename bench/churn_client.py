@@ -72,9 +72,8 @@ class Client:
         """Make these writes, so many at a time, until there are no more of them.
 
         Raises:
-            UnavailableError: the connection broke, or a write was refused. What is `under_way` is unknown.
+            UnavailableError: the connection broke, or a write was refused. Then `give_up`.
         """
-        writes.under_way.clear()
         await self._send(b"".join(writes.take(outstanding, self)))
         while writes.under_way:
             done = await self._take_replies(writes)
@@ -191,6 +190,11 @@ class Writes:
             key, number = self.under_way.popleft()
             self.acknowledged[key] = number
         self.count += count
+
+    def give_up(self) -> None:
+        """What is under way is not waited for any more: it may be done, or not. Others are sent in its stead."""
+        self.budget.left += len(self.under_way)
+        self.under_way.clear()
 
     def lost(self, values: Mapping[int, int]) -> list[str]:
         """What is wrong with the numbers found in the znodes."""

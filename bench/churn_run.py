@@ -129,7 +129,7 @@ class Churn:
                 async with connected(self.addresses[node], PATIENCE_SECONDS) as client:
                     await client.write(writes, outstanding)
             except UnavailableError as error:
-                self._budget.left += len(writes.under_way)
+                writes.give_up()
                 if node != WIPED:
                     tell(f"the connection to node {node}: {error}")
                 await CLOCK.sleep(POLL_SECONDS)

@@ -22,6 +22,7 @@ import attrs
 import structlog
 import trio
 
+from database.engines.view_tracking import ViewTracking
 from database.errors import SnapshotNeededError
 from database.identity import ReplicaIdentity
 from database.kv.database import Database
@@ -29,6 +30,7 @@ from database.ports import LocalStore, StoreDirectory
 from database.replica import Replica, ReplicaSettings
 from database.snapshots.keeping import Snapshots
 from database.snapshots.policy import SnapshotSettings
+from database.snapshots.releasing import release_own
 from database.snapshots.restoring import Restorer
 from virtuallog.errors import RetryableError, VirtualLogError
 from virtuallog.ports import Environment
@@ -165,6 +167,8 @@ class Host:
             nursery.start_soon(snapshots.run, replica)
             nursery.start_soon(database.run)
             await self._catch_up(replica)
+            if (view := replica.stack.find(ViewTracking)) is not None:
+                nursery.start_soon(release_own, identity.name, view, environment.clock)
             self.state = State.SERVING
             await attend(life)
             await trio.sleep_forever()

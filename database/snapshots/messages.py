@@ -15,6 +15,8 @@ from virtuallog.ports import Request
 
 PIECE_BYTES_MAX: Final = 1 << 20
 """Of one `ReadPiece`: reading and copying more would hold up the event loops at both ends."""
+NAME_LENGTH_MAX: Final = 64
+"""Of a replica, in a hold: it comes from a peer, and goes into the state."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,3 +58,8 @@ class ReadPiece(Request[Piece]):
     file: str
     offset: int
     length: int
+
+
+def hold_name(replica: str) -> str:
+    """Of the hold for a replica that restores a snapshot."""
+    return f"restore {replica[:NAME_LENGTH_MAX]}"

@@ -15,7 +15,7 @@ import trio
 from crc32c import crc32c
 
 from database.snapshots.keeping import Snapshots
-from database.snapshots.messages import PIECE_BYTES_MAX, GetSnapshot, Piece, ReadPiece, SnapshotOffer
+from database.snapshots.messages import PIECE_BYTES_MAX, GetSnapshot, Piece, ReadPiece, SnapshotOffer, hold_name
 from database.snapshots.policy import NONE, name_of
 from virtuallog.errors import OverloadedError, VirtualLogError, WrongRecipientError
 from virtuallog.ports import Clock, Done, Handlers
@@ -101,4 +101,4 @@ class SnapshotService:
         now = self._clock.monotonic()
         self._held_at = {peer: held_at for peer, held_at in self._held_at.items() if held_at > now - HOLD_SECONDS}
         self._held_at[replica] = now
-        await self._hold(f"restore {replica[:64]}", position, HOLD_SECONDS)
+        await self._hold(hold_name(replica), position, HOLD_SECONDS)
