@@ -52,7 +52,7 @@ verify: setup
 	$(BIN)/lint-imports
 
 test: verify
-	timeout --foreground --signal=INT --kill-after=120 $(TEST_SECONDS) $(BIN)/pytest
+	timeout --foreground --signal=INT --kill-after=120 $(TEST_SECONDS) $(BIN)/pytest --numprocesses=2 --dist=loadgroup
 
 fix: setup
 	$(BIN)/ruff check --fix .

@@ -212,6 +212,7 @@ cli.simulate()
 """
 
 
+@pytest.mark.processes
 def test_control_c_ends_the_processes_too() -> None:
     """A signal to the whole group, as a terminal sends it."""
     command = [sys.executable, "-c", TELL_WHEN_A_SEED_HAS_ENDED, "--minutes", "5", "--scenario", "weak-seal"]
