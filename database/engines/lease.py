@@ -34,7 +34,7 @@ from database.engines.commanded import CommandedLayer
 from database.engines.entry import Entry
 from database.engines.keys import CURSOR
 from database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
-from database.engines.rollout import is_enabled
+from database.engines.switches import is_enabled
 from database.engines.vocabulary import Vocabulary
 from database.transaction import Transaction
 from virtuallog.errors import InvalidSettingError, UnavailableError, VirtualLogError

@@ -11,7 +11,7 @@ from typing import Final
 import attrs
 
 from database.engines.keys import section
-from database.engines.rollout import is_enabled
+from database.engines.switches import is_enabled
 from database.engines.vocabulary import Vocabulary
 from database.ports import Reading
 from database.transaction import Transaction

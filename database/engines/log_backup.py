@@ -25,8 +25,8 @@ from database.engines import backup_state
 from database.engines.backup_state import Begin, Bid, DropBid, Progress, Range, Uploaded
 from database.engines.commanded import CommandedLayer
 from database.engines.entry import Entry
-from database.engines.rollout import is_enabled
 from database.engines.silence import Silence
+from database.engines.switches import is_enabled
 from database.engines.vocabulary import Vocabulary
 from database.transaction import Transaction
 from loglets.archive.config import directory_of, join

@@ -7,32 +7,23 @@ reverse to remove it: disable it through the log, let its state run out, then in
 Phase 1 cannot be left out. A replica announces with ViewTracking which engines it knows; `Enable` is refused, as a function of the
 log, while any member of the view does not know this one. And a replica that meets an enabled engine it does not know (it has come
 back from before the upgrade, or restored a snapshot with an old program) stops at once: BinaryTooOldError.
-
-An engine that is not there from the beginning asks `is_enabled(transaction, name)` in its `apply`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import attrs
 
-from database.engines import view
+from database.engines import switches
 from database.engines.commanded import CommandedLayer
-from database.engines.keys import section, section_span
+from database.engines.switches import Disable, Enable, switch
 from database.engines.vocabulary import Vocabulary
 from database.errors import BinaryTooOldError
-from database.ports import Reading
 from database.transaction import Transaction
-from virtuallog.errors import OverloadedError, UnsupportedError
+from virtuallog.errors import UnsupportedError
 from virtuallog.types import LogPosition
-
-NAME: Final = "rollout"
-SWITCHES_MAX: Final = 64
-"""Engines that were ever switched, in one database. The paper has nine in four years."""
-_ON: Final = b"\1"
-_OFF: Final = b"\0"
 
 
 @attrs.frozen(kw_only=True)
@@ -45,50 +36,11 @@ class RolloutSettings:
     """How often that is tried."""
 
 
-@attrs.frozen
-class Enable:
-    engine: str
-
-
-@attrs.frozen
-class Disable:
-    engine: str
-
-
-def is_enabled(state: Reading | Transaction, engine: str) -> bool:
-    """Whether this engine may write the store."""
-    return state.get(section(NAME) + engine.encode()) == _ON
-
-
-def switches(state: Reading) -> Mapping[str, bool]:
-    """Every engine that was ever switched, and whether it is on."""
-    found = state.scan(section_span(NAME), SWITCHES_MAX)
-    return {key.removeprefix(section(NAME)).decode(): value == _ON for key, value in found}
-
-
-def switch(transaction: Transaction, command: Enable | Disable) -> None:
-    """Put the switch of an engine.
-
-    Raises:
-        UnsupportedError: a member of the view does not know it.
-        OverloadedError: too many engines.
-    """
-    present = switches(transaction)
-    if command.engine not in present and len(present) >= SWITCHES_MAX:
-        raise OverloadedError(f"{SWITCHES_MAX} engines have been switched already")
-    if isinstance(command, Enable):
-        members = view.members(transaction)
-        without = [name for name, member in members.items() if command.engine not in member.engines]
-        if without or not members:
-            raise UnsupportedError(f"engine {command.engine!r} is not known to {', '.join(without) or 'anybody'}")
-    transaction.put(section(NAME) + command.engine.encode(), _ON if isinstance(command, Enable) else _OFF)
-
-
 @attrs.define(eq=False)
 class Rollout(CommandedLayer):
     """See the module."""
 
-    name: ClassVar[str] = NAME
+    name: ClassVar[str] = switches.NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Enable, Disable))
 
     settings: RolloutSettings = attrs.field(factory=RolloutSettings, kw_only=True)
@@ -110,7 +62,7 @@ class Rollout(CommandedLayer):
 
     def switches(self) -> Mapping[str, bool]:
         """Every engine that was ever switched, and whether it is on, as of the applied state."""
-        return switches(self.surroundings.store)
+        return switches.switches(self.surroundings.store)
 
     def load(self) -> None:
         for engine, is_on in self.switches().items():

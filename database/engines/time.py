@@ -23,8 +23,8 @@ import attrs
 from database.engines import view
 from database.engines.commanded import CommandedLayer
 from database.engines.keys import section, section_span
-from database.engines.rollout import is_enabled
 from database.engines.silence import Silence
+from database.engines.switches import is_enabled
 from database.engines.vocabulary import Vocabulary
 from database.ports import Reading
 from database.transaction import Transaction

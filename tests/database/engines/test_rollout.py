@@ -13,8 +13,9 @@ from database.engines.checksums import Checksums, ChecksumSettings
 from database.engines.entry import Entry
 from database.engines.keys import section
 from database.engines.layer import Layer, Surroundings
-from database.engines.rollout import Rollout, RolloutSettings, is_enabled
+from database.engines.rollout import Rollout, RolloutSettings
 from database.engines.stack import StackSettings, zelos
+from database.engines.switches import is_enabled
 from database.engines.view_tracking import ViewSettings, ViewTracking
 from database.errors import BinaryTooOldError
 from database.transaction import Transaction

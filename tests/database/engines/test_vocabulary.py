@@ -14,8 +14,8 @@ from database.engines.backup_state import Begin, Bid, DropBid, Uploaded
 from database.engines.checksums import Compare, Report
 from database.engines.holds import DropHold, PlaceHold
 from database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
-from database.engines.rollout import Disable, Enable
 from database.engines.silence import Silence
+from database.engines.switches import Disable, Enable
 from database.engines.time import Cancel, Elapsed, Set, Timer
 from database.engines.view import Floor, Hold, Member
 from database.engines.view_tracking import Announce, Eject, Heartbeat
