@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from database.engines import rollout, view
+from database.engines import switches, view
 from database.engines.view_tracking import ViewTracking
 from database.hosting import Host, State
 from server.database.messages import DatabaseStatus, Hold, Member
@@ -22,7 +22,6 @@ def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatu
     values: dict[str, Any] = {"state": (host.state if host is not None else State.OPENING).value}
     if life is not None:
         state = life.store
-        switches = rollout.switches(state)
         values |= {
             "cursor": life.replica.cursor,
             "known_tail": max(life.replica.cursor, host.log.view.known_tail if host else 0),
@@ -38,7 +37,7 @@ def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatu
                 for name, hold in view.holds(state).items()
             ),
             "engines": tuple(layer.name for layer in life.replica.stack.layers),
-            "disabled": tuple(name for name, is_on in switches.items() if not is_on),
+            "disabled": tuple(name for name, is_on in switches.switches(state).items() if not is_on),
         }
     if host is not None and host.waiting_for:
         values["waiting_for"] = host.waiting_for
