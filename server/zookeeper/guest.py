@@ -30,6 +30,7 @@ from server.zookeeper.handshake import ConnectRequest
 from server.zookeeper.hooks import Hooks, Standing
 from server.zookeeper.meter import Meter, Sampler
 from server.zookeeper.operations import Operations
+from server.zookeeper.reads import View
 from server.zookeeper.settings import ZooKeeperSettings
 from server.zookeeper.syncs import Syncs
 from virtuallog.errors import UnavailableError, VirtualLogError
@@ -121,9 +122,8 @@ class Guest:
         )
         self.channel = Channel(self.connection, house.clock)
         self.operations = Operations(
-            house.database,
+            View(house.database, self),
             self.connection,
-            self,
             house.hooks,
             house.syncs,
             Sampler(house.clock.monotonic, house.meter.took),

@@ -1,4 +1,4 @@
-"""What each request of a client does: reads of the tree, commands for the log, watches, and who the client is.
+"""What each request of a client does: commands for the log, reads of the tree (`reads`), and who the client is.
 
 One object for each connection that has a session. Nothing here waits: a read is answered, or put behind what is before it; a command is
 submitted, and answered from the callback. Rights, versions and paths are the tree's matter.
@@ -14,9 +14,7 @@ import attrs
 import structlog
 
 from database.kv.commands import CloseSession, Operation, Origin
-from database.kv.database import Database
 from database.kv.results import Error, RefusedError, Result
-from database.kv.watches import Watcher, WatchMode, WatchTable
 from server.zookeeper import replies, requests
 from server.zookeeper.auth import AuthenticationError, add_identities
 from server.zookeeper.connection import Connection, Request
@@ -25,7 +23,8 @@ from server.zookeeper.jute import Reader, buffer
 from server.zookeeper.meter import Sampler
 from server.zookeeper.opcodes import OpCode
 from server.zookeeper.pipeline import Turn
-from server.zookeeper.requests import BadArgumentsError, NamedWatches
+from server.zookeeper.reads import READS, Find, View
+from server.zookeeper.requests import BadArgumentsError
 from server.zookeeper.sasl import Exchange
 from server.zookeeper.syncs import Syncs
 from virtuallog.errors import MalformedError, VirtualLogError
@@ -43,9 +42,8 @@ _UNKNOWN_XID: Final = -1
 class Operations:
     """See above."""
 
-    database: Database
+    view: View
     connection: Connection
-    watcher: Watcher
     hooks: Hooks
     syncs: Syncs
     sampler: Sampler
@@ -104,7 +102,7 @@ class Operations:
 
         def start(turn: Turn) -> None:
             self.sampler.begin(turn)
-            self.database.submit(operation, origin, partial(self._applied, turn, answer))
+            self.view.database.submit(operation, origin, partial(self._applied, turn, answer))
 
         self.connection.pipeline.write(start, size)
 
@@ -160,7 +158,7 @@ class Operations:
 
         def start(turn: Turn) -> None:
             done = partial(self._applied, turn, lambda result: replies.reply(xid, result.zxid))
-            self.database.submit(CloseSession(origin.session), origin, done)
+            self.view.database.submit(CloseSession(origin.session), origin, done)
 
         pipeline.write(start, 0, end)
 
@@ -168,15 +166,16 @@ class Operations:
 
     @property
     def _zxid(self) -> int:
-        return self.database.tree.last_zxid
+        return self.view.database.tree.last_zxid
 
-    def _read(self, xid: int, find: Callable[..., bytes], *arguments: Any) -> None:
-        self.connection.pipeline.read(partial(self._run, xid, find, *arguments))
+    def read(self, xid: int, opcode: OpCode, body: Reader) -> None:
+        parse, find = READS[opcode]
+        self.connection.pipeline.read(partial(self._run, find, xid, parse(body), self.origin))
 
-    def _run(self, xid: int, find: Callable[..., bytes], *arguments: Any) -> bytes:
+    def _run(self, find: Find, xid: int, asked: Any, origin: Origin) -> bytes:
         """Called from wherever the turn of the read comes, at worst while a log entry is applied: so it raises nothing."""
         try:
-            return find(xid, *arguments)
+            return find(self.view, xid, asked, origin)
         except RefusedError as refused:
             return replies.error(xid, self._zxid, refused.error)
         except Exception as error:
@@ -188,66 +187,6 @@ class Operations:
         if not isinstance(error, VirtualLogError):
             log.exception("a request of a client has failed")
         self.lose(error)
-
-    def get_data(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        path, watch = requests.read(body)
-        self._read(xid, self._find_data, path, watch, self.origin)
-
-    def _find_data(self, xid: int, path: str, watch: bool, origin: Origin) -> bytes:
-        database = self.database
-        data, stat = database.tree.get_data(path, origin.identities)
-        if watch:
-            database.watches.data.add(path, self.watcher)
-        return replies.data(xid, database.tree.last_zxid, data, stat)
-
-    def exists(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        path, watch = requests.read(body)
-        self._read(xid, self._find_stat, path, watch)
-
-    def _find_stat(self, xid: int, path: str, watch: bool) -> bytes:
-        """The watch is set in either case: somebody may wait for the znode to be created."""
-        if watch:
-            self.database.watches.data.add(path, self.watcher)
-        return replies.stat(xid, self._zxid, self.database.tree.exists(path))
-
-    def get_children(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        path, watch = requests.read(body)
-        self._read(xid, self._find_children, path, watch, opcode == OpCode.GET_CHILDREN2, self.origin)
-
-    def _find_children(self, xid: int, path: str, watch: bool, with_stat: bool, origin: Origin) -> bytes:
-        names, stat = self.database.tree.get_children(path, origin.identities)
-        if watch:
-            self.database.watches.child.add(path, self.watcher)
-        return replies.children(xid, self._zxid, names, stat if with_stat else None)
-
-    def get_acl(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        self._read(xid, self._find_acl, requests.path(body), self.origin)
-
-    def _find_acl(self, xid: int, path: str, origin: Origin) -> bytes:
-        acl, stat = self.database.tree.get_acl(path, origin.identities)
-        return replies.acl(xid, self._zxid, acl, stat)
-
-    def get_ephemerals(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        self._read(xid, self._find_ephemerals, requests.path(body))
-
-    def _find_ephemerals(self, xid: int, prefix: str) -> bytes:
-        found = self.database.tree.get_ephemerals(self.origin.session, prefix)
-        return replies.children(xid, self._zxid, found, None)
-
-    def count(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        self._read(xid, self._find_count, requests.path(body), self.origin)
-
-    def _find_count(self, xid: int, path: str, origin: Origin) -> bytes:
-        return replies.number(xid, self._zxid, self.database.tree.count_descendants(path, origin.identities))
-
-    def multi_read(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        self._read(xid, self._find_many, requests.multi_read(body), self.origin)
-
-    def _find_many(self, xid: int, asked: requests.MultiRead, origin: Origin) -> bytes:
-        tree = self.database.tree
-        find = {OpCode.GET_DATA: tree.get_data, OpCode.GET_CHILDREN: tree.get_children}
-        reads = ((opcode, partial(find[opcode], one.path, origin.identities)) for opcode, one in asked.reads)
-        return replies.multi_read(xid, self._zxid, reads)
 
     # -- sync, ping ------------------------------------------------------------------------------------------------
 
@@ -269,67 +208,6 @@ class Operations:
     def ping(self, xid: int, opcode: OpCode, body: Reader) -> None:
         """In its turn, as in ZooKeeper: a client whose writes hang learns so, and goes elsewhere."""
         self.connection.pipeline.answer(lambda: replies.reply(xid, self._zxid))
-
-    # -- watches ---------------------------------------------------------------------------------------------------
-
-    def add_watch(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        asked = requests.add_watch(body)
-        try:
-            mode = WatchMode(asked.mode)
-        except ValueError:
-            raise BadArgumentsError(f"watch mode {asked.mode}") from None
-        if mode is WatchMode.STANDARD:
-            raise BadArgumentsError("a standard watch is set by a read")
-        self._read(xid, self._set_watch, asked.path, mode)
-
-    def _set_watch(self, xid: int, path: str, mode: WatchMode) -> bytes:
-        self.database.watches.add(path, self.watcher, mode)
-        return replies.number(xid, self._zxid, 0)
-
-    def check_watches(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        asked = requests.named_watches(body)
-        self._read(xid, self._find_watches, asked, self._tables(asked), WatchTable.contains)
-
-    def remove_watches(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        asked = requests.named_watches(body)
-        self._read(xid, self._find_watches, asked, self._tables(asked), WatchTable.remove)
-
-    def _find_watches(
-        self,
-        xid: int,
-        asked: NamedWatches,
-        tables: tuple[WatchTable, ...],
-        find: Callable[[WatchTable, str, Watcher], bool],
-    ) -> bytes:
-        found = [find(table, asked.path, self.watcher) for table in tables]
-        if not any(found):
-            raise RefusedError(Error.NO_WATCHER)
-        return replies.reply(xid, self._zxid)
-
-    def _tables(self, asked: NamedWatches) -> tuple[WatchTable, ...]:
-        watches = self.database.watches
-        tables = {1: (watches.child,), 2: (watches.data,), 3: (watches.child, watches.data)}
-        if asked.type not in tables:
-            raise MalformedError(f"type {asked.type} of watches")
-        return tables[asked.type]
-
-    def set_watches(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        self._read(xid, self._restore_watches, requests.set_watches(body))
-
-    def set_watches2(self, xid: int, opcode: OpCode, body: Reader) -> None:
-        self._read(xid, self._restore_watches, requests.set_watches2(body))
-
-    def _restore_watches(self, xid: int, asked: requests.SetWatches) -> bytes:
-        self.database.set_watches(
-            self.watcher,
-            asked.relative_zxid,
-            data=asked.data,
-            exist=asked.exist,
-            child=asked.child,
-            persistent=asked.persistent,
-            recursive=asked.recursive,
-        )
-        return replies.reply(xid, self._zxid)
 
     # -- who the client is -----------------------------------------------------------------------------------------
 
@@ -384,25 +262,13 @@ _WRITES: Final[Mapping[int, Callable[[Reader], requests.Write]]] = {
 }
 _HANDLERS: Final[Mapping[int, Handle]] = {
     **dict.fromkeys(_WRITES, Operations.write),
-    OpCode.EXISTS: Operations.exists,
-    OpCode.GET_DATA: Operations.get_data,
-    OpCode.GET_ACL: Operations.get_acl,
-    OpCode.GET_CHILDREN: Operations.get_children,
-    OpCode.GET_CHILDREN2: Operations.get_children,
-    OpCode.SYNC: Operations.sync,
-    OpCode.PING: Operations.ping,
+    **dict.fromkeys(READS, Operations.read),
     OpCode.MULTI: Operations.multi,
     OpCode.RECONFIG: Operations.reconfig,
-    OpCode.CHECK_WATCHES: Operations.check_watches,
-    OpCode.REMOVE_WATCHES: Operations.remove_watches,
-    OpCode.MULTI_READ: Operations.multi_read,
+    OpCode.SYNC: Operations.sync,
+    OpCode.PING: Operations.ping,
     OpCode.AUTH: Operations.auth,
-    OpCode.SET_WATCHES: Operations.set_watches,
     OpCode.SASL: Operations.sasl,
-    OpCode.GET_EPHEMERALS: Operations.get_ephemerals,
-    OpCode.GET_ALL_CHILDREN_NUMBER: Operations.count,
-    OpCode.SET_WATCHES2: Operations.set_watches2,
-    OpCode.ADD_WATCH: Operations.add_watch,
     OpCode.WHO_AM_I: Operations.who_am_i,
     OpCode.CLOSE_SESSION: Operations.close_session,
 }

@@ -21,6 +21,7 @@ from database.kv.commands import (
     SetAcl,
     SetData,
 )
+from database.kv.watches import WatchMode
 from server.zookeeper.jute import Reader
 from server.zookeeper.opcodes import ERROR_ENTRY, OpCode
 from server.zookeeper.quorum_config import Change
@@ -50,15 +51,16 @@ class MultiRead:
 @attrs.frozen
 class AddWatch:
     path: str
-    mode: int
+    mode: WatchMode
 
 
 @attrs.frozen
 class NamedWatches:
-    """Of a path: 1 for its children, 2 for its data, 3 any."""
+    """Of a path, in one of the two tables of watches or in both."""
 
     path: str
-    type: int
+    child: bool
+    data: bool
 
 
 @attrs.frozen
@@ -92,6 +94,7 @@ Part: TypeAlias = Create | Delete | SetData | Check
 
 _PLAIN_MODES: Final = frozenset((0, 1, 2, 3, 4))
 _TTL_MODES: Final = frozenset((5, 6))
+_ADDED_MODES: Final = frozenset((WatchMode.PERSISTENT, WatchMode.PERSISTENT_RECURSIVE))
 
 
 def create(reader: Reader) -> Create:
@@ -162,12 +165,18 @@ def multi_read(reader: Reader) -> MultiRead:
 
 
 def add_watch(reader: Reader) -> AddWatch:
-    return AddWatch(reader.string(), reader.integer())
+    path, mode = reader.string(), reader.integer()
+    if mode not in _ADDED_MODES:
+        raise BadArgumentsError(f"watch mode {mode}")
+    return AddWatch(path, WatchMode(mode))
 
 
 def named_watches(reader: Reader) -> NamedWatches:
-    """checkWatches, removeWatches."""
-    return NamedWatches(reader.string(), reader.integer())
+    """checkWatches, removeWatches. 1 stands for those of children, 2 for those of data, 3 for any."""
+    path, kind = reader.string(), reader.integer()
+    if kind not in {1, 2, 3}:
+        raise MalformedError(f"type {kind} of watches")
+    return NamedWatches(path, child=kind != 2, data=kind != 1)
 
 
 def set_watches(reader: Reader) -> SetWatches:
