@@ -70,7 +70,7 @@ class StateWatch:
         digest, first = self._digests.setdefault(cursor, (disk.digest, node))
         if digest != disk.digest:
             message = f"nodes {first} and {node} have different states at cursor {cursor}"
-            self.violations.append(Violation("equal cursors, equal states", message))
+            self.violations.append(Violation("equal cursors have equal states", message))
         elif first != node:
             self.counts[STATES] += 1
 

@@ -99,7 +99,7 @@ class _Connection:
                     f"zxid {self.shown}: {_named(expected)} is to be told before zxid {zxid} is shown, "
                     f"and {_named([_change(one) for one in heard])} was"
                 )
-                return Violation("watches fire once, and first", message, proof(*heard, told))
+                return Violation("watches fire once and first", message, proof(*heard, told))
         return None
 
     def _drain(self) -> Iterator[Violation]:
@@ -107,14 +107,14 @@ class _Connection:
         while self.received:
             first = self.received[0]
             if self.next == len(self.zxids):
-                yield Violation("watches fire once, and first", f"nothing is behind {_change(first)}", proof(first))
+                yield Violation("watches fire once and first", f"nothing is behind {_change(first)}", proof(first))
                 return
             expected = Counter(self._expected())
             for _ in range(min(expected.total(), len(self.received))):
                 one = self.received.popleft()
                 if not expected[_change(one)]:
                     message = f"{_named([_change(one)])} was told, where {_named(list(expected.elements()))} comes next"
-                    yield Violation("watches fire once, and first", message, proof(one))
+                    yield Violation("watches fire once and first", message, proof(one))
                     return
                 expected[_change(one)] -= 1
                 self.compared += 1

@@ -43,6 +43,8 @@ Changes: TypeAlias = Mapping[bytes, bytes | None]
 _PAIR: Final = struct.Struct("<II")
 FILES: Final = 3
 """Of a checkpoint, if it has as many pairs: so that one can be fetched by halves."""
+FLUSH_SECONDS: Final = 0.1
+"""Longest on a good disk."""
 _TORN: Final = 0.3
 """Share of the staged files that lose their end in a crash."""
 
@@ -145,9 +147,9 @@ class StoreDisk(MemoryDisk):
         return False
 
     def duration_seconds(self) -> float:
-        """How long the next flush takes."""
+        """How long the next flush takes: it writes some files, and syncs each."""
         shortest, longest = self.faults.write_seconds
-        return self.random.uniform(shortest, longest) if longest else 0.0
+        return self.random.uniform(0.0, FLUSH_SECONDS) + FILES * self.random.uniform(shortest, longest)
 
     def _digest(self) -> int:
         digest = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import count
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from database.engines import view
-from database.engines.base import Base
 from database.engines.entry import Entry
 from database.engines.keys import CURSOR
 from database.engines.view_tracking import ViewTracking
@@ -27,13 +27,14 @@ from virtuallog.types import LogPosition
 CALM: Final = Options(faults=())
 """These need no faults, and are found sooner without."""
 MODEL: Final = ["results as the model has them", "reads as the model has them"]
-WATCHES: Final = ["watches fire once, and first"]
+WATCHES: Final = ["watches fire once and first"]
 
 committed_in_one_step = Transaction.commit
 finished_as_it_should = apply._finish
 took_as_it_should = Snapshots.take
 fired_as_it_should = Watches.fire
 _applied: Final = count()
+_late: Final[WeakKeyDictionary[Database, tuple[Change, ...]]] = WeakKeyDictionary()
 PUBLISHED: Final = "specs: ZooKeeper, section 3.4"
 
 
@@ -113,6 +114,17 @@ def only_the_last_change_of_a_transaction_is_told(
     self.expiry.applied(result)
 
 
+@mutant(Database.post_apply, scenario="zelos", options=CALM, published="SOSP'21, section 3", found_by=WATCHES)
+def events_come_one_command_late(self: Database, entry: Entry, position: LogPosition, result: Any) -> None:
+    """Behind the answer to the command that they are about."""
+    assert isinstance(result, Result)
+    self.tree.applied(result.zxid)
+    for change in _late.get(self, ()):
+        self.watches.fire(change, result.zxid)
+    _late[self] = result.changes
+    self.expiry.applied(result)
+
+
 @mutant(
     Database._set_watch,
     scenario="zelos",
@@ -189,24 +201,12 @@ def cursor_outside_of_the_transaction(self: Transaction) -> None:
         self._store.write({CURSOR: cursor})
 
 
-@mutant(Base._tell, scenario="zelos", options=CALM, published="SOSP'21, section 3", found_by=WATCHES)
-def proposers_are_told_before_post_apply(self: Base, played: list[tuple[LogPosition, Entry, Any]]) -> None:
-    """The answer to a write overtakes the events of that write."""
-    for _, entry, result in played:
-        done = self._waiting.pop(entry.headers.get(self.name, b""), None)
-        if done is not None:
-            self.surroundings.completions.add(done, result)
-    self.surroundings.completions.run()
-    for position, entry, result in played:
-        self.post_apply_above(entry, position, result)
-
-
 @mutant(
     apply._finish,
     scenario="zelos",
     options=CALM,
     published="specs: Delos, section 8.2",
-    found_by=["equal cursors, equal states"],
+    found_by=["equal cursors have equal states"],
 )
 def apply_counts_what_this_process_has_applied(
     execution: Execution, is_unseen: bool, error: Error, value: Any

@@ -11,12 +11,13 @@ import attrs
 import pytest
 import trio
 
+from database.engines.keys import CURSOR
 from loglets.native import NativeProvider
 from simulation.faults import registry
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.faults.network import _across_ring
-from simulation.faults.processes import REPLICAS
+from simulation.faults.processes import DATABASE, REPLICAS
 from simulation.faults.registry import CLASSES, LOSING, NAMES
 from simulation.options import Options
 from simulation.world import scheduler
@@ -56,6 +57,8 @@ async def busy(ports: MachinePorts) -> None:
     storage, store = await ports.storage("files"), await ports.key_values(REPLICAS)
     with suppress(StorageError):
         await _refuse_damage(storage)
+    with suppress(VirtualLogError):
+        (await (await ports.local_store(DATABASE)).open()).write({CURSOR: bytes(8)})
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_talk, ports.services, ports.clock.sleep)
         nursery.start_soon(_scribble, storage, ports.clock.sleep)
