@@ -28,6 +28,8 @@ from virtuallog.types import LogPosition, NodeId
 
 STATES: Final = "zelos states compared"
 ANNOUNCED: Final = "zelos announcements compared"
+LATE_SECONDS: Final = 5.0
+"""So long may an append of a dead process be on its way."""
 _VIEW: Final = section_span(view.NAME)
 
 
@@ -48,9 +50,14 @@ class StateWatch:
     _digests: dict[int, tuple[int, NodeId]] = attrs.field(factory=dict, init=False)
     """Of the whole store at a cursor, and who had it first."""
     _allowed: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    _bereft: dict[NodeId, tuple[int, int]] = attrs.field(factory=dict, init=False)
+    """Machines whose store was lost: how far anybody had got in the log by then, and the number of the next event. What they
+    said before is played again, and is not true any more."""
 
     def opened(self, node: NodeId, disk: StoreDisk) -> None:
         """By a new life, or by a life that has installed a snapshot."""
+        if disk.content.get(CURSOR) is None and self._digests:
+            self._bereft[node] = max(self._digests), len(self.history.events)
         self._compare(node, disk)
 
     def wrote(self, node: NodeId, disk: StoreDisk, changes: Mapping[bytes, bytes | None]) -> None:
@@ -77,7 +84,7 @@ class StateWatch:
     def _look_at_view(self, node: NodeId, disk: StoreDisk) -> None:
         members, floor = view.members(disk.content), view.floor(disk.content)
         for name, member in members.items():
-            if name.partition("-")[0] == str(node):
+            if name.partition("-")[0] == str(node) and not self._is_of_a_lost_store(node, member.heard):
                 self._compare_own(node, disk, member.durable)
         if floor > self._allowed:
             self._allowed = floor
@@ -93,6 +100,14 @@ class StateWatch:
         """Members and holds as they were before the last write."""
         former = disk.former
         return {*view.members(former), *view.holds(former)}
+
+    def _is_of_a_lost_store(self, node: NodeId, position: LogPosition) -> bool:
+        """Whether this was said before, or was on its way into the log when the store was lost."""
+        reached, event = self._bereft.get(node, (-1, 0))
+        if position < reached:
+            return True
+        lost_at = self.history.events[event].time if 0 < event < len(self.history.events) else -LATE_SECONDS
+        return self.history.events[-1].time < lost_at + LATE_SECONDS
 
     def _compare_own(self, node: NodeId, disk: StoreDisk, durable: LogPosition) -> None:
         """What a replica says of its snapshots in the log: its disk has one that is as new, or a store that is, as right after somebody
