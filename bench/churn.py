@@ -100,6 +100,7 @@ async def zelos(
     first = _free_row(NODES)
     addresses = {NodeId(node): f"{layout.HOST}:{first + node - 1}" for node in range(1, NODES + 1)}
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-churn-") as folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
         for node in layout.prepare(Path(folder), NODES, 0, 0, loglet):
             file = layout.config_file(node)
             file.write_text(f"{file.read_text()}\n[zookeeper]\n{config}\n")
