@@ -1,4 +1,4 @@
-"""The base engine: proposals into the log, the log into the store (SOSP'21, section 3.2).
+"""The base engine: proposals into the log, the log into the store (SOSP'21, section 3).
 
     propose -> appender -> log ... acknowledged at p ---.
                                                         v
@@ -139,6 +139,9 @@ class Base(Layer):
         self._player.commit(tail)
         self._work.set()
         await self.wait_applied(tail)
+
+    async def confirm(self) -> None:
+        """All who sync ask the log, so they see no less."""
 
     def set_trim_prefix(self, position: LogPosition) -> None:
         if position > self._trim_prefix:

@@ -1,4 +1,4 @@
-"""Group commit: commands that wait together become one log entry, applied in one transaction (SOSP'21, section 4.2).
+"""Group commit: commands that wait together become one log entry, applied in one transaction (SOSP'21, section 4).
 
     propose ... propose          commands of clients
           |

@@ -1,4 +1,4 @@
-"""Raw writes to the store of every replica, through the log: for emergencies (SOSP'21, section 4.4).
+"""Raw writes to the store of every replica, through the log: for emergencies (SOSP'21, section 4).
 
 When a bug has left something in the state that no command of the application can mend, or that makes `apply` fail, an operator
 says which keys to put and to delete. All replicas do it at the same position, so they stay alike. The engine knows nothing

@@ -1,4 +1,4 @@
-"""How long proposals and syncs take at each height of the stack: an Observer is directly above every engine (SOSP'21, 4.1).
+"""How long proposals and syncs take at each height of the stack: an Observer is directly above every engine (SOSP'21, section 4).
 
 What an engine costs is the difference between the observer above it and the one below. Only the way down is observed: `apply` comes
 up past it, so an observer costs nothing there.
@@ -68,6 +68,9 @@ class Observer:
         started = self._clock.monotonic()
         await self._below.sync()
         self._meter.sync_seconds.observe(self._name, self._clock.monotonic() - started)
+
+    async def confirm(self) -> None:
+        await self._below.confirm()
 
     def set_trim_prefix(self, position: LogPosition) -> None:
         self._below.set_trim_prefix(position)

@@ -1,4 +1,4 @@
-"""What may be applied now, and what has to be read first: the core of the base engine (SOSP'21, section 3.2).     Pure.
+"""What may be applied now, and what has to be read first: the core of the base engine (SOSP'21, section 3).     Pure.
 
     applied           fetched or own: can be applied    |  not here   |  not known to be committed
     |-----------------|---------------------------------|-------------|................................>
