@@ -85,6 +85,16 @@ class Engine(Protocol):
         """
         ...
 
+    async def confirm(self) -> None:
+        """What was read from the local store after a `sync` may be told to a client that is promised linearizable reads: on return, no
+        such read that begins later, at any replica, shows an older state. Returns at once unless another replica reads
+        without asking the log (`lease.py`).
+
+        Raises:
+            UnavailableError: the replica has stopped.
+        """
+        ...
+
     def set_trim_prefix(self, position: LogPosition) -> None:
         """The layer above needs nothing below `position` any more. Never taken back. Each engine hands down the minimum of
         this and its own opinion; the lowest trims."""

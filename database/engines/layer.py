@@ -85,6 +85,10 @@ class Layer:
         """See `Engine.sync`."""
         await self.below.sync()
 
+    async def confirm(self) -> None:
+        """See `Engine.confirm`."""
+        await self.below.confirm()
+
     def set_trim_prefix(self, position: LogPosition) -> None:
         """See `Engine.set_trim_prefix`."""
         self.below.set_trim_prefix(position)

@@ -1,4 +1,4 @@
-"""Lease: the replica that has it reads without a tail check, and still reads every completed write (SOSP'21, section 4.5).
+"""Lease: the replica that has it reads without a tail check, and still reads every completed write (SOSP'21, section 4).
 
 Its `sync` returns at once, while by its own clock it may rely on the lease. What makes that linearizable:
 
@@ -115,12 +115,7 @@ class Lease(CommandedLayer):
         return None if self._grant is None else self._grant.replica
 
     async def confirm(self) -> None:
-        """What has been read here before the call may be shown to a client that is promised strong reads: on return no strong read
-        that begins anywhere shows an older state. Returns at once unless another replica has the lease.
-
-        Raises:
-            UnavailableError: the replica stops.
-        """
+        """See `Engine.confirm`: once the holder, if it is another one, has applied what is applied here."""
         if not self._must_wait:
             return
         settled = trio.Event()

@@ -1,4 +1,4 @@
-"""LogBackup: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section 4.2).
+"""LogBackup: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section 4).
 
 Replicas bid through the log for ranges that do not overlap. Who has a range reads it from the log, makes an archive of it (the same
 Parquet files as a closed segment's, docs/archive.md: one directory for each range), reads that back, compares, and says through the

@@ -1,4 +1,4 @@
-"""Time: a timer that fires at one position of the log on all replicas (SOSP'21, section 4.1).
+"""Time: a timer that fires at one position of the log on all replicas (SOSP'21, section 4).
 
 The state must not ask a clock, as every replica has another one. So each replica starts to count when it applies the command that
 sets a timer, and reports through the log when, by its own clock, the time is over. With the report of a majority the timer fires:

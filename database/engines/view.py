@@ -4,7 +4,7 @@ The *view* is the replicas that take part, with the position up to which each ha
 somebody who takes part without being in it: one who copies a snapshot, or a reader of the log. What is *allowed* to be trimmed is
 the least of all these positions. The *floor* is the most that has ever been allowed: no replica that stands at this position of the
 log, or before, can have trimmed more. Hence a hold at or above the floor is kept for certain, by everybody, even by a replica that
-has not read of it yet. (SOSP'21, section 4.2, knows the view only.)
+has not read of it yet. (SOSP'21, section 4, knows the view only.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ViewTracking: trims the log to what every replica has made durable, and every hold allows (SOSP'21, section 4.2).
+"""ViewTracking: trims the log to what every replica has made durable, and every hold allows (SOSP'21, section 4).
 
 Each replica announces the position of its newest durable snapshot: in a header of what it proposes anyway, else in an entry
 of its own. The first announcement makes it a member of the view. One that is silent for too long is ejected by a command, which any

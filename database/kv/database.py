@@ -97,6 +97,14 @@ class Database:
         """
         await self._engine.sync()
 
+    async def confirm(self) -> None:
+        """What was read after a `sync` may be told to a client that is promised linearizable reads: see `Engine.confirm`.
+
+        Raises:
+            UnavailableError: the replica has stopped.
+        """
+        await self._engine.confirm()
+
     def set_watches(self, watcher: Watcher, relative_zxid: int, *, data: Sequence[str] = (), exist: Sequence[str] = (),
                     child: Sequence[str] = (), persistent: Sequence[str] = (), recursive: Sequence[str] = ()) -> None:  # fmt: skip
         """Watches of a client that comes back, having seen everything up to `relative_zxid`: those whose change it has missed

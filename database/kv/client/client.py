@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 from database.kv.client.access import Access
-from database.kv.client.errors import refusal
+from database.kv.client.errors import NoNodeError, refusal
 from database.kv.client.transactions import Transaction
 from database.kv.client.watching import BACKLOG_MAX, WatchStream
 from database.kv.commands import (
@@ -29,14 +29,6 @@ from database.kv.watches import WatchMode
 
 if TYPE_CHECKING:
     from database.kv.client.sessions import Session
-
-
-@contextmanager
-def _refusals(path: str) -> Iterator[None]:
-    try:
-        yield
-    except RefusedError as error:
-        raise refusal(error.error, path) from error
 
 
 class Node(NamedTuple):
@@ -100,32 +92,27 @@ class KeyValueClient:
 
     async def get(self, path: str, *, linearizable: bool = False) -> Node:
         """Raises: NoNodeError, NoAuthError."""
-        await self._settle(linearizable)
-        with _refusals(path):
+        async with self._reading(path, linearizable):
             data, stat = self._access.database.tree.get_data(path, self._access.identities)
         return Node(data or b"", stat)
 
     async def exists(self, path: str, *, linearizable: bool = False) -> Stat | None:
         """None: there is no such znode."""
-        await self._settle(linearizable)
         try:
-            return self._access.database.tree.exists(path)
-        except RefusedError as error:
-            if error.error is Error.NO_NODE:
-                return None
-            raise refusal(error.error, path) from error
+            async with self._reading(path, linearizable):
+                return self._access.database.tree.exists(path)
+        except NoNodeError:
+            return None
 
     async def children(self, path: str, *, linearizable: bool = False) -> list[str]:
         """Names, in no order. Raises: NoNodeError, NoAuthError."""
-        await self._settle(linearizable)
-        with _refusals(path):
+        async with self._reading(path, linearizable):
             names, _ = self._access.database.tree.get_children(path, self._access.identities)
         return names
 
     async def acl(self, path: str, *, linearizable: bool = False) -> tuple[Acl, ...]:
         """Raises: NoNodeError, NoAuthError."""
-        await self._settle(linearizable)
-        with _refusals(path):
+        async with self._reading(path, linearizable):
             acl, _ = self._access.database.tree.get_acl(path, self._access.identities)
         return acl
 
@@ -175,6 +162,14 @@ class KeyValueClient:
     async def _execute(self, operation: Operation) -> Result:
         return await self._access.database.execute(operation, self._origin)
 
-    async def _settle(self, linearizable: bool) -> None:
+    @asynccontextmanager
+    async def _reading(self, path: str, linearizable: bool) -> AsyncIterator[None]:
         if linearizable:
             await self._access.database.sync()
+        try:
+            yield
+        except RefusedError as error:
+            raise refusal(error.error, path) from error
+        finally:
+            if linearizable:  # that there is no such znode is something that was read, too
+                await self._access.database.confirm()
