@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import structlog
 import trio
-from trio.abc import Listener
+from trio.abc import Listener, Stream
 
 from server.database.role import DatabaseRole
 from server.listening import listen
@@ -19,6 +20,8 @@ from server.zookeeper.secure import ClientSecurity
 from server.zookeeper.secure_port import SecurePort
 from virtuallog.ports import Clock
 from virtuallog.rpc.transport import accepted, peer_address
+
+log = structlog.get_logger(__name__)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -38,7 +41,7 @@ class Doors:
             if self.clients:
                 nursery.start_soon(trio.serve_listeners, self._serve, list(self.clients))
             if self.security is not None:
-                port = SecurePort(self.security, self.role, self.clock)
+                port = SecurePort(self.security, self, self.clock)
                 nursery.start_soon(port.serve, self.tls_clients)
             if self.admins:
                 nursery.start_soon(self._serve_admins)
@@ -48,7 +51,15 @@ class Doors:
         async with stream:
             address = peer_address(stream)
             if address is not None:
-                await self.role.serve_stream(stream, *address)
+                await self.serve_stream(stream, *address)
+
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str = "") -> None:
+        """See `DatabaseRole.serve_stream`. A bug that the bytes of one client have brought to light ends its connection and not the
+        node, as it is with requests of the RPC. (In the simulator, which has no doors, it ends the run.)"""
+        try:
+            await self.role.serve_stream(stream, host, port, subject)
+        except Exception:
+            log.exception("a connection of a client failed", address=f"{host}:{port}")
 
     async def _serve_admins(self) -> None:
         from server.console.serving import ConsoleServer  # HTTP is half of what a node imports

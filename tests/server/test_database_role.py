@@ -110,6 +110,16 @@ async def test_a_server_comes_back_with_its_state(world: World, autojump_clock: 
     assert (await client_of(again).get("/a")).data == b"1"
 
 
+async def test_a_node_that_is_told_to_end_flushes_its_store(world: World, autojump_clock: MockClock) -> None:
+    """So the next start has nothing to play again."""
+    one, _, _ = await start(world, 1, 2, 3)
+    await client_of(one).create("/a", b"1")
+    assert world.replicas[1].unflushed
+    _, scope = world.processes.pop(1)
+    scope.cancel()
+    await until(lambda: not world.replicas[1].unflushed)
+
+
 async def test_a_wiped_server_restores_a_snapshot_once_the_log_is_trimmed(
     world: World, autojump_clock: MockClock
 ) -> None:
