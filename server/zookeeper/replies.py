@@ -16,6 +16,8 @@ from server.zookeeper.auth import users_of
 from server.zookeeper.jute import INT, buffer, string, strings
 from server.zookeeper.opcodes import ERROR_ENTRY, XID_EVENT, OpCode
 
+MULTI_READ_BYTES_MAX: Final = 4 << 20
+"""Of one answer. A request of 1 MiB could ask for the largest znode ten thousand times; clients take no such frame either."""
 _HEADER: Final = struct.Struct(">iiqi")
 _STAT: Final = struct.Struct(">qqqqiiiqiiq")
 _HEADER_AND_STAT: Final = struct.Struct(">iiqiqqqqiiiqiiq")
@@ -101,8 +103,19 @@ def multi(xid: int, opcodes: Sequence[OpCode], done: Result) -> bytes:
 
 
 def multi_read(xid: int, zxid: int, reads: Iterable[tuple[OpCode, Callable[[], Any]]]) -> bytes:
-    """Each read stands alone: one that is refused is an entry with its error."""
-    return reply(xid, zxid, b"".join((*(_read_part(opcode, run) for opcode, run in reads), _END)))
+    """Each read stands alone: one that is refused is an entry with its error.
+
+    Raises:
+        RefusedError: all together are more than `MULTI_READ_BYTES_MAX`.
+    """
+    parts, size = [], 0
+    for opcode, run in reads:
+        part = _read_part(opcode, run)
+        size += len(part)
+        if size > MULTI_READ_BYTES_MAX:
+            raise RefusedError(Error.MARSHALLING)
+        parts.append(part)
+    return reply(xid, zxid, b"".join((*parts, _END)))
 
 
 def _read_part(opcode: OpCode, run: Callable[[], Any]) -> bytes:

@@ -11,6 +11,7 @@ from server.zookeeper.connection import PENDING_BYTES_MAX, UNSENT_BYTES_MAX
 from server.zookeeper.guest import Guest
 from server.zookeeper.settings import ZooKeeperSettings
 from simulation.zelos.jute import Writer
+from tests.zookeeper_wire.test_requests import multi
 from tests.zookeeper_wire.world import RawClient, World, created, served, setting, watched
 
 LARGEST = (1 << 20) - 1
@@ -97,6 +98,17 @@ async def test_a_client_that_does_not_read_is_not_read_for() -> None:
             assert guest.channel.unsent_bytes < UNSENT_BYTES_MAX + 2 * 500_100
             reply = await client.reply()
             assert (reply.xid, len(reply.body.buffer() or b"")) == (number, 500_000)
+
+
+async def test_what_one_multi_read_asks_for_is_bounded() -> None:
+    """The same large znode, over and over: refused as a whole, the connection stays."""
+    async with served() as world:
+        client = await world.client()
+        await client.create("/large", bytes(1_000_000))
+        part = (4, watched("/large", False))
+        assert (await client.call(22, multi(*[part] * 4))).error == 0
+        assert (await client.call(22, multi(*[part] * 5))).error == -5
+        assert (await client.get("/large")).error == 0
 
 
 async def test_a_client_that_does_not_take_its_events_is_closed() -> None:

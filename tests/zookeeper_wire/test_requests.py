@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from database.kv.commands import Acl
+from server.zookeeper import requests
 from simulation.zelos.jute import Reader, Writer
 from tests.zookeeper_wire.world import RawClient, created, served, setting, watched
 
@@ -209,6 +210,19 @@ async def test_reads_and_writes_do_not_mix_in_a_multi() -> None:
         reply = await client.call(14, multi((1, created("/m")), (4, watched("/m", False))))
         assert reply.error == -5
         assert (await client.get("/m")).error == -101
+
+
+async def test_operations_in_a_multi_are_bounded() -> None:
+    """So that one request is not a second of everybody's time: -5, and nothing is done."""
+    async with served() as world:
+        client = await world.client()
+        check = Writer().string("/").int32(-1)
+        most = await client.call(14, multi(*[(13, check)] * requests.MULTI_OPERATIONS_MAX))
+        assert most.error == 0
+        more = [(13, check)] * (requests.MULTI_OPERATIONS_MAX + 1)
+        assert (await client.call(14, multi(*more))).error == -5
+        reads = [(4, watched("/", False))] * (requests.MULTI_OPERATIONS_MAX + 1)
+        assert (await client.call(22, multi(*reads))).error == -5
 
 
 async def test_each_read_of_a_multi_read_stands_alone() -> None:
