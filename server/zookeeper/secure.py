@@ -14,7 +14,6 @@ from typing import Final
 
 import attrs
 import structlog
-from cryptography import x509
 from trio.abc import Stream
 
 from virtuallog.cluster_file import TlsFiles
@@ -78,6 +77,8 @@ class ClientSecurity:
 def _subject_untrusted(certificate: bytes | None) -> str:
     if certificate is None:
         return ""
+    from cryptography import x509  # its library is large, and few servers meet a certificate
+
     try:
         return x509.load_der_x509_certificate(certificate).subject.rfc4514_string()
     except ValueError as error:  # an authority may vouch for anything
