@@ -87,9 +87,8 @@ def delete(execution: Execution, operation: Delete) -> None:
     path = operation.path
     if "/" not in path or "\0" in path or path == paths.ROOT or path in paths.SYSTEM_PATHS:
         raise RefusedError(Error.BAD_ARGUMENTS)
-    parent = execution.znode(paths.parent_of(path))
+    acl.check(execution.znode(paths.parent_of(path)).acl, DELETE, execution.origin.identities)
     znode = execution.znode(path)
-    acl.check(parent.acl, DELETE, execution.origin.identities)
     _check_version(znode.version, operation.version)
     if znode.children:
         raise RefusedError(Error.NOT_EMPTY)

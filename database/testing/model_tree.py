@@ -176,8 +176,8 @@ class _Step:
                 return self._create(operation)
             case Delete(path, version):
                 _require("/" in path and path not in {"/", *paths.SYSTEM_PATHS}, Error.BAD_ARGUMENTS)
-                parent, znode = self._znode(paths.parent_of(path)), self._znode(path)
-                self._require_right(parent, Permission.DELETE)
+                self._require_right(self._znode(paths.parent_of(path)), Permission.DELETE)
+                znode = self._znode(path)
                 _require(version in {-1, znode.version}, Error.BAD_VERSION)
                 _require(not self.tree.children(path), Error.NOT_EMPTY)
                 self._remove(path)

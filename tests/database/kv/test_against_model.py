@@ -135,4 +135,4 @@ class Comparison(RuleBasedStateMachine):
 
 
 TestAgainstModel = Comparison.TestCase
-TestAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAgainstModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

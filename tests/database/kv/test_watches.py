@@ -159,7 +159,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(STEPS, max_size=25))
 def test_watches_against_a_list_of_all_of_them(steps: list[tuple[object, ...]]) -> None:
     """The obvious way: look at every watch there is, for each change."""
