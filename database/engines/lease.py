@@ -16,8 +16,8 @@ Its `sync` returns at once, while by its own clock it may rely on the lease. Wha
 The argument at length, with the order of events, is in docs/protocols/engines.md. Off until enabled; disabling it while a lease is in
 force ends renewals only, the lease itself ends as ever.
 
-Departures: the paper lets the state machine refuse entries of others during a lease. That would let the sessions of clients at all other
-servers expire, and it does not give 3.
+Rejected: that `apply` refuses entries of others during a lease. The sessions of clients at all other servers would expire, as their
+touches are entries, too; and it does not give 3.
 """
 
 from __future__ import annotations
