@@ -19,6 +19,7 @@ from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
+from simulation.stories import zelos
 from simulation.workload.shapes import ARCHIVING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
@@ -110,6 +111,11 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         crash_areas=("archive",),
         shapes=ARCHIVING,
         looks=(*archives.LOOKED, *_PLACE),
+    ),
+    # What `cluster` and `mixed` demand is not demanded again.
+    "zelos": Demand(
+        without_classes=tuple(name for name in NAMES if name != LOST_DATABASE),
+        looks=zelos.LOOKED,
     ),
     # Bare loglets of these kinds.
     "stripes": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=(*_STORE, "create error")),

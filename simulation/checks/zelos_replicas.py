@@ -28,6 +28,7 @@ from virtuallog.types import LogPosition, NodeId
 
 STATES: Final = "zelos states compared"
 ANNOUNCED: Final = "zelos announcements compared"
+ALLOWED: Final = "zelos trims allowed"
 LATE_SECONDS: Final = 5.0
 """So long may an append of a dead process be on its way."""
 _VIEW: Final = section_span(view.NAME)
@@ -88,6 +89,7 @@ class StateWatch:
                 self._compare_own(node, disk, member.durable)
         if floor > self._allowed:
             self._allowed = floor
+            self.counts[ALLOWED] += 1
             self.history.observed(f"node {node}", Allowed(floor), None)
             needed = {**{name: member.durable for name, member in members.items()}, **_holds(disk)}
             for name, position in needed.items():

@@ -22,18 +22,19 @@ from loglets.paxos.provider import PaxosProvider
 from loglets.striped.provider import StripedProvider
 from simulation.checks.zelos import ZELOS_CHECKS
 from simulation.checks.zelos_facts import replay
-from simulation.checks.zelos_replicas import REPLICA_CHECKS, StateWatch
+from simulation.checks.zelos_replicas import ALLOWED, ANNOUNCED, REPLICA_CHECKS, STATES, StateWatch
 from simulation.checks.zelos_sessions import lives_on, session_checks
 from simulation.checks.zelos_watches import TOLD, WATCH_CHECKS, events_compared
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.stories import cluster as main
 from simulation.stories.scenario import Scenario
 from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
+from simulation.world.store_disk import RESTORED
 from simulation.world.world import World
 from simulation.zelos.servers import Servers, host_settings
 from simulation.zelos.session import Client
 from simulation.zelos.witness import Witness
-from simulation.zelos.workload import PREFIX, Part, prepare
+from simulation.zelos.workload import PREFIX, SHAPES, Part, prepare
 from virtuallog.errors import VirtualLogError
 from virtuallog.testing.tcp import StreamQuality
 from virtuallog.testing.violation import Violation
@@ -53,6 +54,11 @@ SWAP_SECONDS: Final = (0.5, 2.0, 5.0)
 """Mean time between two swaps of a run."""
 ANSWERS: Final = "zelos answers compared"
 REPEATED: Final = "zelos commands applied again"
+SWAPS: Final = "swaps"
+LOOKED: Final = (
+    ANSWERS, TOLD, REPEATED, STATES, ANNOUNCED, ALLOWED, RESTORED, *(PREFIX + shape for shape in (*SHAPES, SWAPS)),
+)  # fmt: skip
+"""What a set of seeds must have been able to compare, and put through."""
 
 
 @attrs.define(eq=False)
@@ -98,7 +104,7 @@ class _Run:
                 kind = self.random.choice(self.cluster.kind_names)
                 with trio.move_on_after(3.0), suppress(VirtualLogError):
                     await client.log.reconfig_extend(kind, {})
-                    self.count("swaps")
+                    self.count(SWAPS)
 
 
 async def tell(world: World) -> None:

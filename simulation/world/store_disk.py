@@ -43,6 +43,8 @@ Changes: TypeAlias = Mapping[bytes, bytes | None]
 _PAIR: Final = struct.Struct("<II")
 FILES: Final = 3
 """Of a checkpoint, if it has as many pairs: so that one can be fetched by halves."""
+RESTORED: Final = "store restored"
+"""Counted when somebody else's checkpoint has taken the place of a store."""
 FLUSH_SECONDS: Final = 0.1
 """Longest on a good disk."""
 _TORN: Final = 0.3
@@ -353,6 +355,7 @@ class SimulatedStaging:
             pairs.update(_pairs_of(bytes(content)))
         await self._life.flush()
         self._life.disk.replace(pairs)
+        self._life.disk.fired[RESTORED] += 1
 
 
 def _files_of(pairs: Mapping[bytes, bytes]) -> dict[str, bytes]:

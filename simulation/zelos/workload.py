@@ -40,6 +40,11 @@ UNDER: Final = tuple(f"{BELOW}/{name}" for name in "xy")
 WRITTEN: Final = (*PLAIN, *PLAIN, *PARENTS, STAYING, *UNDER)
 """Paths that are written."""
 FOUNDED: Final = (*PARENTS, STAYING, BELOW)
+SHAPES: Final = (
+    "watches set again", "requests in flight together", "transactions", "sessions closed", "sessions left",
+    "connections changed",
+)  # fmt: skip
+"""What is counted, and must have come about in a set of seeds."""
 STAYING_PAUSE_SECONDS: Final = 1.0
 PREFIX: Final = "zelos "
 """Of what is counted."""
