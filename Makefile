@@ -15,6 +15,8 @@
 #                 `make kazoo TESTS=kazoo.tests.test_lock` for a part
 #   make chaos    swaps, kills, partitions (needs root) and a comparison with other systems (scripts in PEERS), a quarter of
 #                 an hour; one of them: make swap, kill, hosts, peers; pictures and tables go to OUT
+#   make churn    5,000,000 writes over 10,000 znodes, with a server that is wiped in the middle; `make churn FILL=1` puts it into docs/;
+#                 ARGUMENTS="--writes 200000 --loglet paxos" for another one
 #   make zelos    20,000 operations of ZooKeeper's clients on three processes that are killed, stopped and swapped, judged; OPERATIONS=N
 #   make setup    builds .venv and stops
 
@@ -30,7 +32,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 1050
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers zelos setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zelos setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -98,9 +100,10 @@ $(OUT):
 # The parts of docs/measurements.md. A table that says that the history was wrong ends `make chaos`.
 chaos: swap kill hosts peers
 
-swap kill hosts: setup | $(OUT)
+swap kill hosts churn: setup | $(OUT)
 	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
+	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
 
 peers: setup | $(OUT)
 	$(BIN)/python -m bench.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md
