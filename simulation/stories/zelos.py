@@ -49,7 +49,9 @@ SERVING_SECONDS: Final = 30.0
 PEACE_SECONDS: Final = 15.0
 """Then: the longest timeout by the slowest clock, what others than the session's server wait longer, and a proposal that is lost."""
 PACE: Final = 0.5
-"""Of faults: clients that are away all the time do nothing that could be wrong."""
+GENTLE: Final = 6.0
+"""Faults are half as long as elsewhere and strike a third as often: clients that are away all the time do nothing that could be
+wrong."""
 SWAP_SECONDS: Final = (0.5, 2.0, 5.0)
 """Mean time between two swaps of a run."""
 ANSWERS: Final = "zelos answers compared"
@@ -116,7 +118,7 @@ async def tell(world: World) -> None:
     world.on_store_open, world.on_store_write = states.opened, states.wrote
     servers = Servers(world, host_settings(witness), StreamQuality())
     servers.start(cluster)
-    nemesis = Nemesis(world, cluster.machines, FaultPlan.draw(source, pace=PACE))
+    nemesis = Nemesis(world, cluster.machines, _draw_faults(source))
     run = _Run(world, cluster, servers, source)
     cluster.start()
     async with trio.open_nursery() as nursery:
@@ -136,6 +138,11 @@ def _draw_plan(source: random.Random, world: World) -> ClusterPlan:
     if StripedProvider in makers and main.native not in makers:
         makers.append(main.native)
     return ClusterPlan(nodes=3, members=3, kinds=main.left(tuple(makers), world.options))
+
+
+def _draw_faults(source: random.Random) -> FaultPlan:
+    drawn = FaultPlan.draw(source, pace=PACE)
+    return attrs.evolve(drawn, active={name: GENTLE * mean for name, mean in drawn.active.items()})
 
 
 async def _begin(run: _Run, nursery: trio.Nursery) -> bool:
