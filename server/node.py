@@ -323,11 +323,13 @@ class Node:
         return await self._metastore.serve(members, environment)
 
     def _make_database(self) -> DatabaseRole:
-        from database.hosting import HostSettings
-        from server.database.role import DatabaseRole  # a node without one need not import all that it stands on
+        from database.hosting import HostSettings  # a node without one need not import all that it stands on
+        from server.database.engine_settings import replica_settings
+        from server.database.role import DatabaseRole
 
         assert self.config.zookeeper is not None
-        settings = HostSettings(snapshots=self.config.zookeeper.snapshots)
+        zookeeper = self.config.zookeeper
+        settings = HostSettings(replica=replica_settings(zookeeper), snapshots=zookeeper.snapshots)
         return DatabaseRole(self.config, self.identity, self._ports.local_store, settings)
 
     async def _serve_database(self, environment: NodeEnvironment) -> Handlers:

@@ -86,6 +86,17 @@ class ZooKeeperSettings:
     snapshots_kept: int = 2
     """The newest ones. Only what was changed between them takes room twice. (autopurge.snapRetainCount)"""
 
+    eject_seconds: float = 300.0
+    """A server of the database that is silent for so long holds back trims of the log no more: when it comes back it may have to
+    copy a snapshot."""
+
+    lease: bool = False
+    """Whether this server tries to have the lease: who has it answers `sync`, and linearizable reads, without asking the log;
+    writes through other servers take twice as long."""
+
+    backup_url: str = ""
+    """Where the log is copied to before it is trimmed: a directory that fsspec knows. Empty: this server uploads nothing."""
+
     read_only: bool = False
     """Whether clients that ask for it may read here while the log cannot be reached. (readonlymode.enabled)"""
 
@@ -117,8 +128,9 @@ class ZooKeeperSettings:
         for name in ("connections_max", "outstanding_max", "snapshot_log_bytes", "snapshots_kept"):
             if getattr(self, name) < 1:
                 raise FieldError(f"must be at least 1, not {getattr(self, name)}", name)
-        if not self.snapshot_seconds > 0:
-            raise FieldError(f"must be above 0, not {self.snapshot_seconds}", "snapshot_seconds")
+        for name in ("snapshot_seconds", "eject_seconds"):
+            if not getattr(self, name) > 0:
+                raise FieldError(f"must be above 0, not {getattr(self, name)}", name)
         for name in ("session_timeout_min_ms", "session_timeout_max_ms", "connections_per_client_max"):
             if getattr(self, name) < 0:
                 raise FieldError(f"must not be negative, not {getattr(self, name)}", name)

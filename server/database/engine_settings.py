@@ -1,0 +1,23 @@
+"""From the section `[zookeeper]` of a node's config to the settings of its replica's engines."""
+
+from __future__ import annotations
+
+from database.engines.lease import Lease, LeaseSettings
+from database.engines.log_backup import LogBackup, LogBackupSettings
+from database.engines.rollout import RolloutSettings
+from database.engines.stack import StackSettings
+from database.engines.view_tracking import ViewSettings
+from database.replica import ReplicaSettings
+from server.zookeeper.settings import ZooKeeperSettings
+
+
+def replica_settings(zookeeper: ZooKeeperSettings) -> ReplicaSettings:
+    """How the engines behave. What is off at first and wanted here is enabled for all, once all replicas know it."""
+    wanted = {Lease.name: zookeeper.lease, LogBackup.name: bool(zookeeper.backup_url)}
+    stack = StackSettings(
+        view=ViewSettings(eject_seconds=zookeeper.eject_seconds),
+        lease=LeaseSettings(wanted=zookeeper.lease),
+        log_backup=LogBackupSettings(url=zookeeper.backup_url),
+        rollout=RolloutSettings(enable=tuple(name for name, is_wanted in wanted.items() if is_wanted)),
+    )
+    return ReplicaSettings(stack=stack)

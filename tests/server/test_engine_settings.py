@@ -1,0 +1,28 @@
+"""What a node's config says of the engines of its replica."""
+
+from __future__ import annotations
+
+import pytest
+
+from server.database.engine_settings import replica_settings
+from server.zookeeper.settings import ZooKeeperSettings
+from virtuallog.toml_text import FieldError
+
+
+def test_by_default_nothing_is_enabled_that_is_off_at_first() -> None:
+    stack = replica_settings(ZooKeeperSettings()).stack
+    assert stack.rollout.enable == ()
+    assert not stack.lease.wanted and not stack.log_backup.url
+
+
+def test_what_is_wanted_is_enabled() -> None:
+    settings = ZooKeeperSettings(lease=True, backup_url="file:///backups", eject_seconds=60.0)
+    stack = replica_settings(settings).stack
+    assert stack.rollout.enable == ("lease", "log_backup")
+    assert stack.lease.wanted and stack.log_backup.url == "file:///backups"
+    assert stack.view.eject_seconds == 60.0
+
+
+def test_nobody_is_ejected_at_once() -> None:
+    with pytest.raises(FieldError, match="above 0"):
+        ZooKeeperSettings(eject_seconds=0.0)
