@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -161,7 +162,8 @@ class RocksStore:
             if not failed:
                 self._opened.flush(wait=True)
         finally:
-            self._opened.close()
+            with suppress(Exception) if failed else nullcontext():  # it would say once more what has been reported
+                self._opened.close()
 
     def _failure(self, error: Exception) -> VirtualLogError:
         """What to raise for `error`; from now on nothing else is believed."""
