@@ -21,8 +21,7 @@ little to do.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Final
@@ -31,20 +30,20 @@ import attrs
 import trio
 
 from database.engines.base_meter import BaseMeter
-from database.engines.entry import Entry, parse_untrusted
+from database.engines.contents import items
+from database.engines.entry import Entry
 from database.engines.keys import CURSOR
 from database.engines.layer import Layer
 from database.engines.player import Item, Player
 from database.engines.tail_checks import TailChecks
-from database.errors import SnapshotNeededError
+from database.engines.trimming import Trimming
 from database.ports import Reading
 from database.transaction import Transaction
-from virtuallog.api import Placed
 from virtuallog.appender import Appender, AppenderSettings
-from virtuallog.errors import CorruptionError, MalformedError, RetryableError, UnavailableError, VirtualLogError
+from virtuallog.errors import CorruptionError, RetryableError, UnavailableError, VirtualLogError
 from virtuallog.metrics import Family
 from virtuallog.ports import Done
-from virtuallog.types import Gap, GapKind, LogPosition
+from virtuallog.types import LogPosition
 
 _TOKEN_BYTES: Final = 8
 """Random ones for each replica object, then as many of a counter."""
@@ -108,13 +107,14 @@ class Base(Layer):
     _numbers: Iterator[int] = attrs.field(factory=count, init=False)
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
     """There is something to read, or more to play than fits in a callback."""
-    _trim_prefix: LogPosition = attrs.field(default=LogPosition(0), init=False)
-    _trim_wanted: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _trimming: Trimming = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        own = self.surroundings.environment.random.randbytes(_TOKEN_BYTES)
+        log, environment = self.surroundings.log, self.surroundings.environment
+        own = environment.random.randbytes(_TOKEN_BYTES)
         self._tokens = (own + number.to_bytes(_TOKEN_BYTES, "big") for number in count())
-        self._checks = TailChecks(self.surroundings.log.check_tail)
+        self._checks = TailChecks(log.check_tail)
+        self._trimming = Trimming(log.prefix_trim, environment.clock, self.settings.trim_pause)
 
     def load(self) -> None:
         self.cursor = read_cursor(self.surroundings.store)
@@ -144,9 +144,7 @@ class Base(Layer):
         """All who sync ask the log, so they see no less."""
 
     def set_trim_prefix(self, position: LogPosition) -> None:
-        if position > self._trim_prefix:
-            self._trim_prefix = position
-            self._trim_wanted.set()
+        self._trimming.allow(position)
 
     async def wait_applied(self, position: LogPosition) -> None:
         """Return once everything below `position` is in the store.
@@ -190,21 +188,21 @@ class Base(Layer):
         except Exception as error:
             self.fail(error)
 
-    def _apply(self, items: list[Item]) -> None:
-        while items:
-            items = items[self._apply_once(items) :]
+    def _apply(self, todo: list[Item]) -> None:
+        while todo:
+            todo = todo[self._apply_once(todo) :]
 
-    def _apply_once(self, items: list[Item]) -> int:
+    def _apply_once(self, todo: list[Item]) -> int:
         """One transaction; returns how many of these it has: all, unless an engine wants it to end before."""
         transaction = Transaction(self.surroundings.store)
         played: list[tuple[LogPosition, Entry, Any]] = []
         taken = 0
-        while taken < len(items) and not transaction.ends_here:
-            position, entry = items[taken]
+        while taken < len(todo) and not transaction.ends_here:
+            position, entry = todo[taken]
             taken += 1
             if entry is not None:
                 played.append((position, entry, self.apply_above(transaction, entry, position)))
-        cursor = LogPosition(items[taken - 1][0] + 1)
+        cursor = LogPosition(todo[taken - 1][0] + 1)
         transaction.put(CURSOR, cursor.to_bytes(8, "big"))
         transaction.commit()
         self.cursor = cursor
@@ -239,34 +237,17 @@ class Base(Layer):
         except RetryableError:
             await self.surroundings.environment.clock.sleep(self.settings.retry_pause)
             return
-        self._player.fetched(self._items(found))
-
-    def _items(self, found: Iterable[Placed]) -> Iterator[Item]:
-        for placed in found:
-            if not isinstance(placed, Gap):
-                for record in placed.records():
-                    yield record.position, self._parsed(record.payload)
-            elif placed.kind is GapKind.TRIMMED:
-                raise SnapshotNeededError(placed.start, placed.stop)
-            elif placed.kind is GapKind.LOST:
-                raise CorruptionError(f"[{placed.start}, {placed.stop}) of the log is lost")
-            else:
-                yield LogPosition(placed.stop - 1), None
-
-    def _parsed(self, payload: bytes) -> Entry | None:
-        try:
-            return parse_untrusted(payload)
-        except MalformedError:
-            self.meter.strays.value += 1
-            return None
+        self._player.fetched(items(found, self.meter.strays))
 
     # -- in the background ----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Play until cancelled, or until something fails: then `failed` is set."""
         async with trio.open_nursery() as nursery:
-            for work in (self._play_on, self._follow, self._trim, self._checks.run):
+            for work in (self._play_on, self._follow, self._checks.run):
                 nursery.start_soon(self.guard, work)
+            if not self.surroundings.passive:  # else those who take part trim
+                nursery.start_soon(self.guard, self._trimming.run)
 
     def open(self) -> None:
         """From now on `propose` is possible."""
@@ -315,18 +296,6 @@ class Base(Layer):
             self._player.commit(limit)
             self._work.set()
             await clock.sleep(settings.follow_pause)
-
-    async def _trim(self) -> None:
-        if self.surroundings.passive:
-            return  # those who take part do
-        trimmed = LogPosition(0)
-        while True:
-            await self._trim_wanted.wait()
-            self._trim_wanted = trio.Event()
-            while self._trim_prefix > trimmed:
-                with suppress(RetryableError):  # again after the pause
-                    trimmed = await self.surroundings.log.prefix_trim(self._trim_prefix)
-                await self.surroundings.environment.clock.sleep(self.settings.trim_pause)
 
     def metrics(self) -> list[Family]:
         return self.meter.metrics(self.cursor, self._player.committed, len(self._waiting))
