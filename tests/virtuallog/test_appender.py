@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 import trio
+import trio.lowlevel
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from loglets.memory import MemoryLoglet, MemoryProvider
@@ -23,6 +24,7 @@ from virtuallog.errors import (
     OverloadedError,
     SealedError,
     TailMismatchError,
+    TooLargeError,
     UnavailableError,
     VirtualLogError,
 )
@@ -522,3 +524,90 @@ async def test_a_late_refusal_of_a_session_that_was_given_up_touches_nobody(auto
             assert await appender.append([b"1"]) == range(1, 2)
 
         assert {type(error) for error in failed} == {MalformedError, UnavailableError}
+
+
+# -- posts ----------------------------------------------------------------------------------------------------------
+
+
+async def test_posts_and_appends_of_one_session_are_in_the_log_in_the_order_of_the_calls(
+    autojump_clock: MockClock,
+) -> None:
+    """Who posts is called with the place, once, and waits for nothing."""
+    async with world() as w:
+        log, told = w.client(), {}
+        with log.appender() as appender:
+            for number in range(10):
+                appender.post(b"%d" % number, lambda outcome, number=number: told.update({number: outcome}))  # type: ignore[misc]
+            assert await appender.append([b"last"]) == range(10, 11)
+
+        assert told == {number: range(number, number + 1) for number in range(10)}
+        assert [payload for _, payload in await contents(log)] == [b"%d" % number for number in range(10)] + [b"last"]
+
+
+async def test_who_is_told_may_post_again_within_the_call(autojump_clock: MockClock) -> None:
+    """Across swaps, too: what is posted while maybes are settled goes to the successor, in order."""
+    async with world() as w:
+        log, operator = w.client(), w.client()
+        finished = trio.Event()
+        places: list[range] = []
+        with log.appender() as appender:
+
+            def told(outcome: range | VirtualLogError) -> None:
+                assert isinstance(outcome, range)
+                places.append(outcome)
+                if len(places) < 200:
+                    appender.post(b"%d" % len(places), told)
+                else:
+                    finished.set()
+
+            appender.post(b"0", told)
+            for kind in ("sparse", "memory", "sparse"):
+                await trio.lowlevel.checkpoint()
+                await operator.reconfig_extend(kind)
+            await finished.wait()
+
+        assert [payload for _, payload in await contents(log)] == [b"%d" % number for number in range(200)]
+        assert [place.start for place in places] == sorted({place.start for place in places})
+
+
+async def test_posts_of_an_appender_that_gives_up_fail_in_order_and_the_next_ones_are_a_new_session(
+    autojump_clock: MockClock,
+) -> None:
+    """Whoever is told so may post at once: that is not failed with the others."""
+    async with trio.open_nursery() as nursery:
+        w = flaky(nursery, loss=1.0)
+        provider = w.providers["memory"]
+        assert isinstance(provider, FlakyProvider)
+        log = w.client()
+        told: list[tuple[int, str]] = []
+        with log.appender(AppenderSettings(give_up=1.0)) as appender:
+            former, again = appender.session, trio.Event()
+
+            def note(number: int, outcome: range | VirtualLogError) -> None:
+                told.append((number, type(outcome).__name__))
+                if number == 0:
+                    active_loglet(log, w).loss = 0.0  # type: ignore[attr-defined]
+                    appender.post(b"again", note_again)
+
+            def note_again(outcome: range | VirtualLogError) -> None:
+                note(99, outcome)
+                again.set()
+
+            for number in range(3):
+                appender.post(b"%d" % number, lambda outcome, number=number: note(number, outcome))  # type: ignore[misc]
+            await again.wait()
+
+        assert told == [(number, "UnavailableError") for number in range(3)] + [(99, "range")]
+        assert appender.session != former
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_cannot_be_posted_is_refused_at_once(autojump_clock: MockClock) -> None:
+    """Then nobody is called."""
+    async with world() as w:
+        appender = w.client().appender()
+        with pytest.raises(TooLargeError):
+            appender.post(bytes(5 << 20), print)
+        appender.close()
+        with pytest.raises(UnavailableError, match="nothing was done"):
+            appender.post(b"", print)
