@@ -48,7 +48,7 @@ async def _measure(folder: Path, rounds: int, znodes: int, size: int, group: int
     directory = await open_store_directory(folder)
     store = await directory.open()
     paths = [f"/bench/{number:08}" for number in range(znodes)]
-    first = [CreateSession(_ORIGIN.session, b"", 4000), Create("/bench", None)]
+    first: list[Operation] = [CreateSession(_ORIGIN.session, b"", 4000), Create("/bench", None)]
     _apply(store, [_encoded(each, Origin()) for each in first], group)
     creates = [_encoded(Create(path, bytes(size))) for path in paths]
     tell(f"create: {_timed(lambda: _apply(store, creates, group)) / znodes:.2f}")
