@@ -30,7 +30,7 @@ from database.kv.tree import Tree
 from database.kv.watches import Watcher, Watches, WatchMode
 from database.ports import LocalStore
 from database.transaction import Transaction
-from virtuallog.errors import RetryableError, VirtualLogError
+from virtuallog.errors import VirtualLogError
 from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Done, Outcome
 from virtuallog.types import LogPosition
@@ -181,8 +181,8 @@ class Database:
             await self.clock.sleep(TICK_SECONDS)
             try:
                 await self.sync()
-            except RetryableError:
-                continue  # `Expiry` sees by the time that has passed that it was blind
+            except VirtualLogError:
+                continue  # `Expiry` sees by the time that has passed that it was blind; what is fatal ends the replica
             for command in self.expiry.tick(self.clock.monotonic()):
                 self.submit(command, NOBODY, _ignore)
 
