@@ -1,9 +1,8 @@
 """One client, from its first byte to its last: who it is, which session it has, and what ends it.
 
     word of four letters -> answered -> closed
-    connect request -> refused without a word (it has seen more than we have, or nobody is served now)
-                    -> CreateSession or Attach, through the log -> told which session it has -> requests
-                                                                -> told that there is no such session -> closed
+    connect request      -> a session (`attaching`) -> requests (`operations`)
+                         -> told that there is no such session, or nothing -> closed
 
 A connection ends when the client leaves, closes its session or breaks the protocol; when its session is over or goes on at another
 connection; when an answer will never be known; when nothing comes for as long as the session's timeout (the session itself is not ours to
@@ -12,65 +11,38 @@ end); and when it takes nothing of what is sent to it. Its watches end with it.
 
 from __future__ import annotations
 
-from functools import partial
-from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
 import attrs
 from trio.abc import Stream
 
-from database.kv.commands import Attach, CreateSession, Identity, Origin
-from database.kv.database import Database
-from database.kv.results import Attached, ChangeKind, Error, Result
-from database.kv.session_ids import draw_password, draw_session_id
+from database.kv.commands import Identity, Origin
+from database.kv.results import ChangeKind, Error
 from server.zookeeper import handshake, replies
+from server.zookeeper.attaching import Attaching, Grant, Host
 from server.zookeeper.connection import UNSENT_BYTES_MAX, Connection, Event, Phase, Request, Word
 from server.zookeeper.facts import ConnectionFacts
 from server.zookeeper.handshake import ConnectRequest
-from server.zookeeper.hooks import Hooks, Standing
 from server.zookeeper.meter import Meter, Sampler
 from server.zookeeper.operations import Operations
 from server.zookeeper.reads import View
-from server.zookeeper.settings import ZooKeeperSettings
 from server.zookeeper.syncs import Syncs
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Clock
 from virtuallog.rpc.channel import Channel
 
-DRAWS_MAX: Final = 3
-"""Of session ids, 56 random bits each: a second draw happens once in the life of a universe, unless chance is broken."""
 
-
-class House(Protocol):
+class House(Host, Protocol):
     """What a guest needs of the server."""
 
     @property
-    def database(self) -> Database: ...
-
-    @property
-    def settings(self) -> ZooKeeperSettings: ...
-
-    @property
-    def hooks(self) -> Hooks: ...
-
-    @property
     def clock(self) -> Clock: ...
-
-    @property
-    def random(self) -> Random: ...
-
-    @property
-    def node(self) -> int: ...
 
     @property
     def syncs(self) -> Syncs: ...
 
     @property
     def meter(self) -> Meter: ...
-
-    def evict(self, session: int) -> None:
-        """Somebody asks for this session: no connection of this server has it any more."""
-        ...
 
     def settle(self, guest: Guest) -> None:
         """It has a session."""
@@ -241,7 +213,7 @@ class Guest:
         if type(event) is Request:
             self.operations.handle(event)
         elif isinstance(event, ConnectRequest):
-            self._connect(event)
+            Attaching(self.house, self, event).begin()
         elif isinstance(event, Word):
             self.connection.emit(self.house.hooks.words.answer(event.letters))
             self.connection.end("a word was answered")
@@ -251,70 +223,29 @@ class Guest:
 
     # -- the session -------------------------------------------------------------------------------------------------
 
-    def _connect(self, asked: ConnectRequest) -> None:
-        house = self.house
-        standing = house.hooks.standing()
-        if asked.session:  # at once, even if the password proves wrong
-            house.evict(asked.session)
-        if standing is Standing.NONE or (standing is Standing.READ_ONLY and not asked.read_only):
-            self.end("nobody is served now")
-        elif asked.last_zxid > house.database.tree.last_zxid:
-            # Reads of one client never go back, whichever server it asks.
-            self.end(f"it has seen zxid {asked.last_zxid:#x}, and {house.database.tree.last_zxid:#x} is the last here")
-        elif standing is Standing.READ_ONLY:
-            self._admit_locally(asked)
-        elif asked.session:
-            attach = Attach(asked.session, asked.password, self._clamped(asked.timeout_ms))
-            house.database.submit(attach, Origin(), partial(self._attached, asked, asked.password))
-        else:
-            self._create(asked, DRAWS_MAX)
+    @property
+    def has_gone(self) -> bool:
+        return self.operations.is_over
 
-    def _create(self, asked: ConnectRequest, draws: int) -> None:
-        house = self.house
-        session, password = draw_session_id(house.node, house.random), draw_password(house.random)
-        create = CreateSession(session, password, self._clamped(asked.timeout_ms))
-
-        def done(outcome: Result | VirtualLogError) -> None:
-            if isinstance(outcome, Result) and outcome.error is Error.NODE_EXISTS and draws > 1:
-                self._create(asked, draws - 1)
-            else:
-                self._attached(asked, password, outcome)
-
-        house.database.submit(create, Origin(), done)
-
-    def _attached(self, asked: ConnectRequest, password: bytes, outcome: Result | VirtualLogError) -> None:
-        if self.operations.is_over:
-            return  # a new session that nobody has ever heard of: it expires
-        if isinstance(outcome, VirtualLogError):
-            self.lose(outcome)
-        elif outcome.error:
-            self.connection.emit(handshake.refused(asked))
-            self.connection.end(f"its session is refused: {outcome.error.name}")
-        else:
-            attached: Attached = outcome.value
-            self._admit(asked, password, attached.session, attached.timeout_ms, attached.generation)
-            self.house.database.expiry.attach(attached.session, attached.generation, self._on_ended)
-
-    def _admit_locally(self, asked: ConnectRequest) -> None:
-        """A session without the log. A client that had one of the log keeps its id, to return to it elsewhere; nothing here can be
-        done in its name."""
-        house = self.house
-        session = asked.session or draw_session_id(house.node, house.random)
-        password = asked.password if asked.session else draw_password(house.random)
-        self.is_local = self.operations.read_only = True
-        self._admit(asked, password, session, self._clamped(asked.timeout_ms), 0)
-
-    def _admit(self, asked: ConnectRequest, password: bytes, session: int, timeout_ms: int, generation: int) -> None:
+    def admit(self, asked: ConnectRequest, grant: Grant) -> None:
+        """It has a session: requests can be taken."""
         operations = self.operations
-        self.session, self.timeout_ms = session, timeout_ms
-        operations.origin = Origin(session, generation, operations.origin.identities)
+        self.session, self.timeout_ms, self.is_local = grant.session, grant.timeout_ms, grant.is_local
+        operations.origin = Origin(grant.session, grant.generation, self.identities)
+        operations.read_only = grant.is_local
         self.house.settle(self)
-        self.connection.open(handshake.accepted(asked, session, password, timeout_ms, read_only=operations.read_only))
+        response = handshake.accepted(
+            asked, grant.session, grant.password, grant.timeout_ms, read_only=operations.read_only
+        )
+        self.connection.open(response)
         self.channel.kick()  # what has come meanwhile can be done now
+        if not grant.is_local:
+            self.house.database.expiry.attach(grant.session, grant.generation, self._on_ended)
 
-    def _clamped(self, timeout_ms: int) -> int:
-        settings = self.house.settings
-        return max(settings.timeout_min_ms, min(timeout_ms, settings.timeout_max_ms))
+    def refuse(self, asked: ConnectRequest, reason: Error) -> None:
+        """It is told that there is no such session, and closed."""
+        self.connection.emit(handshake.refused(asked))
+        self.connection.end(f"its session is refused: {reason.name}")
 
     def _leave(self) -> None:
         self.operations.is_over = True
