@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import struct
 from pathlib import Path
 
 import pytest
@@ -55,9 +57,11 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def ask(security: ClientSecurity, context: ssl.SSLContext) -> str:
+async def ask(
+    security: ClientSecurity, context: ssl.SSLContext, listeners: list[trio.SocketListener] | None = None
+) -> str:
     """What the server says to such a client; empty: it refuses."""
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    listeners = listeners or await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(SecurePort(security, Echo(), SystemClock()).serve, listeners)
         stream = trio.SSLStream(
@@ -115,3 +119,12 @@ async def test_files_that_cannot_be_used_are_named(world: World) -> None:
     (world.folder / "key.pem").write_text("rubbish")
     with pytest.raises(InvalidSettingError, match=r"cert\.pem"):
         ClientSecurity.open(world.files, "need")
+
+
+async def test_a_client_that_is_gone_before_its_handshake_harms_nobody(world: World) -> None:
+    """It has hung up while it waited to be accepted, and has no address any more. The next one is served."""
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    with socket.create_connection(listeners[0].socket.getsockname()) as hasty:
+        hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an end
+
+    assert await ask(ClientSecurity.open(world.files, "need"), world.client(world.authority), listeners)

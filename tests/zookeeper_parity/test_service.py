@@ -121,6 +121,16 @@ async def log_in(client: RawClient) -> None:
     assert answer == f"rspauth={Proof(said, 'hi').of('')}".encode()
 
 
+async def test_the_id_of_the_scheme_auth_may_be_null(autojump_clock: MockClock) -> None:
+    """It means nothing, so kazoo sends none; the ACL is that of the creator."""
+    async with serviced() as world:
+        client = await world.client()
+        await authenticate(client, b"ben:hi")
+        body = Writer().string("/ben").buffer(b"").int32(1).int32(31).string("auth").buffer(None).int32(0)
+        assert (await client.call(OpCode.CREATE, body)).error == 0
+        assert (await (await world.client()).get("/ben")).error == Error.NO_AUTH
+
+
 async def test_a_wrong_password_closes_the_connection(autojump_clock: MockClock) -> None:
     async with serviced() as world:
         client = await world.client()
