@@ -25,7 +25,7 @@ from virtuallog.types import LogPosition
 
 NODES = (1, 2, 3)
 SWITCHED = ("lease", "time", "log_backup")
-STEPS = 25
+STEPS = 20
 ALL_OF_THEM: StackSettings = attrs.evolve(
     SETTINGS,
     # Nobody is ejected here, so what anybody has announced holds for good.
@@ -139,7 +139,7 @@ async def same_position(running: list[Running]) -> None:
     raise AssertionError("they are never at the same position")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_equal_cursors_mean_equal_states_and_nothing_that_is_needed_is_trimmed(
     seed: int, autojump_clock: MockClock
 ) -> None:
