@@ -66,6 +66,8 @@ class BaseSettings:
     what watches say later at other replicas than the proposer's."""
     retry_pause: float = 0.05
     """Before a read that failed is tried again."""
+    closed_pause: float = 1.0
+    """Between two looks whether a log that was closed on purpose goes on: each asks a majority of the MetaStore."""
     trim_pause: float = 1.0
     """Between two trims of the log: each is a call to all servers, and the allowance moves with every snapshot only."""
 
@@ -289,9 +291,10 @@ class Base(Layer):
             try:
                 limit = await reader.wait_readable()
             except RetryableError:
-                limit = None
-            if limit is None:  # or closed on purpose: somebody may extend it
                 await clock.sleep(settings.retry_pause)
+                continue
+            if limit is None:
+                await clock.sleep(settings.closed_pause)
                 continue
             self._player.commit(limit)
             self._work.set()
