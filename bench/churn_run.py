@@ -27,6 +27,8 @@ PATIENCE_SECONDS: Final = 10.0
 RESTORE_SECONDS: Final = 600.0
 ASK_SECONDS: Final = 15.0
 POLL_SECONDS: Final = 0.25
+PROBLEMS_MAX: Final = 5
+"""Shown of each writer at each server."""
 LOOKS: Final = 300
 """So often the servers are looked at over the whole run, but not more often than once a second."""
 
@@ -75,6 +77,9 @@ class Churn:
     _writes: dict[NodeId, Writes] = attrs.field(init=False)
     _marks: dict[str, float] = attrs.field(factory=dict, init=False)
 
+    _ended: float = attrs.field(default=0.0, init=False)
+    """When the last write was acknowledged."""
+
     def __attrs_post_init__(self) -> None:
         self._budget = Budget(self.plan.writes)
         parts = shares(self.plan.keys, len(self.addresses))
@@ -100,12 +105,11 @@ class Churn:
                 for node in self._writes:
                     writers.start_soon(self._write, node)
             nursery.cancel_scope.cancel()
-        seconds = max(look.at for look in self.observer.looks if look.writes < self.plan.writes)
         await self.observer.look(self._done)
         states = {node: await self._state(node) for node in self.addresses}
         return Findings(
             plan=self.plan,
-            seconds=seconds,
+            seconds=self._ended,
             looks=self.observer.looks,
             marks=self._marks,
             checksums={int(node): state.checksum for node, state in states.items()},
@@ -133,6 +137,7 @@ class Churn:
                 if node != WIPED:
                     tell(f"the connection to node {node}: {error}")
                 await CLOCK.sleep(POLL_SECONDS)
+        self._ended = self._now
 
     async def _watch(self) -> None:
         while True:
@@ -195,10 +200,9 @@ class Churn:
     def _problems(self, states: Mapping[NodeId, State]) -> list[str]:
         found = [
             problem
-            for node, state in states.items()
+            for state in states.values()
             for writes in self._writes.values()
-            for problem in writes.lost(state.numbers)[:5]
-            if problem or node
+            for problem in writes.lost(state.numbers)[:PROBLEMS_MAX]
         ]
         if len({state.checksum for state in states.values()}) > 1:
             found.append("the servers' znodes differ")
