@@ -22,13 +22,14 @@ import trio
 
 from server import layout
 from server.config import NodeConfig
+from server.database.messages import SERVING, DatabaseStatus, GetDatabaseStatus
 from server.file_errors import file_errors
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, NodeAddress, TlsFiles
 from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.register import decode_untrusted
-from virtuallog.survey import ask_all
+from virtuallog.survey import ask_all, ask_each
 from virtuallog.types import NodeId
 
 PROGRAM: Final = (sys.executable, "-P", "-m", "server")
@@ -137,14 +138,17 @@ class LocalCluster:
             await self.clock.sleep(POLL_SECONDS)
 
     async def wait_ready(self, services: Services) -> None:
-        """Return once a majority of the MetaStore's members knows a register.
+        """Return once a majority of the MetaStore's members knows a register, and all servers of the database serve.
+
+        Args:
+            services: know the interface `DATABASE` if there are such servers.
 
         Raises:
             StorageError: a node ended instead; says which, and its last words.
             UnavailableError: `START_SECONDS` were not enough.
         """
         with self.clock.timeout(START_SECONDS):
-            while not await self._is_ready(services):
+            while not (await self._is_ready(services) and await self._serves_clients(services)):
                 self._check_running()
                 await self.clock.sleep(POLL_SECONDS)
             return
@@ -168,6 +172,12 @@ class LocalCluster:
             and decode_untrusted(answer.register).version >= 1
         ]
         return len(known) > len(members) // 2
+
+    async def _serves_clients(self, services: Services) -> bool:
+        """Of ZooKeeper, on every node that is told to on its command line."""
+        asked = [node.id for node in self.nodes.values() if node.zookeeper]
+        answers = await ask_each(services, asked, GetDatabaseStatus())
+        return all(isinstance(answer, DatabaseStatus) and answer.state == SERVING for answer in answers.values())
 
     def _check_running(self) -> None:
         for node in self.nodes.values():

@@ -1,4 +1,4 @@
-"""The README is run, as somebody would paste it: its shell commands in order, then its Python example.
+"""The README is run, as somebody would paste it: its shell commands and Python examples in order.
 
 Blocks marked `sh` and `python` are run, `text` blocks are what the commands before them print. The `make` commands are
 not run here: whoever runs this test has. The nodes listen on free ports, as this machine may run a cluster already.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
 import pytest
 
+from tests.free_ports import free_ports
 from tests.source_tree import ROOT
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,53 +56,68 @@ class Shell:
         return done.stdout
 
 
-def free_ports(count: int) -> int:
-    """The first of `count` adjacent ports that nobody listens on, outside the range that systems hand out."""
-    for first in range(20_000, 30_000, count):
-        with ExitStack() as sockets:
-            try:
-                for port in range(first, first + count):
-                    sockets.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return first
-    raise AssertionError("no free ports")
+@attrs.define
+class Clusters:
+    """What `virtuallog up` starts, each in a terminal of its own, on other ports than those that the README names."""
+
+    shell: Shell
+    ports: dict[str, str]
+    running: list[subprocess.Popen[bytes]] = attrs.field(factory=list)
+
+    def moved(self, text: str) -> str:
+        """The text with those ports."""
+        return re.sub(r"\b[0-9]{4}\b", lambda found: self.ports.get(found[0], found[0]), text)
+
+    def up(self, command: str) -> None:
+        """Start one, and return once it is ready."""
+        folder = command.split("--data ")[1].split(maxsplit=1)[0]
+        named = command if "--base-port" in command else f"{command} --base-port 7001"
+        with (self.shell.folder / f"{folder}.log").open("wb") as log:
+            started = subprocess.Popen(
+                ["bash", "-c", f"exec {self.moved(named)}"],
+                cwd=self.shell.folder,
+                env=self.shell.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.running.append(started)
+        self.shell.run(f"until [ -e {folder}/cluster.toml ]; do sleep 0.1; done")
+
+    def down(self) -> None:
+        for cluster in self.running:
+            cluster.terminate()
+        for cluster in self.running:
+            assert cluster.wait(PATIENCE_SECONDS) in {0, -15}
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    """A shell beside a cluster that the README's own `virtuallog up` runs."""
+def clusters(tmp_path: Path) -> Iterator[Clusters]:
+    """A shell, and beside it the clusters that the README's own commands start."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    shell = Shell(tmp_path, environment)
-    (up,) = (block.text for block in blocks() if block.text.startswith("virtuallog up"))
-    with (tmp_path / "up.log").open("wb") as log:
-        cluster = subprocess.Popen(
-            ["bash", "-c", f"exec {up.strip()} --base-port {free_ports(3)}"],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+    first = free_ports(9)
+    named = [*range(7001, 7004), *range(7101, 7104), *range(2181, 2184)]
+    ports = {str(port): str(first + number) for number, port in enumerate(named)}
+    made = Clusters(Shell(tmp_path, environment), ports)
     try:
-        shell.run("until [ -e cluster/cluster.toml ]; do sleep 0.1; done")
-        yield shell
+        yield made
     finally:
-        cluster.terminate()
-        assert cluster.wait(PATIENCE_SECONDS) in {0, -15}
+        made.down()
 
 
-def test_readme_does_what_it_says(shell: Shell) -> None:
-    """Three nodes, appends, a live swap, and everything appended is still there; then the same from Python."""
-    steps = [block for block in blocks() if not block.text.startswith("virtuallog up")]
-    printed = ""
-    for block in steps:
-        if block.kind == "sh":
+def test_readme_does_what_it_says(clusters: Clusters) -> None:
+    """Three nodes, appends, a live swap, and everything appended is still there; the same from Python; ZooKeeper's clients."""
+    shell, printed, found = clusters.shell, "", blocks()
+    for block in found:
+        if block.text.startswith("virtuallog up"):
+            clusters.up(block.text.strip())
+        elif block.kind == "sh":
             printed = shell.run(block.text)
         elif block.kind == "python":
-            (shell.folder / "example.py").write_text(block.text)
+            (shell.folder / "example.py").write_text(clusters.moved(block.text))
             printed = shell.run(f"{sys.executable} example.py")
         elif block.kind == "text":
             assert printed.endswith(block.text)
 
-    assert [block.kind for block in steps] == ["sh", "text", "python", "text", "sh", "text", "sh", "text"]
+    kinds = [block.kind for block in found]
+    assert kinds == ["sh", "sh", "text", "python", "text", "sh", "python", "text", "sh", "text", "sh", "text"]

@@ -11,6 +11,7 @@ import trio
 from server.cli.options import POSITION, cluster_option, echo_json, json_option
 from server.cli.reach import widened
 from server.database.messages import (
+    SERVING,
     CompareChecksums,
     DatabaseStatus,
     EjectReplica,
@@ -31,7 +32,6 @@ from virtuallog.types import NodeId
 
 ANSWER_SECONDS: Final = 10.0
 """For one question; each is an entry in the log at most."""
-SERVING: Final = "serving"
 
 
 @click.group()

@@ -14,6 +14,7 @@ from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.reach import widened
 from server.cluster import LocalCluster, open_local_cluster
 from server.config import NodeConfig, parse_peers, read_node_config
+from server.database.wire import DATABASE
 from server.status import plain_status
 from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.cluster_file import ClusterFile
@@ -151,7 +152,7 @@ async def _up(
 
 
 async def _announce(cluster: LocalCluster) -> None:
-    async with open_services_to(cluster.file) as services:
+    async with open_services_to(cluster.file, [DATABASE]) as services:
         await cluster.wait_ready(services)
     cluster.write_file()
     click.echo(f"ready: {cluster.file_path}")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from virtuallog.ports import Request
+
+SERVING: Final = "serving"
+"""The state of a replica that can be used."""
 
 
 @attrs.frozen(kw_only=True)

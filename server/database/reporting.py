@@ -56,7 +56,9 @@ def role_metrics(host: Host | None, service: ZooKeeperService | None) -> list[Fa
     if host is not None and life is not None:
         families += [
             metrics.gauge(
-                "virtuallog_database_snapshot", "Position of the newest durable snapshot.", life.snapshots.newest
+                "virtuallog_database_snapshot_position",
+                "Position of the newest durable snapshot.",
+                life.snapshots.newest,
             ),
             *metrics.of([life.replica, life.database]),
         ]

@@ -15,6 +15,7 @@ from typing import Any, Final
 import attrs
 
 from loglets.native import wave as waves
+from server.database.wire import INTERFACES
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
@@ -32,7 +33,7 @@ _TRIES: Final = 50
 
 def interfaces() -> Sequence[Interface]:
     """All that a node of ours serves."""
-    return all_interfaces(loglet_providers(), metastore_provider())
+    return [*all_interfaces(loglet_providers(), metastore_provider()), *INTERFACES]
 
 
 def methods() -> Sequence[tuple[type[Request[Any]], BoundMethod]]:

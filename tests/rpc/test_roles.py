@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from server.database.wire import INTERFACES
 from tests.source_tree import ROOT
 from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import UntrustedError
@@ -62,7 +63,7 @@ def test_the_table_in_the_document_is_the_one_that_is_applied() -> None:
         Role[role.upper()]: set(re.findall(r"`(\w+)`", methods))
         for role, methods in re.findall(r"^\| (client|admin|node) \| (`.*) \|$", DOCUMENT, re.MULTILINE)
     }
-    table = Permissions.of(all_interfaces(loglet_providers(), metastore_provider())).table
+    table = Permissions.of([*all_interfaces(loglet_providers(), metastore_provider()), *INTERFACES]).table
 
     assert written == {role: {method.request.__name__ for method, least in table if least is role} for role in Role}
 

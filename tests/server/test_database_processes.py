@@ -17,7 +17,9 @@ from kazoo.client import KazooClient
 from database.following import open_replica
 from database.kv.client import Changed, KeyValueClient, NodeExistsError
 from server.cluster import LocalCluster, open_local_cluster
+from server.database.wire import DATABASE
 from server.embedded import open_embedded
+from tests.console.test_cluster_metrics import check_documented, scrape
 from tests.free_ports import free_ports
 from tests.server.test_processes import command
 from tests.source_tree import ROOT
@@ -33,8 +35,8 @@ PATIENCE_SECONDS = 60
 @asynccontextmanager
 async def servers(path: Path, port: int, count: int = 3) -> AsyncIterator[LocalCluster]:
     """Servers of the database that answer."""
-    async with open_local_cluster(path, count, base_port=0, zookeeper_port=port) as cluster:
-        async with open_services_to(cluster.file) as services:
+    async with open_local_cluster(path, count, base_port=0, zookeeper_port=port, console_port=port + count) as cluster:
+        async with open_services_to(cluster.file, [DATABASE]) as services:
             await cluster.wait_ready(services)
         cluster.write_file()
         yield cluster
@@ -58,16 +60,16 @@ async def serving(cluster: LocalCluster, *nodes: int) -> dict[int, dict[str, Any
 
 
 async def test_servers_answer_kazoo_a_replica_and_operators(tmp_path: Path) -> None:
-    """What one of them writes the others read; a server that is killed and wiped comes back; the log is not trimmed under them."""
-    port = free_ports(3)
+    """What one of them writes the others read; a server that is killed and wiped comes back; the log is not trimmed under them; and docs/metrics.md has each of their figures."""
+    port = free_ports(6)
     async with servers(tmp_path / "cluster", port) as cluster:
-        await serving(cluster, 1, 2, 3)
         await trio.to_thread.run_sync(write_with_kazoo, port)
         async with open_replica(cluster.file, tmp_path / "replica") as client:
             assert (await client.get("/from-kazoo", linearizable=True)).data == b"1"
             async with client.watch("/from-kazoo") as changes:
                 await client.set("/from-kazoo", b"2")
                 assert isinstance(await anext(changes), Changed)
+        check_documented([await scrape(port + 3 + number) for number in range(3)], databases=True)
         found = await serving(cluster, 1, 2, 3)
         assert [member["name"].partition("-")[0] for member in found[1]["members"]] == ["1", "2", "3"]
         tail = found[1]["cursor"]
@@ -98,10 +100,11 @@ def write_with_kazoo(port: int) -> None:
 
 async def test_a_program_goes_on_with_the_directory_of_a_server(tmp_path: Path) -> None:
     """It is a node like any other, only that nothing listens."""
-    async with servers(tmp_path, free_ports(1), 1) as cluster:
-        await serving(cluster, 1)
-        async with open_replica(cluster.file, tmp_path / "replica") as client:
-            await write(client, 200)
+    async with (
+        servers(tmp_path, free_ports(2), 1) as cluster,
+        open_replica(cluster.file, tmp_path / "replica") as client,
+    ):
+        await write(client, 200)
     async with open_embedded(tmp_path / "node-1") as client:
         assert len(await client.children("/")) == 201
 
