@@ -144,9 +144,10 @@ class Guest:
         self.lose(UnavailableError(reason))
 
     def tick(self, seconds: float) -> None:
-        """Time has passed. Counted in ticks of this server: one that was stopped for a minute has not been listening."""
+        """Time has passed. Counted in ticks of this server: one that was stopped for a minute has not been listening, nor does it
+        listen to whom it holds up."""
         frames = self.connection.received_frames
-        if frames != self._heard_frames or not self.timeout_ms:
+        if frames != self._heard_frames or self._is_held_up or not self.timeout_ms:
             self._heard_frames, self._silent_seconds = frames, 0.0
             return
         self._silent_seconds += seconds
