@@ -183,6 +183,18 @@ def trims_to_its_own_snapshot(self: ViewTracking) -> None:
     self.below.set_trim_prefix(min(self._above, self._durable))
 
 
+@mutant(
+    view.allowed,
+    scenario="zelos",
+    options=Options(faults=("lost database", "kill")),
+    published="specs: Delos, section 8.4, design traps",
+    found_by=["trims leave what is needed", "progress"],
+)
+def holds_hold_nothing(state: Reading) -> LogPosition:
+    """Whoever restores a snapshot finds that the log has been trimmed meanwhile."""
+    return min((member.durable for member in view.members(state).values()), default=LogPosition(0))
+
+
 # -- applying -------------------------------------------------------------------------------------------------------
 
 

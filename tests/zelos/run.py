@@ -22,6 +22,7 @@ import trio
 
 from server import layout
 from server.cluster import LocalCluster, open_local_cluster
+from server.database.wire import INTERFACES
 from simulation.checks.zelos import ZELOS_CHECKS, handshakes_are_of_the_log
 from simulation.checks.zelos_facts import answered, replay
 from simulation.checks.zelos_sessions import session_checks
@@ -161,7 +162,7 @@ async def run(plan: Plan, folder: Path) -> Outcome:
     first = free_ports(NODES)
     history, violations = History(trio.current_time), list[Violation]()
     async with open_local_cluster(folder / "cluster", NODES, base_port=0, zookeeper_port=first) as cluster:
-        async with open_services_to(cluster.file) as services:
+        async with open_services_to(cluster.file, INTERFACES) as services:
             await cluster.wait_ready(services)
         async with following(cluster, folder / "witness", Witness(history, violations)) as follower:
             ports = [first + number for number in range(NODES)]

@@ -24,6 +24,7 @@ from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 
 from server import layout
 from server.cluster import LocalCluster, open_local_cluster
+from server.database.wire import INTERFACES
 from tests.free_ports import free_ports
 from virtuallog.connect import connect, open_services_to
 from virtuallog.types import NodeId
@@ -276,7 +277,7 @@ async def test_recipes_across_a_swap_and_a_killed_server(tmp_path: Path) -> None
     hosts = ",".join(f"{layout.HOST}:{first + number}" for number in range(3))
     users = [User(KazooClient(hosts, timeout=SESSION_SECONDS)) for _ in range(2)]
     async with open_local_cluster(tmp_path, 3, base_port=0, zookeeper_port=first) as cluster:
-        async with open_services_to(cluster.file) as services:
+        async with open_services_to(cluster.file, INTERFACES) as services:
             await cluster.wait_ready(services)
         async with connect(cluster.file) as log:
             trouble = Trouble(cluster, log)
