@@ -4,6 +4,7 @@ on and off under load (case 61 of the specification)."""
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import attrs
 import pytest
@@ -21,7 +22,9 @@ from database.engines.view_tracking import ViewSettings
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, replicas
 from virtuallog.appender import AppenderSettings
 from virtuallog.errors import InvalidSettingError, VirtualLogError
+from virtuallog.ports import Done
 from virtuallog.testing.process import CrashedError
+from virtuallog.types import LogPosition
 
 DURATION, DRIFT = 2.0, 0.05
 FAST: StackSettings = attrs.evolve(
@@ -193,7 +196,8 @@ async def test_clocks_that_are_worse_than_the_setting_do_break_it(autojump_clock
 
 async def _with_clocks(world: Replicas, holder_rate: float, other_rate: float) -> list[Running]:
     started = [await world.start(1, settings=WANTED, rate=holder_rate)]
-    started += [await world.start(node, settings=FAST, rate=other_rate) for node in (2, 3)]
+    hasty = attrs.evolve(FAST, lease=attrs.evolve(FAST.lease, duration_seconds=0.1))  # how often they look, no more
+    started += [await world.start(node, settings=hasty, rate=other_rate) for node in (2, 3)]
     await started[0].propose(b"hello")
     await trio.sleep(3.0)
     await rollout(started[0]).enable("lease")
@@ -211,6 +215,40 @@ async def _ended(first: Running, second: Running) -> bool:
             return True
         await trio.sleep(0.01)
     return False
+
+
+@attrs.define
+class LateNews:
+    """The engine below, which tells what became of a proposal half a second after everybody else knows."""
+
+    engine: Any
+    nursery: trio.Nursery
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        self.engine.propose(entry, lambda outcome: self.nursery.start_soon(self._tell, done, outcome))
+
+    async def sync(self) -> None:
+        await self.engine.sync()
+
+    async def confirm(self) -> None:
+        await self.engine.confirm()
+
+    def set_trim_prefix(self, position: LogPosition) -> None:
+        self.engine.set_trim_prefix(position)
+
+    async def _tell(self, done: Done, outcome: Any) -> None:
+        await trio.sleep(DURATION / 4)
+        done(outcome)
+
+
+async def test_the_time_counts_from_where_a_renewal_was_proposed(autojump_clock: MockClock) -> None:
+    """Others may have applied it long before the holder hears of it."""
+    async with replicas() as world, trio.open_nursery() as nursery:
+        first, second, _ = await _with_clocks(world, 1.0, 1.0)
+        lease(first).below = LateNews(lease(first).below, nursery)
+        await trio.sleep(2 * DURATION)
+        assert lease(first).is_held
+        assert await _ended(first, second)
 
 
 async def test_a_virtual_machine_that_was_suspended_does_not_trust_its_monotonic_clock(
@@ -247,6 +285,19 @@ async def test_disabled_the_lease_ends_and_reads_ask_the_log_again(autojump_cloc
         await rollout(second).enable("lease")
         await trio.sleep(DURATION)
         assert lease(first).is_held
+
+
+async def test_disabling_does_not_end_the_lease_that_is_in_force(autojump_clock: MockClock) -> None:
+    """The holder relies on it, and may not have heard that it is to end."""
+    async with replicas() as world:
+        first, second, _ = await enabled(world, holder=lagging(WANTED, 0.5))
+        for number in range(10):
+            await rollout(second).disable("lease")
+            await second.propose(b"%d" % number)
+            assert not lease(first).is_held or first.application.items[-1] == b"%d" % number
+            await rollout(second).enable("lease")
+            await trio.sleep(DURATION / 2)
+            assert lease(first).is_held
 
 
 async def test_who_waits_is_told_when_the_replica_stops(autojump_clock: MockClock) -> None:

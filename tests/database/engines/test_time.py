@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from database.engines import time as time_engine
 from database.engines.rollout import Rollout
 from database.engines.stack import StackSettings
-from database.engines.time import Time, TimeSettings
+from database.engines.time import Elapsed, Time, TimeSettings
 from database.engines.view_tracking import ViewSettings
 from database.transaction import Transaction
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
@@ -93,6 +93,21 @@ async def test_a_timer_that_is_set_again_starts_anew_and_a_cancelled_one_never_f
         assert fired(running[0], "note/a") is None
         await trio.sleep(2.5)
         assert fired(running[0], "note/a") is not None and fired(running[0], "note/b") is None
+
+
+async def test_each_replica_counts_once_and_for_the_timer_that_is_set(autojump_clock: MockClock) -> None:
+    """Reports may come twice, and late."""
+    async with replicas() as world:
+        running = await enabled(world)
+        engine = time(running[0])
+        former = await engine.set("note/a", 100.0)
+        newer = await engine.set("note/a", 100.0)
+        assert await engine.command(Elapsed("note/a", newer, "one")) is False
+        assert await engine.command(Elapsed("note/a", newer, "one")) is False
+        assert await engine.command(Elapsed("note/a", former, "two")) is False
+        assert await engine.command(Elapsed("note/a", newer, "two")) is True
+        assert fired(running[0], "note/a") is not None
+        assert await engine.command(Elapsed("note/a", newer, "three")) is False
 
 
 async def test_timers_survive_restarts(autojump_clock: MockClock) -> None:
