@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import attrs
@@ -106,6 +106,9 @@ class World:
     unknown: int = 0
     """So often the log does not answer."""
     asked: int = 0
+    """How often somebody wanted to know where the log begins."""
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    """What happens before the third one is told."""
 
     @property
     def clock(self) -> SimulatedClock:
@@ -115,6 +118,8 @@ class World:
     async def find_trim_point(self) -> LogPosition:
         await trio.lowlevel.checkpoint()
         self.asked += 1
+        if self.asked == 3 and self.meanwhile is not None:
+            await self.meanwhile()
         if self.unknown:
             self.unknown -= 1
             raise UnavailableError("the log does not answer")
