@@ -58,10 +58,15 @@ async def enabled(world: Replicas, holder: StackSettings = WANTED, others: Stack
     started = [await world.start(node, settings=holder if node == 1 else others) for node in (1, 2, 3)]
     for each in started:
         await each.propose(b"hello")
+    await enabled_over(started)
+    return started
+
+
+async def enabled_over(started: list[Running]) -> None:
+    """The first of these, which are in the view, gets the lease."""
     await rollout(started[0]).enable("lease")
     await trio.sleep(DURATION / 2)
     assert lease(started[0]).is_held
-    return started
 
 
 async def strong_read(running: Running) -> int:

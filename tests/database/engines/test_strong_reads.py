@@ -1,0 +1,55 @@
+"""Linearizable reads of the Python API while another replica has the lease, and is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from database.kv.client import Access, KeyValueClient, NoNodeError
+from database.kv.database import Database
+from tests.database.engines.test_lease import WANTED, enabled_over, lagging
+from tests.database.engines.worlds import Running, replicas
+
+
+def client(running: Running) -> KeyValueClient:
+    database = running.application
+    assert isinstance(database, Database)
+    access = Access(clock=database.clock, random=database.random, node=running.replica.identity.node)
+    access.begin(database)
+    return KeyValueClient(access)
+
+
+async def _nothing_there(reader: KeyValueClient) -> None:
+    with pytest.raises(NoNodeError):
+        await reader.get("/a", linearizable=True)
+
+
+READS: list[Callable[[KeyValueClient], Awaitable[object]]] = [
+    partial(KeyValueClient.exists, path="/a", linearizable=True),
+    partial(KeyValueClient.children, path="/", linearizable=True),
+    _nothing_there,
+]
+
+
+@pytest.mark.parametrize("read", READS)
+async def test_what_is_told_the_holder_has_seen(
+    read: Callable[[KeyValueClient], Awaitable[object]], autojump_clock: MockClock
+) -> None:
+    """Also that there is no such znode (any more)."""
+    async with replicas() as world:
+        world.make_application = lambda environment: Database(clock=environment.clock, random=environment.random)
+        running = [await world.start(1, settings=lagging(WANTED, 0.5)), await world.start(2), await world.start(3)]
+        holder, writer, reader = [client(each) for each in running]
+        await writer.create("/a")
+        await enabled_over(running)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writer.delete, "/a")
+            while await reader.exists("/a") is not None:
+                await trio.sleep(0.0001)
+            assert await holder.exists("/a") is not None, "the holder is behind"
+            await read(reader)
+            assert await holder.exists("/a", linearizable=True) is None, "what was told, a later read shows"
