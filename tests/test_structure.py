@@ -20,7 +20,7 @@ HIDDEN_INPUTS = (
     "random.*", "secrets.*", "uuid.uuid1", "uuid.uuid4", "os.urandom", "asyncio.*",
 )  # fmt: skip
 """Time and chance come in through ports: what reaches for them by itself cannot be simulated."""
-ALLOWED_INPUTS = ("random.Random", "time.struct_time")
+ALLOWED_INPUTS = ("random.Random", "random.SystemRandom", "time.struct_time")
 
 THREADS = ("threading.*", "concurrent.*", "multiprocessing.*", "trio.to_thread", "trio.from_thread")
 
@@ -38,7 +38,7 @@ ADAPTERS = {
 }
 """Where the real clock, threads and processes enter."""
 
-UNNAMED = {"pytest-trio", "setuptools"}
+UNNAMED = {"pytest-trio", "pytest-xdist", "setuptools"}
 """Used without an import statement."""
 
 COMMANDS = Path("server/cli")
