@@ -19,6 +19,7 @@ LONG = Plan(
     swaps=("paxos", "striped", "native"),
     swap_seconds=5.0,
     hurt_seconds=6.0,
+    stop_seconds=(1.0, 4.0),
     pause_seconds=0.02,
 )
 

@@ -60,6 +60,8 @@ class Plan:
     swap_seconds: float
     hurt_seconds: float
     """From one kill, or stop, to the next."""
+    stop_seconds: tuple[float, float]
+    """How long a node stands still."""
     pause_seconds: float
     """Of a client between two acts, on the average."""
     seed: int = 1
@@ -125,13 +127,13 @@ class _Run:
         while True:
             await trio.sleep(self.plan.hurt_seconds)
             node = NodeId(source.randint(1, NODES))
-            if source.random() < 0.5:
+            if self.done["kill -9"] <= self.done["SIGSTOP"]:
                 await self.cluster.kill(node)
                 self.count("kill -9")
                 await trio.sleep(0.5)
                 await self.cluster.start(node)
             else:
-                await self._stop(node, source.choice((1.0, 4.0)))
+                await self._stop(node, source.choice(self.plan.stop_seconds))
 
     async def _stop(self, node: NodeId, seconds: float) -> None:
         pid = self.cluster.nodes[node].pid

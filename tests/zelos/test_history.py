@@ -10,10 +10,11 @@ from tests.zelos.run import Plan, run
 
 SHORT = Plan(
     clients=4,
-    operations=2000,
+    operations=1000,
     swaps=("paxos", "native"),
     swap_seconds=2.0,
-    hurt_seconds=2.5,
+    hurt_seconds=1.5,
+    stop_seconds=(0.5, 1.5),
     pause_seconds=0.01,
 )
 """The whole is `make zelos`."""
@@ -26,5 +27,5 @@ async def test_a_history_of_real_processes(tmp_path: Path) -> None:
     outcome = await run(SHORT, tmp_path)
 
     assert outcome.violations == []
-    assert outcome.compared > SHORT.operations and outcome.events > 20
+    assert outcome.compared > SHORT.operations / 2 and outcome.events > 20
     assert sum(count for what, count in outcome.done.items() if what.startswith("swap")) > 0
