@@ -102,7 +102,7 @@ async def zelos(
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-churn-") as folder:
         _prepare(Path(folder), loglet, config)
         async with open_local_cluster(Path(folder), NODES, loglet=loglet, zookeeper_port=first) as cluster:
-            async with open_services_to(cluster.file) as services:
+            async with open_services_to(cluster.file, INTERFACES) as services:
                 await cluster.wait_ready(services)
             yield cluster, addresses
 
