@@ -135,6 +135,7 @@ class Story:
         assert all(holder.has_come() for holder in held)
         waiting = [Holder(partial(_in_lock, other)), Holder(partial(_elected, other))]
         one.Barrier("/barrier").create()
+        other.sync("/barrier")  # a server that has not heard of it yet may say that there is none
         waiting.append(Holder(partial(_behind_barrier, other)))
         parties = [client.Party("/party", name) for client, name in ((one, "one"), (other, "other"))]
         for party in parties:
