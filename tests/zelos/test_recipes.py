@@ -109,6 +109,7 @@ class Story:
     def tell(self) -> None:
         for path in ("/value", "/children", "/once"):
             self.first.client.create(path, b"0")
+        self.second.client.sync("/once")  # kazoo's ChildrenWatch gives up where there is no such znode, and servers may lag
         DataWatch(self.second.client, "/value", self._saw_value)
         ChildrenWatch(self.second.client, "/children", lambda names: self.children.append(sorted(names)))
         with self._holding() as after:
