@@ -10,12 +10,14 @@ from virtuallog.toml_text import FieldError
 
 
 def test_by_default_nothing_is_enabled_that_is_off_at_first() -> None:
+    """A lease and a backup have costs that an operator has to choose; a config that says nothing must not begin either."""
     stack = replica_settings(ZooKeeperSettings()).stack
     assert stack.rollout.enable == ()
     assert not stack.lease.wanted and not stack.log_backup.url
 
 
 def test_what_is_wanted_is_enabled() -> None:
+    """One option does both: the engine gets its settings, and the rollout that makes all replicas use it."""
     settings = ZooKeeperSettings(lease=True, backup_url="file:///backups", eject_seconds=60.0)
     stack = replica_settings(settings).stack
     assert stack.rollout.enable == ("lease", "log_backup")
@@ -24,5 +26,6 @@ def test_what_is_wanted_is_enabled() -> None:
 
 
 def test_nobody_is_ejected_at_once() -> None:
+    """With no time to be silent in, a replica would be thrown out by the first who looks: such a config is refused at the start."""
     with pytest.raises(FieldError, match="above 0"):
         ZooKeeperSettings(eject_seconds=0.0)

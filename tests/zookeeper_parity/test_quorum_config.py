@@ -52,6 +52,7 @@ def test_servers_announce_themselves_once() -> None:
 
 
 def test_a_server_that_has_moved_says_so() -> None:
+    """Its line is replaced, as clients that read the list would else go on to dial where nobody listens."""
     moved = announce(ensemble(), 2, "127.0.0.1:7002", "127.0.0.1:9999")
 
     assert moved is not None
@@ -98,6 +99,7 @@ def test_what_cannot_be_is_refused(wrong: Change) -> None:
 
 
 def test_a_whole_new_list_may_leave_servers_out() -> None:
+    """Whoever is not on it has left: that is how the non-incremental `reconfig` removes members, which names nobody as leaving."""
     config = ensemble()
     lines = [config.members[1].line, config.members[3].line, OBSERVER]
 

@@ -87,6 +87,7 @@ def test_a_proof_is_good_for_one_connection() -> None:
 
 
 def test_without_users_nobody_logs_in() -> None:
+    """There is no challenge either: a client must not be led to offer a proof that nothing could be compared with."""
     with pytest.raises(AuthenticationError):
         Exchange({}, NONCE).respond(b"")
 

@@ -116,6 +116,7 @@ async def test_new_certificates_are_used_without_being_told(world: World) -> Non
 
 
 async def test_files_that_cannot_be_used_are_named(world: World) -> None:
+    """At the start, as an error of the settings: an operator has to know which of three files to look at."""
     (world.folder / "key.pem").write_text("rubbish")
     with pytest.raises(InvalidSettingError, match=r"cert\.pem"):
         ClientSecurity.open(world.files, "need")

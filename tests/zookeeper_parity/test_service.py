@@ -132,6 +132,7 @@ async def test_the_id_of_the_scheme_auth_may_be_null(autojump_clock: MockClock) 
 
 
 async def test_a_wrong_password_closes_the_connection(autojump_clock: MockClock) -> None:
+    """After the error, which tells the client not to try again: a connection is good for one guess."""
     async with serviced() as world:
         client = await world.client()
         await client.call(OpCode.SASL, Writer().buffer(b""))

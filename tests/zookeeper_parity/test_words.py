@@ -106,12 +106,14 @@ def test_mntr_is_a_table_of_keys_and_values() -> None:
 
 
 def test_who_watches_what_by_session_and_by_path() -> None:
+    """One set of watches, counted once and turned both ways round, indented by tabs as scripts expect it."""
     assert lines(b"wchs") == ["2 connections watching 2 paths", "Total watches:3"]
     assert lines(b"wchc") == ["0x9", "\t/lock", f"{SESSION:#x}", "\t/lock", "\t/queue"]
     assert lines(b"wchp") == ["/lock", f"\t{SESSION:#x}", "\t0x9", "/queue", f"\t{SESSION:#x}"]
 
 
 def test_dump_lists_sessions_and_their_ephemerals() -> None:
+    """An operator sees whose lock stays behind: each session in hexadecimal, as clients print theirs, above its paths."""
     assert lines(b"dump")[-3:] == [f"{SESSION:#x}", "\t/lock/a", "\t/lock/b"]
 
 
@@ -170,4 +172,5 @@ async def test_admin_pages_know_what_they_do_not_know(ask: Callable[..., Any]) -
     "page", ["connections", "dump", "watches", "watches_by_path", "watch_summary", "monitor", "conf"]
 )
 async def test_every_page_is_json(ask: Callable[..., Any], page: str) -> None:
+    """Also where the facts are keyed by numbers of sessions or are objects: monitoring parses every page the same way."""
     assert json.loads((await ask(f"/commands/{page}")).text)["error"] is None
