@@ -143,6 +143,7 @@ async def same_position(running: list[Running]) -> None:
 async def test_equal_cursors_mean_equal_states_and_nothing_that_is_needed_is_trimmed(
     seed: int, autojump_clock: MockClock
 ) -> None:
+    """Crashes, holds, engines that come and go: whoever is where another one is has its bytes, too (I8, I9)."""
     async with replicas() as world:
         story = Story(world, random.Random(seed))
         for node in NODES:

@@ -54,6 +54,7 @@ async def test_replicas_with_the_same_state_agree(autojump_clock: MockClock) -> 
 
 
 async def test_the_one_that_differs_stops_and_says_where(autojump_clock: MockClock) -> None:
+    """Against a majority it is wrong: it stops before clients read more of it, and names the keys to look at."""
     async with replicas() as world:
         running = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
         for each in running:
@@ -69,6 +70,7 @@ async def test_the_one_that_differs_stops_and_says_where(autojump_clock: MockClo
 
 
 async def test_a_replica_that_is_restarted_with_a_wrong_state_is_found_soon(autojump_clock: MockClock) -> None:
+    """The first comparison is due soon after a start, when a disk has had its chance, and not after a whole period."""
     settings = attrs.evolve(FAST, checksums=ChecksumSettings(first_seconds=2.0, period_seconds=100.0))
     async with replicas() as world:
         running = [await world.start(node, settings=settings) for node in (1, 2, 3)]
@@ -84,6 +86,7 @@ async def test_a_replica_that_is_restarted_with_a_wrong_state_is_found_soon(auto
 
 
 async def test_two_replicas_that_differ_go_on_because_nobody_knows_who_is_right(autojump_clock: MockClock) -> None:
+    """Stopping both would end the service, stopping one might keep the wrong one: people have to look."""
     async with replicas() as world:
         running = [await world.start(node, settings=FAST) for node in (1, 2)]
         for each in running:
@@ -114,6 +117,7 @@ async def test_one_that_comes_late_is_judged_by_those_who_were_there(autojump_cl
 
 
 def test_a_majority_is_of_all_who_vote() -> None:
+    """Who has not reported yet counts against both: the first two reports could stop the one that is right."""
     one, other = {"keys 69": "1"}, {"keys 69": "2"}
     assert majority({"a": one}, 1) is None, "one alone proves nothing"
     assert majority({"a": one, "b": one}, 3) == one

@@ -78,6 +78,7 @@ async def strong_read(running: Running) -> int:
 
 
 async def test_nobody_has_a_lease_before_it_is_enabled(autojump_clock: MockClock) -> None:
+    """Others that do not know it would not let their writes wait, however much a replica wants it."""
     async with replicas() as world:
         first = await world.start(1, settings=WANTED)
         await first.propose(b"a")
@@ -87,6 +88,7 @@ async def test_nobody_has_a_lease_before_it_is_enabled(autojump_clock: MockClock
 
 
 async def test_the_holder_reads_without_asking_the_log(autojump_clock: MockClock) -> None:
+    """What a lease is for: reads as new as every completed write, without a round trip. Others still ask."""
     async with replicas() as world:
         first, second, _ = await enabled(world)
         before = world.provider.tail_checks
@@ -99,6 +101,7 @@ async def test_the_holder_reads_without_asking_the_log(autojump_clock: MockClock
 
 
 async def test_writes_of_others_complete_once_the_holder_has_applied_them(autojump_clock: MockClock) -> None:
+    """Otherwise a write would be answered that a read at the holder does not see yet. Its own need no wait."""
     async with replicas() as world:
         first, second, _ = await enabled(world, holder=lagging(WANTED, 0.5))
         began = trio.current_time()
@@ -129,6 +132,7 @@ async def _applied(running: Running, count: int) -> None:
 
 
 async def test_when_the_holder_dies_writes_wait_for_the_end_of_its_lease(autojump_clock: MockClock) -> None:
+    """It may be out of reach, and still read; but a dead holder costs one lease at most, and that once."""
     async with replicas() as world:
         first, second, third = await enabled(world)
         await first.crash()
@@ -143,6 +147,7 @@ async def test_when_the_holder_dies_writes_wait_for_the_end_of_its_lease(autojum
 
 
 async def test_another_one_takes_over(autojump_clock: MockClock) -> None:
+    """Reads are fast again without an operator, and the old holder, back again, does not believe in its old lease."""
     async with replicas() as world:
         first, second, third = await enabled(world)
         lease(second).settings = lease(third).settings = WANTED.lease
@@ -171,6 +176,7 @@ async def test_a_holder_that_restarts_does_not_rely_on_the_lease_of_its_former_l
 
 
 async def test_who_lets_go_waits_for_nobody(autojump_clock: MockClock) -> None:
+    """A planned stop must not cost what a crash costs: the next one has the lease before the old one is over."""
     async with replicas() as world:
         first, second, _ = await enabled(world)
         lease(first).settings, lease(second).settings = FAST.lease, WANTED.lease
@@ -279,6 +285,7 @@ async def test_an_end_that_is_proposed_too_late_does_nothing(autojump_clock: Moc
 
 
 async def test_disabled_the_lease_ends_and_reads_ask_the_log_again(autojump_clock: MockClock) -> None:
+    """Writes wait for the holder no longer, so its reads must not skip the log; enabled again, they may."""
     async with replicas() as world:
         first, second, _ = await enabled(world)
         await rollout(second).disable("lease")
@@ -306,6 +313,7 @@ async def test_disabling_does_not_end_the_lease_that_is_in_force(autojump_clock:
 
 
 async def test_who_waits_is_told_when_the_replica_stops(autojump_clock: MockClock) -> None:
+    """A write that waits for the holder hears of the stop, once; else a client would never be answered."""
     async with replicas() as world:
         _, second, _ = await enabled(world, holder=lagging(WANTED, 0.5))
         heard: list[object] = []
@@ -318,6 +326,7 @@ async def test_who_waits_is_told_when_the_replica_stops(autojump_clock: MockCloc
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
+    """A lease shorter than its renewals never holds, and clocks that may run at half speed would need another proof."""
     with pytest.raises(InvalidSettingError):
         LeaseSettings(duration_seconds=0.01)
     with pytest.raises(InvalidSettingError):

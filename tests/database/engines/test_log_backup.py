@@ -100,6 +100,7 @@ async def enabled(world: Replicas, *places: Place | None) -> list[Running]:
 
 
 async def test_ranges_follow_each_other_and_the_log_is_trimmed_behind_them(autojump_clock: MockClock) -> None:
+    """Three who can copy share the work and leave no gap: a backup with a hole is found out on the day it is needed."""
     place = Place()
     async with replicas() as world:
         running = await enabled(world, place, place, place)
@@ -120,6 +121,7 @@ async def test_ranges_follow_each_other_and_the_log_is_trimmed_behind_them(autoj
 
 
 async def test_what_is_not_backed_up_is_not_trimmed(autojump_clock: MockClock) -> None:
+    """While the place fails the log keeps what it lacks, and replicas go on; then both catch up by themselves."""
     place = Place(broken=True)
     async with replicas() as world:
         running = await enabled(world, place, None)
@@ -136,6 +138,7 @@ async def test_what_is_not_backed_up_is_not_trimmed(autojump_clock: MockClock) -
 
 
 async def test_a_dead_bidder_loses_its_range_to_another(autojump_clock: MockClock) -> None:
+    """A bid is no lock for ever: otherwise one crash would stop the backup, and with it every trim."""
     stuck, good = Place(slow=True), Place()
     async with replicas() as world:
         running = await enabled(world, stuck, None)
@@ -152,6 +155,7 @@ async def test_a_dead_bidder_loses_its_range_to_another(autojump_clock: MockCloc
 
 
 async def test_a_bidder_that_restarts_goes_on_with_its_range(autojump_clock: MockClock) -> None:
+    """It knows from the log what it had bid for, so nobody has to wait until its bid is given up."""
     stuck, good = Place(slow=True), Place()
     async with replicas() as world:
         (first,) = await enabled(world, stuck)
@@ -164,6 +168,7 @@ async def test_a_bidder_that_restarts_goes_on_with_its_range(autojump_clock: Moc
 
 
 async def test_disabled_it_holds_back_nothing(autojump_clock: MockClock) -> None:
+    """The way out when the place is gone for good: without it the disks of the log would fill up."""
     place = Place(broken=True)
     async with replicas() as world:
         (first,) = await enabled(world, place)
@@ -178,6 +183,7 @@ async def test_disabled_it_holds_back_nothing(autojump_clock: MockClock) -> None
 
 
 async def test_bids_that_do_not_fit_do_nothing(autojump_clock: MockClock) -> None:
+    """Late, doubled and lost ones are normal: each replica refuses the same, so ranges leave no gaps."""
     async with replicas() as world:
         first, second = await enabled(world, None, None)
         engine = backup(first)

@@ -110,6 +110,7 @@ async def test_an_engine_is_added_in_two_phases_while_entries_flow(autojump_cloc
 
 
 async def test_enabled_it_counts_from_the_same_entry_on_everywhere(autojump_clock: MockClock) -> None:
+    """Phase two is an entry: were it a moment, replicas would count different entries and their states would part."""
     async with replicas() as world:
         running = [await world.start(node, recipe=with_engine(Counting), settings=FAST) for node in (1, 2, 3)]
         for each in running:
@@ -126,6 +127,7 @@ async def test_enabled_it_counts_from_the_same_entry_on_everywhere(autojump_cloc
 
 
 async def test_settings_enable_once_all_know_it(autojump_clock: MockClock) -> None:
+    """A rolling upgrade needs no command: the last one that is upgraded sets it off. A command is not undone."""
     settings = attrs.evolve(FAST, rollout=RolloutSettings(enable=("counting",), retry_seconds=1.0))
     async with replicas() as world:
         newer = await world.start(1, recipe=with_engine(Counting), settings=settings)

@@ -51,6 +51,7 @@ def fired(running: Running, timer: str) -> int | None:
 
 
 async def test_a_timer_fires_at_one_position_everywhere(autojump_clock: MockClock) -> None:
+    """Clocks differ and states must not: all hear of it at one entry, not before its time, and forget it."""
     async with replicas() as world:
         running = await enabled(world)
         await time(running[0]).set("note/a", 5.0)
@@ -81,6 +82,7 @@ async def test_a_minority_of_wrong_clocks_decides_nothing(
 
 
 async def test_a_timer_that_is_set_again_starts_anew_and_a_cancelled_one_never_fires(autojump_clock: MockClock) -> None:
+    """Sessions live on this: a report of the timer as it was must not end one that has been heard of since."""
     async with replicas() as world:
         running = await enabled(world)
         await time(running[0]).set("note/a", 4.0)
@@ -111,6 +113,7 @@ async def test_each_replica_counts_once_and_for_the_timer_that_is_set(autojump_c
 
 
 async def test_timers_survive_restarts(autojump_clock: MockClock) -> None:
+    """They are in the log, clocks are not: after a restart of all a timer is late, and never early or lost."""
     async with replicas() as world:
         running = await enabled(world)
         await time(running[0]).set("note/a", 4.0)
@@ -128,6 +131,7 @@ async def test_timers_survive_restarts(autojump_clock: MockClock) -> None:
 async def test_their_number_is_bounded_and_they_have_to_be_enabled(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Timers cost every replica memory, and one that is older does not know them; setting one again is no new one."""
     monkeypatch.setattr(time_engine, "TIMERS_MAX", 2)
     async with replicas() as world:
         lonely = await world.start(1, settings=FAST)

@@ -30,6 +30,7 @@ def nodes(running: Running) -> set[str]:
 
 
 async def test_the_log_is_trimmed_to_the_oldest_of_the_newest_snapshots(autojump_clock: MockClock) -> None:
+    """Whoever restarts begins at its snapshot and reads on: a trim beyond it would leave it nothing to read."""
     async with replicas() as world:
         all_of_them = [await world.start(node, settings=FAST) for node in (1, 2, 3)]
         for number in range(30):
@@ -58,6 +59,7 @@ async def test_one_that_proposes_is_a_member_from_its_first_entry_on(autojump_cl
 
 
 async def test_a_silent_replica_is_ejected_and_needs_a_snapshot_when_it_comes_back(autojump_clock: MockClock) -> None:
+    """A dead server keeps the log only for a while, or all disks fill up; back again, it says what it lacks."""
     async with replicas() as world:
         first, second = await world.start(1, settings=FAST), await world.start(2, settings=FAST)
         for number in range(20):
@@ -82,6 +84,7 @@ async def test_a_silent_replica_is_ejected_and_needs_a_snapshot_when_it_comes_ba
 
 
 async def test_an_ejected_replica_that_can_still_read_the_log_joins_again(autojump_clock: MockClock) -> None:
+    """Ejection is about trims only: who still finds all it needs goes on without a snapshot or an operator."""
     async with replicas() as world:
         first, second = await world.start(1, settings=FAST), await world.start(2, settings=FAST)
         await first.propose(b"a")
@@ -138,6 +141,7 @@ async def test_a_wiped_node_takes_the_place_of_its_former_store(autojump_clock: 
 
 
 async def test_holds_keep_the_log_until_they_are_released_or_over(autojump_clock: MockClock) -> None:
+    """Who has said what it needs finds it; one that died in the middle keeps the log only for its time."""
     async with replicas() as world:
         all_of_them = [await world.start(node, settings=FAST) for node in (1, 2)]
         for number in range(20):

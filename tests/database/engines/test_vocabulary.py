@@ -46,12 +46,14 @@ def values(draw: st.DrawFn) -> object:
 @settings(max_examples=40)
 @given(values())
 def test_what_goes_in_comes_out(value: object) -> None:
+    """What one replica writes all of them apply: a field that is lost on the way is a state that differs."""
     assert ALL.parse_untrusted(ALL.encode(value)) == value
 
 
 @settings(max_examples=40)
 @given(values(), st.data())
 def test_whatever_has_become_of_the_bytes_the_error_is_typed(value: object, data: st.DataObject) -> None:
+    """Every replica refuses the same bytes and plays on; a flipped bit may also give another valid command."""
     blob = bytearray(ALL.encode(value))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(blob) - 1))
@@ -69,6 +71,7 @@ def test_whatever_has_become_of_the_bytes_the_error_is_typed(value: object, data
 @settings(max_examples=40)
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
 def test_anything_else_is_refused(blob: bytes) -> None:
+    """Bytes that are nobody's command never get as far as an engine, which trusts what it is given."""
     with pytest.raises((MalformedError, BinaryTooOldError)):
         ALL.parse_untrusted(blob)
 
@@ -86,6 +89,7 @@ def test_anything_else_is_refused(blob: bytes) -> None:
     ],
 )
 def test_fields_have_their_types(fields: list[object]) -> None:
+    """JSON would pass a float, a bool or a number beyond 64 bits for an int, and an engine would count with it."""
     with pytest.raises(MalformedError):
         ALL.parse_untrusted(json.dumps([1, "Announce", *fields]).encode())
 
@@ -100,6 +104,8 @@ def test_a_later_version_is_nothing_that_all_agree_on() -> None:
 
 
 def test_a_class_whose_fields_have_no_form_is_no_part_of_a_vocabulary() -> None:
+    """That is said when the program starts, and not when the first such command is in the log for good."""
+
     @attrs.frozen
     class Odd:
         table: Mapping[str, int]
@@ -109,6 +115,7 @@ def test_a_class_whose_fields_have_no_form_is_no_part_of_a_vocabulary() -> None:
 
 
 def test_silence_is_counted_from_what_was_last_heard() -> None:
+    """Ejections stand on it: silence begins when one is first seen, ends with a new count, and with who left."""
     silence = Silence()
     silence.learn({"a": 1, "b": 1}, now=0.0)
     silence.learn({"a": 1, "b": 2}, now=5.0)
