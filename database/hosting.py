@@ -29,6 +29,7 @@ from database.kv.database import Database
 from database.ports import LocalStore, StoreDirectory
 from database.replica import Replica, ReplicaSettings
 from database.snapshots.keeping import Snapshots
+from database.snapshots.meter import SnapshotMeter
 from database.snapshots.policy import SnapshotSettings
 from database.snapshots.releasing import release_own
 from database.snapshots.restoring import Restorer
@@ -98,6 +99,8 @@ class Host:
     state: State = attrs.field(default=State.OPENING, init=False)
     life: Life | None = attrs.field(default=None, init=False)
     """From `catching up` on; None while there is no replica."""
+    meter: SnapshotMeter = attrs.field(factory=SnapshotMeter, init=False)
+    """Of the snapshots that are taken and restored, in all lives together."""
     _restorer: Restorer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -110,6 +113,7 @@ class Host:
             replica=self.identity.name,
             peers=self.peers,
             trim_point=self.log.find_trim_point,
+            meter=self.meter,
         )
 
     @property
@@ -157,7 +161,9 @@ class Host:
             database = Database(clock=environment.clock, random=environment.random)
             identity = attrs.evolve(self.identity, life=number)
             replica = Replica(self.log, store, environment, identity, database, self.settings.replica)
-            snapshots = await Snapshots.open(self.directory.checkpoints, environment.clock, self.settings.snapshots)
+            snapshots = await Snapshots.open(
+                self.directory.checkpoints, environment.clock, self.settings.snapshots, self.meter
+            )
             life = Life(
                 store=store, replica=replica, database=database, snapshots=snapshots, environment=environment
             )  # fmt: skip

@@ -16,6 +16,7 @@ from crc32c import crc32c
 from database.ports import CheckpointFile, Staging
 from database.snapshots.messages import PIECE_BYTES_MAX, Piece, ReadPiece, SnapshotOffer
 from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.instruments import Counter
 from virtuallog.ports import Services
 from virtuallog.types import NodeId
 
@@ -35,6 +36,8 @@ class Source:
     replica: str
     """Who fetches."""
     offer: SnapshotOffer
+    fetched: Counter
+    """Counts the bytes as they come: of an attempt that fails, too, and of a long one before it ends."""
 
     async def read(self, file: str, offset: int, length: int) -> bytes:
         """Bytes of one file.
@@ -56,11 +59,12 @@ class Source:
             raise UnavailableError(f"node {self.peer}: {error}") from error
         if crc32c(piece.content) != piece.checksum or not 0 < len(piece.content) <= length:
             raise UnavailableError(f"a piece of {file} from node {self.peer} did not arrive as it was sent")
+        self.fetched.value += len(piece.content)
         return piece.content
 
 
-async def fetch(source: Source, staging: Staging) -> int:
-    """Make staging what is offered; returns how many bytes were brought. Cancelled or failed, what is complete stays.
+async def fetch(source: Source, staging: Staging) -> None:
+    """Make staging what is offered. Cancelled or failed, what is complete stays.
 
     Raises:
         UnavailableError: the peer did not give all of it, or not what it had promised.
@@ -79,7 +83,6 @@ async def fetch(source: Source, staging: Staging) -> int:
             nursery.start_soon(_fetch_some, source, staging, queue, nursery.cancel_scope, failures)
     if failures:
         raise failures[0]
-    return sum(file.size for file in files)
 
 
 def missing(present: Sequence[CheckpointFile], wanted: Sequence[CheckpointFile]) -> list[CheckpointFile]:

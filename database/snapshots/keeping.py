@@ -16,6 +16,7 @@ import structlog
 import trio
 
 from database.ports import Checkpoints
+from database.snapshots.meter import SnapshotMeter
 from database.snapshots.policy import NONE, Schedule, SnapshotSettings, name_of, position_of, superfluous
 from virtuallog.errors import DiskFullError
 from virtuallog.ports import Clock
@@ -54,19 +55,27 @@ class Snapshots:
     checkpoints: Checkpoints
     _clock: Clock
     _schedule: Schedule
+    _meter: SnapshotMeter
     _read_at: dict[LogPosition, float] = attrs.field(factory=dict, init=False)
     """When peers have last read from snapshots."""
     _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     @classmethod
-    async def open(cls, checkpoints: Checkpoints, clock: Clock, settings: SnapshotSettings | None = None) -> Snapshots:
+    async def open(
+        cls,
+        checkpoints: Checkpoints,
+        clock: Clock,
+        settings: SnapshotSettings | None = None,
+        meter: SnapshotMeter | None = None,
+    ) -> Snapshots:
         """Find the snapshots that are there.
 
         Raises:
             StorageError: the disk failed.
         """
         newest = max(await positions(checkpoints), default=NONE)
-        return cls(checkpoints, clock, Schedule(settings or SnapshotSettings(), newest, clock.monotonic()))
+        schedule = Schedule(settings or SnapshotSettings(), newest, clock.monotonic())
+        return cls(checkpoints, clock, schedule, meter or SnapshotMeter())
 
     @property
     def newest(self) -> LogPosition:
@@ -100,15 +109,21 @@ class Snapshots:
         async with self._turn:
             position, applied_bytes = replica.cursor, replica.applied_bytes
             if position > self.newest:
+                began = self._clock.monotonic()
                 await self.checkpoints.take(name_of(position))
-                self._schedule.took(position, applied_bytes, self._clock.monotonic())
+                now = self._clock.monotonic()
+                self._schedule.took(position, applied_bytes, now)
                 replica.snapshotted(position)
+                self._meter.took(now - began, await self._size(position))
                 await self._remove_old()
             return self.newest
 
     def reading(self, position: LogPosition) -> None:
         """A peer is at the snapshot of this position."""
         self._read_at[position] = self._clock.monotonic()
+
+    async def _size(self, position: LogPosition) -> int:
+        return sum(file.size for file in await self.checkpoints.files(name_of(position)))
 
     async def _remove_old(self) -> None:
         since = self._clock.monotonic() - READ_SECONDS

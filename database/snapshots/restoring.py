@@ -21,6 +21,7 @@ from database.engines.keys import CURSOR
 from database.ports import LocalStore, StoreDirectory
 from database.snapshots.fetching import Source, fetch
 from database.snapshots.messages import GetSnapshot, SnapshotOffer
+from database.snapshots.meter import SnapshotMeter
 from virtuallog.errors import CorruptionError, DiskFullError, StorageError, UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.types import LogPosition, NodeId
@@ -46,6 +47,7 @@ class Restorer:
         replica: its name.
         peers: nodes that may have a snapshot, without this one; asked before each attempt.
         trim_point: of the log; `VirtualLog.find_trim_point`.
+        meter: of the host.
     """
 
     directory: StoreDirectory
@@ -56,12 +58,9 @@ class Restorer:
     replica: str
     peers: Callable[[], Sequence[NodeId]]
     trim_point: Callable[[], Awaitable[LogPosition]]
+    meter: SnapshotMeter
     waiting_for: str = attrs.field(default="", init=False)
     """What the last attempt failed for, in words; empty while all is well."""
-    installed: int = attrs.field(default=0, init=False)
-    """Snapshots, so far."""
-    fetched_bytes: int = attrs.field(default=0, init=False)
-    """Of files that were brought, so far."""
     _distrusted: set[NodeId] = attrs.field(factory=set, init=False)
     """Peers that gave something wrong."""
 
@@ -92,6 +91,7 @@ class Restorer:
 
     async def _restore(self) -> None:
         """Install a snapshot from which the log can be played on."""
+        began = self.clock.monotonic()
         pause, longest = PAUSE_SECONDS
         while True:
             try:
@@ -105,6 +105,7 @@ class Restorer:
             except VirtualLogError as error:
                 self._failed(error)
             else:
+                self.meter.restored(self.clock.monotonic() - began)
                 return
             await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
             pause = min(2 * pause, longest)
@@ -113,15 +114,21 @@ class Restorer:
         trim_point = await self.trim_point()
         peer, offer = await self._newest_offer(trim_point)
         log.info("restoring a snapshot", peer=peer, position=offer.position, files=len(offer.files))
-        source = Source(services=self.services, peer=peer, cluster=self.cluster, replica=self.replica, offer=offer)
+        source = Source(
+            services=self.services,
+            peer=peer,
+            cluster=self.cluster,
+            replica=self.replica,
+            offer=offer,
+            fetched=self.meter.restore_bytes,
+        )
         self._distrusted.add(peer)  # until it has given what it promised
-        self.fetched_bytes += await fetch(source, self.directory.staging)
+        await fetch(source, self.directory.staging)
         if await self.trim_point() > offer.position:
             self._distrusted.discard(peer)
             raise UnavailableError(f"the log was trimmed past {offer.position} meanwhile")
         await self._install(peer)
         self._distrusted.clear()
-        self.installed += 1
         log.info("restored a snapshot", peer=peer, position=offer.position)
 
     async def _install(self, peer: NodeId) -> None:

@@ -53,7 +53,9 @@ def role_metrics(host: Host | None, service: ZooKeeperService | None) -> list[Fa
     families = [
         metrics.gauges("virtuallog_database_state", "1 for the state that the database is in.", "state", states)
     ]
-    if host is not None and life is not None:
+    if host is not None:
+        families += host.meter.metrics()
+    if life is not None:
         families += [
             metrics.gauge(
                 "virtuallog_database_snapshot_position",

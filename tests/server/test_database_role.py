@@ -33,6 +33,7 @@ from virtuallog.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from virtuallog.metrics import Distribution
 from virtuallog.types import LogPosition, NodeId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
@@ -123,7 +124,8 @@ async def test_a_node_that_is_told_to_end_flushes_its_store(world: World, autoju
 async def test_a_wiped_server_restores_a_snapshot_once_the_log_is_trimmed(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """The view takes the new store for the old one, the log goes on being trimmed, and the others have served all the time."""
+    """The view takes the new store for the old one, the log goes on being trimmed, and the others have served all the time. What was
+    fetched is among its figures."""
     one, two, three = await start(world, 1, 2, 3)
     for number in range(20):
         await client_of(one).create(f"/{number}")
@@ -142,6 +144,10 @@ async def test_a_wiped_server_restores_a_snapshot_once_the_log_is_trimmed(
     (again,) = await start(world, 3)
     assert len(await client_of(again).children("/")) == 21
     await client_of(again).create("/after")
+    figures = {family.name: family.samples[0].value for family in again.metrics() if family.samples}
+    restored = figures["virtuallog_database_restore_seconds"]
+    assert isinstance(restored, Distribution) and restored.count == 1
+    assert figures["virtuallog_database_restore_bytes_total"]
 
 
 async def test_a_trim_by_hand_leaves_what_the_database_needs(world: World, autojump_clock: MockClock) -> None:

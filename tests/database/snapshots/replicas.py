@@ -12,6 +12,7 @@ import trio
 from database.engines.keys import CURSOR
 from database.ports import LocalStore, StoreDirectory
 from database.snapshots.keeping import Snapshots
+from database.snapshots.meter import SnapshotMeter
 from database.snapshots.policy import NONE, SnapshotSettings
 from database.snapshots.restoring import Restorer
 from database.snapshots.serving import SnapshotService
@@ -87,6 +88,7 @@ class Machine:
             replica=f"{self.node}-0000",
             peers=lambda: [NodeId(peer) for peer in peers],
             trim_point=self.world.find_trim_point,
+            meter=SnapshotMeter(),
         )
 
     def crash(self) -> Machine:

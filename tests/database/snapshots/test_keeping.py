@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from database.snapshots.keeping import Snapshots, positions
+from database.snapshots.meter import SnapshotMeter
 from database.snapshots.policy import NONE, Schedule, SnapshotSettings, name_of, position_of, superfluous
 from tests.database.snapshots.replicas import content, world
 from virtuallog.errors import StorageError
@@ -83,6 +84,23 @@ async def test_what_a_snapshot_announces_survives_a_crash(autojump_clock: MockCl
             assert len(content(store)) >= 21
             assert (await Snapshots.open(machine.directory.checkpoints, machine.clock)).newest == 20
         assert await (await Snapshots.open(machine.directory.checkpoints, machine.clock)).take(replica) == 30
+
+
+async def test_a_meter_tells_how_long_a_snapshot_took_and_its_size(autojump_clock: MockClock) -> None:
+    """The size is what a peer would fetch. The meter goes on when the replica begins anew, on another store."""
+    async with world() as made:
+        machine = made.machine(1)
+        machine.disk.faults = attrs.evolve(machine.disk.faults, write_seconds=(1.0, 2.0))
+        replica, _ = await machine.replica(20)
+        meter, began = SnapshotMeter(), machine.clock.monotonic()
+        for cursor in (20, 30):
+            replica.play(cursor)
+            snapshots = await Snapshots.open(machine.directory.checkpoints, machine.clock, SETTINGS, meter)
+            position = await snapshots.take(replica)
+        taken = meter.snapshot_seconds.distribution()
+        assert taken.count == 2 and taken.total == pytest.approx(machine.clock.monotonic() - began)
+        files = await machine.directory.checkpoints.files(name_of(position))
+        assert meter.newest_bytes == sum(file.size for file in files) > 30 * 100
 
 
 async def test_one_at_a_time_and_none_without_progress(autojump_clock: MockClock) -> None:

@@ -13,12 +13,19 @@ from trio.testing import MockClock
 from database.ports import CheckpointFile, LocalStore
 from database.snapshots.fetching import missing, superfluous
 from database.snapshots.messages import GetSnapshot, Piece, ReadPiece, SnapshotOffer
+from database.snapshots.policy import name_of
 from database.snapshots.restoring import cursor_of
 from database.snapshots.serving import REQUESTS_MAX
 from tests.database.snapshots.replicas import CLUSTER, Machine, World, content, world
-from virtuallog.errors import CorruptionError, OverloadedError, StorageError, WrongRecipientError
+from virtuallog.errors import (
+    CorruptionError,
+    OverloadedError,
+    StorageError,
+    UnavailableError,
+    WrongRecipientError,
+)
 from virtuallog.ports import Done
-from virtuallog.types import NodeId
+from virtuallog.types import LogPosition, NodeId
 
 
 async def peers(made: World, *cursors: int) -> list[Machine]:
@@ -49,7 +56,7 @@ async def test_a_store_that_the_log_can_bring_up_to_date_is_left_alone(autojump_
         made.trim_point = 40
         restorer = machine.restorer()
         assert content(await restorer.open_store()) == content(replica.store)
-        assert restorer.installed == 0
+        assert restorer.meter.restores == 0
 
 
 @pytest.mark.parametrize("own", [0, 30], ids=["wiped or brand-new", "lagging"])
@@ -63,7 +70,7 @@ async def test_the_newest_snapshot_of_all_peers_is_installed(autojump_clock: Moc
         restorer = machine.restorer()
         store = await restorer.open_store()
         assert content(store) == await state_at(120) and cursor_of(store) == 120
-        assert restorer.installed == 1 and restorer.waiting_for == ""
+        assert restorer.meter.restores == 1 and restorer.waiting_for == ""
         assert newer.holds[0] == ("restore 3-0000", 120) and older.holds == [("restore 3-0000", 100)]
 
 
@@ -111,6 +118,32 @@ async def test_a_peer_that_dies_in_the_middle_is_replaced_by_another(autojump_cl
         assert content(store) == await state_at(100)
 
 
+async def test_a_meter_counts_a_restore_from_its_first_attempt_on(autojump_clock: MockClock) -> None:
+    """Bytes as they come, also of a peer that does not give all of it; seconds until a snapshot is installed."""
+    async with world() as made:
+        (machine,) = await peers(made, 100)
+        made.trim_point = 90
+        files = await machine.directory.checkpoints.files(name_of(LogPosition(100)))
+        _, handlers = made.network._listening[NodeId(1)]
+
+        def read(request: ReadPiece, done: Done) -> None:
+            if request.file == files[0].name:
+                done(UnavailableError("not now"))
+            else:
+                handlers[ReadPiece](request, done)
+
+        made.network.listen(machine.process, {**handlers, ReadPiece: read})
+        restorer = made.machine(3).restorer(peers=[1])
+        meter, size = restorer.meter, sum(file.size for file in files)
+        made.nursery.start_soon(restorer.open_store)
+        await made.clock.sleep(60)
+        assert 0 < meter.restore_bytes.value < size and meter.restores == 0
+        made.network.listen(machine.process, handlers)
+        await made.clock.sleep(60)
+        assert meter.restore_bytes.value == size
+        assert meter.restores == 1 and meter.restore_seconds.total > 60
+
+
 async def test_a_log_that_is_trimmed_meanwhile_takes_a_newer_snapshot(autojump_clock: MockClock) -> None:
     """Nothing is installed that could not be played on."""
     async with world() as made:
@@ -127,7 +160,7 @@ async def test_a_log_that_is_trimmed_meanwhile_takes_a_newer_snapshot(autojump_c
 
         made.meanwhile = go_on  # after the store and before the fetch somebody asks; the third time is behind the fetch
         assert cursor_of(await restorer.open_store()) == 200
-        assert restorer.installed == 1
+        assert restorer.meter.restores == 1
 
 
 async def test_a_restart_in_the_middle_goes_on_and_never_shows_half_a_store(autojump_clock: MockClock) -> None:
@@ -203,7 +236,7 @@ async def test_a_full_disk_gives_its_room_back_and_tries_again(autojump_clock: M
         restorer = machine.restorer()
         with made.clock.timeout(60):
             await restorer.open_store()
-        assert "full" in restorer.waiting_for and not machine.disk.staged and restorer.installed == 0
+        assert "full" in restorer.waiting_for and not machine.disk.staged and restorer.meter.restores == 0
         machine.disk.faults.free_bytes = None
         assert cursor_of(await restorer.open_store()) == 100
 
