@@ -7,8 +7,8 @@
     base                 Engine, on the virtual log
 
 What is in between is a `database.engines.layer.Layer`. `propose` is a replicated call: the entry is durable and in the log, every replica applies it at its position, and the one that
-proposed it is told what its own `apply` returned. `sync` returns once the local store has every write that was completed before
-the call.
+proposed it is told what its own `apply` returned. `sync` returns once the local store has everything that any replica had applied
+before the call. A linearizable read is `prepare_read`, a look at the store, and `confirm`.
 """
 
 from __future__ import annotations
@@ -78,17 +78,27 @@ class Engine(Protocol):
         ...
 
     async def sync(self) -> None:
-        """On return the local store reflects every proposal, by anybody, that was completed before the call.
+        """On return the local store reflects everything that any replica had applied before the call: every proposal that was
+        completed, and also what others were shown before it was. Always asks the log.
 
         Raises:
             UnavailableError: the tail of the log cannot be learnt, or what is before it cannot be read, now.
         """
         ...
 
+    async def prepare_read(self) -> None:
+        """On return the local store reflects every proposal, by anybody, that was completed before the call, and what was confirmed. Less
+        than a `sync`, and it may cost nothing (`lease.py`).
+
+        Raises:
+            UnavailableError: see `sync`.
+        """
+        ...
+
     async def confirm(self) -> None:
-        """What was read from the local store after a `sync` may be told to a client that is promised linearizable reads: on return, no
-        such read that begins later, at any replica, shows an older state. Returns at once unless another replica reads
-        without asking the log (`lease.py`).
+        """What was read from the local store after `prepare_read` may be told to a client that is promised linearizable reads: on return,
+        no such read that begins later, at any replica, shows an older state. Returns at once unless another replica reads
+        without asking the log.
 
         Raises:
             UnavailableError: the replica has stopped.

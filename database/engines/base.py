@@ -142,8 +142,11 @@ class Base(Layer):
         self._work.set()
         await self.wait_applied(tail)
 
+    async def prepare_read(self) -> None:
+        await self.sync()
+
     async def confirm(self) -> None:
-        """All who sync ask the log, so they see no less."""
+        """All who prepare to read ask the log, so they see no less."""
 
     def set_trim_prefix(self, position: LogPosition) -> None:
         self._trimming.allow(position)

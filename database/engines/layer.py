@@ -85,6 +85,10 @@ class Layer:
         """See `Engine.sync`."""
         await self.below.sync()
 
+    async def prepare_read(self) -> None:
+        """See `Engine.prepare_read`."""
+        await self.below.prepare_read()
+
     async def confirm(self) -> None:
         """See `Engine.confirm`."""
         await self.below.confirm()

@@ -1,6 +1,6 @@
 """Lease: the replica that has it reads without a tail check, and still reads every completed write (SOSP'21, section 4).
 
-Its `sync` returns at once, while by its own clock it may rely on the lease. What makes that linearizable:
+Its `prepare_read` returns at once, while by its own clock it may rely on the lease. What makes that linearizable:
 
 1. While a lease is in force, a write that another replica has proposed completes there only once the *holder* has applied
    it. The holder says so through the log (`Confirm`), once per round trip. Nobody's write is refused; those of others take two round
@@ -15,6 +15,9 @@ Its `sync` returns at once, while by its own clock it may rely on the lease. Wha
 
 The argument at length, with the order of events, is in docs/protocols/engines.md. Off until enabled; disabling it while a lease is in
 force ends renewals only, the lease itself ends as ever.
+
+Rejected: that `sync` returns at once, too. ZooKeeper's clients tell each other what they have read anywhere, and who syncs after that may see
+no less; a plain read elsewhere shows writes that are not completed, of which the holder need not know yet.
 
 Rejected: that `apply` refuses entries of others during a lease. The sessions of clients at all other servers would expire, as their
 touches are entries, too; and it does not give 3.
@@ -146,11 +149,11 @@ class Lease(CommandedLayer):
     def propose(self, entry: Entry, done: Done) -> None:
         self.below.propose(entry, partial(self._complete, done))
 
-    async def sync(self) -> None:
+    async def prepare_read(self) -> None:
         if self.is_held:
             await trio.lowlevel.checkpoint()
         else:
-            await self.below.sync()
+            await self.below.prepare_read()
 
     def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> bool:
         return lease_state.apply(transaction, command, position)

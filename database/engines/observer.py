@@ -1,11 +1,12 @@
 """How long proposals and syncs take at each height of the stack: an Observer is directly above every engine (SOSP'21, section 4).
 
 What an engine costs is the difference between the observer above it and the one below. Only the way down is observed: `apply` comes
-up past it, so an observer costs nothing there.
+up past it, so an observer costs nothing there. What a linearizable read has to wait for first counts as a sync.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import attrs
@@ -65,8 +66,14 @@ class Observer:
         self._below.propose(entry, finished)
 
     async def sync(self) -> None:
+        await self._measured(self._below.sync)
+
+    async def prepare_read(self) -> None:
+        await self._measured(self._below.prepare_read)
+
+    async def _measured(self, ask: Callable[[], Awaitable[None]]) -> None:
         started = self._clock.monotonic()
-        await self._below.sync()
+        await ask()
         self._meter.sync_seconds.observe(self._name, self._clock.monotonic() - started)
 
     async def confirm(self) -> None:

@@ -90,15 +90,24 @@ class Database:
         return result
 
     async def sync(self) -> None:
-        """On return the tree shows every command that was completed, by anybody, before the call.
+        """On return the tree shows whatever had been shown by any replica before the call: completed commands and others. Always
+        asks the log.
 
         Raises:
             UnavailableError: the log cannot be asked now.
         """
         await self._engine.sync()
 
+    async def prepare_read(self) -> None:
+        """Before a linearizable read, which `confirm` ends: see `Engine.prepare_read`.
+
+        Raises:
+            UnavailableError: the log has to be asked, and cannot be.
+        """
+        await self._engine.prepare_read()
+
     async def confirm(self) -> None:
-        """What was read after a `sync` may be told to a client that is promised linearizable reads: see `Engine.confirm`.
+        """What was read after `prepare_read` may be told to a client that is promised linearizable reads: see `Engine.confirm`.
 
         Raises:
             UnavailableError: the replica has stopped.

@@ -91,8 +91,8 @@ class ZooKeeperSettings:
     copy a snapshot."""
 
     lease: bool = False
-    """Whether this server tries to have the lease: who has it answers `sync`, and linearizable reads, without asking the log;
-    writes through other servers take twice as long."""
+    """Whether this server tries to have the lease: linearizable reads of the Python API, at who has it, do not ask the log.
+    A `sync` always does. Writes through other servers take twice as long."""
 
     backup_url: str = ""
     """Where the log is copied to before it is trimmed: a directory that fsspec knows. Empty: this server uploads nothing."""

@@ -57,6 +57,9 @@ class ListedLog:
         if self.failure is not None:
             raise self.failure
 
+    async def prepare_read(self) -> None:
+        await self.sync()
+
     async def confirm(self) -> None:
         await trio.lowlevel.checkpoint()
 

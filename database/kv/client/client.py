@@ -117,7 +117,8 @@ class KeyValueClient:
         return acl
 
     async def sync(self) -> None:
-        """On return local reads show every write that was completed, by anybody, before the call.
+        """On return local reads show whatever anybody was told before the call: of writes that were completed, and of what
+        other replicas have shown.
 
         Raises:
             UnavailableError: the tail of the log cannot be learnt now.
@@ -165,7 +166,7 @@ class KeyValueClient:
     @asynccontextmanager
     async def _reading(self, path: str, linearizable: bool) -> AsyncIterator[None]:
         if linearizable:
-            await self._access.database.sync()
+            await self._access.database.prepare_read()
         try:
             yield
         except RefusedError as error:

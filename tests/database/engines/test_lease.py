@@ -71,7 +71,7 @@ async def enabled_over(started: list[Running]) -> None:
 
 async def strong_read(running: Running) -> int:
     """How many items there are; linearizable."""
-    await running.replica.sync()
+    await running.replica.stack.top.prepare_read()
     count = len(running.application.items)
     await lease(running).confirm()
     return count
@@ -240,6 +240,9 @@ class LateNews:
 
     async def sync(self) -> None:
         await self.engine.sync()
+
+    async def prepare_read(self) -> None:
+        await self.engine.prepare_read()
 
     async def confirm(self) -> None:
         await self.engine.confirm()

@@ -1,8 +1,9 @@
-"""Linearizable reads of the Python API while another replica has the lease, and is behind."""
+"""What is read while a replica has the lease, and is behind: linearizable reads of the Python API, and reads after a `sync`."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
@@ -28,6 +29,23 @@ async def _nothing_there(reader: KeyValueClient) -> None:
         await reader.get("/a", linearizable=True)
 
 
+@asynccontextmanager
+async def deletion_that_the_holder_has_not_applied() -> AsyncIterator[tuple[KeyValueClient, KeyValueClient]]:
+    """Clients of the holder and of another replica, where /a is gone already; whoever deletes it has no answer yet."""
+    async with replicas() as world:
+        world.make_application = lambda environment: Database(clock=environment.clock, random=environment.random)
+        running = [await world.start(1, settings=lagging(WANTED, 0.5)), await world.start(2), await world.start(3)]
+        holder, writer, reader = [client(each) for each in running]
+        await writer.create("/a")
+        await enabled_over(running)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(writer.delete, "/a")
+            while await reader.exists("/a") is not None:
+                await trio.sleep(0.0001)
+            assert await holder.exists("/a") is not None, "the holder is behind"
+            yield holder, reader
+
+
 READS: list[Callable[[KeyValueClient], Awaitable[object]]] = [
     partial(KeyValueClient.exists, path="/a", linearizable=True),
     partial(KeyValueClient.children, path="/", linearizable=True),
@@ -40,16 +58,15 @@ async def test_what_is_told_the_holder_has_seen(
     read: Callable[[KeyValueClient], Awaitable[object]], autojump_clock: MockClock
 ) -> None:
     """Also that there is no such znode (any more)."""
-    async with replicas() as world:
-        world.make_application = lambda environment: Database(clock=environment.clock, random=environment.random)
-        running = [await world.start(1, settings=lagging(WANTED, 0.5)), await world.start(2), await world.start(3)]
-        holder, writer, reader = [client(each) for each in running]
-        await writer.create("/a")
-        await enabled_over(running)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(writer.delete, "/a")
-            while await reader.exists("/a") is not None:
-                await trio.sleep(0.0001)
-            assert await holder.exists("/a") is not None, "the holder is behind"
-            await read(reader)
-            assert await holder.exists("/a", linearizable=True) is None, "what was told, a later read shows"
+    async with deletion_that_the_holder_has_not_applied() as (holder, reader):
+        await read(reader)
+        assert await holder.exists("/a", linearizable=True) is None, "what was told, a later read shows"
+
+
+async def test_a_sync_at_the_holder_asks_the_log(autojump_clock: MockClock) -> None:
+    """ZooKeeper's clients tell each other what they have read, wherever: who syncs then sees no less. A lease knows only of writes
+    that are completed, and what a plain read shows elsewhere may not be."""
+    async with deletion_that_the_holder_has_not_applied() as (holder, reader):
+        assert await reader.exists("/a") is None
+        await holder.sync()
+        assert await holder.exists("/a") is None, "what anybody was told before the sync"
