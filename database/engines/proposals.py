@@ -11,11 +11,12 @@ is passed over by everybody.
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain, repeat, takewhile
 
 import attrs
 
 from database.engines.entry import Entry
-from virtuallog.errors import VirtualLogError
+from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Done
 
 
@@ -41,6 +42,8 @@ class Proposals:
     _under_way: int = attrs.field(default=0, init=False)
     """Copies of this incarnation that have not come back."""
     _lost: bool = attrs.field(default=False, init=False)
+    _unknown: set[int] = attrs.field(factory=set, init=False)
+    """Pending ones of which a copy may be in the log, or get there."""
 
     def add(self, entry: Entry, done: Done) -> Proposal | None:
         """One more; returned if it is to be sent now."""
@@ -58,16 +61,28 @@ class Proposals:
             return None
         proposal = self.pending.popleft()
         assert proposal.sequence == sequence, "only the next one is let up"
+        self._unknown.discard(sequence)
         return proposal.done
 
-    def settled(self, incarnation: bytes, sequence: int, *, error: VirtualLogError | None = None) -> bool:
+    def settled(
+        self, incarnation: bytes, sequence: int, *, error: VirtualLogError | None = None, is_unknown: bool = False
+    ) -> bool:
         """A copy of proposal `sequence` has come back. If that is not applied by now it is lost, whatever has become of the copy.
-        Returns whether it is time for `again`."""
+        Returns whether it is time for `again`.
+
+        Args:
+            incarnation: that of the copy.
+            sequence: that of the copy.
+            error: the copy is not in the log, and why.
+            is_unknown: it may be, where nobody has read it yet. Neither: it was met there, and passed over.
+        """
         if incarnation != self.incarnation:
             return False
         self._under_way -= 1
         if self.pending and self.pending[0].sequence <= sequence:
             self._lost = True
+            if is_unknown:
+                self._unknown.add(sequence)
             self.error = self.error or error
         return self._lost and not self._under_way
 
@@ -79,10 +94,14 @@ class Proposals:
         self._under_way = len(self.pending)
         return list(self.pending)
 
-    def abandon(self, incarnation: bytes) -> list[Proposal]:
-        """Give up all of them, and go on as another incarnation."""
-        given_up = list(self.pending)
+    def abandon(self, incarnation: bytes, error: VirtualLogError) -> list[tuple[Done, VirtualLogError]]:
+        """Give up all of them, and go on as another incarnation; returns whom to tell what. `error` holds from the first one on that
+        cannot be in the log: what is behind it would be passed over. Those before may still be applied."""
+        doubtful = sum(1 for _ in takewhile(lambda each: each.sequence in self._unknown, self.pending))
+        errors = chain(repeat(UnavailableError(f"unknown outcome: {error}"), doubtful), repeat(error))
+        given_up = [(proposal.done, told) for proposal, told in zip(self.pending, errors, strict=False)]
         self.pending.clear()
+        self._unknown.clear()
         self.incarnation, self.error = incarnation, None
         self._next_sequence, self._under_way, self._lost = 0, 0, False
         return given_up

@@ -130,8 +130,9 @@ class SessionOrder(Layer):
         self.below.propose(entry, partial(self._settled, stamp.incarnation, stamp.sequence))
 
     def _settled(self, incarnation: bytes, sequence: int, outcome: Outcome[Any]) -> None:
-        error = outcome if isinstance(outcome, VirtualLogError) and not isinstance(outcome, UnavailableError) else None
-        if self._proposals.settled(incarnation, sequence, error=error):
+        is_unknown = isinstance(outcome, UnavailableError)
+        error = outcome if isinstance(outcome, VirtualLogError) and not is_unknown else None
+        if self._proposals.settled(incarnation, sequence, error=error, is_unknown=is_unknown):
             self._work.set()
 
     async def run(self) -> None:
@@ -152,8 +153,8 @@ class SessionOrder(Layer):
     def _begin_anew(self, error: VirtualLogError) -> None:
         self._series += 1
         self._progress = self.surroundings.environment.clock.monotonic()
-        for proposal in self._proposals.abandon(self._incarnation()):
-            proposal.done(error)
+        for done, told in self._proposals.abandon(self._incarnation(), error):
+            done(told)
 
     def _incarnation(self) -> bytes:
         identity = self.surroundings.identity
@@ -161,8 +162,8 @@ class SessionOrder(Layer):
 
     def stop(self, error: VirtualLogError) -> None:
         self.stopped = error
-        for proposal in self._proposals.abandon(self._incarnation()):
-            proposal.done(error)
+        for done, told in self._proposals.abandon(self._incarnation(), error):
+            done(told)
 
     # -- applying -------------------------------------------------------------------------------------------------
 

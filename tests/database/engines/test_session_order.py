@@ -152,6 +152,26 @@ async def test_a_log_that_is_closed_is_a_definite_answer(autojump_clock: MockClo
         assert told.running.application.items == [b"a", b"c"]
 
 
+async def test_what_may_be_in_a_log_that_is_closed_is_of_unknown_outcome(autojump_clock: MockClock) -> None:
+    """One copy got in, and nobody heard of it; that the log refused the next one says nothing. What never was in it failed."""
+    async with replicas() as r:
+        told = Told(await r.start(recipe=ordered))
+        told.propose(b"a")
+        await told.wait(1)
+        r.provider.mute = r.provider.secretive = True
+        told.propose(b"b")
+        await trio.sleep(1.15)  # given up, and not proposed again yet
+        told.propose(b"c")
+        await told.running.log.seal()
+        await told.wait(3)
+        assert [type(outcome) for _, outcome in told.outcomes] == [int, UnavailableError, SealedError]
+
+        r.provider.mute = r.provider.secretive = False
+        await told.running.log.reconfig_extend("memory")
+        await caught_up(told.running)
+        assert told.running.application.items == [b"a", b"b"]
+
+
 async def test_entries_without_a_stamp_are_passed_up(autojump_clock: MockClock) -> None:
     """They come from before this engine was in the stack."""
     async with replicas() as r:
@@ -258,12 +278,26 @@ def test_what_comes_back_of_a_former_incarnation_is_ignored() -> None:
     """After giving up everything is counted anew."""
     proposals = Proposals(b"i")
     proposals.add(Entry(b""), print)
-    assert len(proposals.abandon(b"j")) == 1
+    assert len(proposals.abandon(b"j", SealedError())) == 1
     proposals.add(Entry(b""), print)
 
     assert not proposals.settled(b"i", 0)
     assert proposals.applied(b"i", 0) is None
     assert proposals.applied(b"j", 0) is print
+
+
+def test_behind_one_that_is_in_no_log_nothing_is_of_unknown_outcome() -> None:
+    """It would be passed over. A copy that was passed over leaves no doubt, either."""
+    proposals = Proposals(b"i")
+    for _ in range(4):
+        proposals.add(Entry(b""), print)
+    proposals.settled(b"i", 0, is_unknown=True)
+    proposals.settled(b"i", 1, error=SealedError())
+    proposals.settled(b"i", 2, is_unknown=True)
+    proposals.settled(b"i", 3)
+
+    told = [type(error) for _, error in proposals.abandon(b"j", SealedError())]
+    assert told == [UnavailableError, SealedError, SealedError, SealedError]
 
 
 @pytest.mark.parametrize("header", [b"", b"x" * 23])
