@@ -83,7 +83,7 @@ _SECTION: Final = section(NAME)
 def begin(transaction: Transaction, position: LogPosition) -> None:
     """A comparison starts here."""
     rounds = {key[: len(_SECTION) + 8] for key, _ in _stored(transaction)}
-    for prefix in sorted(rounds)[: len(rounds) + 1 - ROUNDS_MAX]:
+    for prefix in sorted(rounds)[: max(0, len(rounds) + 1 - ROUNDS_MAX)]:
         for key, _ in transaction.scan((prefix, prefix + b"\xff"), view.MEMBERS_MAX + 1):
             transaction.delete(key)
     transaction.put(_round(position), _RECORDS.encode(Round(len(view.members(transaction)))))
@@ -179,11 +179,16 @@ class Checksums(CommandedLayer):
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
-            if self._to_fold is not None:
-                (position, state), self._to_fold = self._to_fold, None
-                await self._fold_and_report(position, state)
+            position = await self._fold()
+            if position is not None:
+                await self._report(Report(position, self.surroundings.identity.name, self._own[position]))
 
-    async def _fold_and_report(self, position: LogPosition, state: Reading) -> None:
+    async def _fold(self) -> LogPosition | None:
+        """Make our digests for the newest comparison; returns where it was, if they are made. The snapshot is gone when this returns: it
+        keeps on the disk whatever is overwritten."""
+        if self._to_fold is None:
+            return None
+        (position, state), self._to_fold = self._to_fold, None
         assert state.get(CURSOR) == (position + 1).to_bytes(8, "big"), "the transaction ended with the comparison"
         fold = Fold()
         start, stop = EVERYTHING
@@ -191,12 +196,12 @@ class Checksums(CommandedLayer):
             fold.add(pairs)
             start = pairs[-1][0] + b"\0"
             await self.surroundings.environment.clock.sleep(self.settings.pause_seconds)
-            if self._to_fold is not None:
-                return  # a newer comparison: the snapshot of this one must not be kept for long
+            if self._wake.is_set():
+                return None  # a newer comparison: the snapshot of this one must not be kept for long
         self._own[position] = fold.finish()
         for older in sorted(self._own)[:-ROUNDS_MAX]:
             del self._own[older]
-        await self._report(Report(position, self.surroundings.identity.name, self._own[position]))
+        return position
 
     async def _report(self, command: Report) -> None:
         while self._to_fold is None:

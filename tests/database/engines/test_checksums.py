@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import attrs
 import trio
 from trio.testing import MockClock
 
-from database.engines.checksums import ROUNDS_MAX, Checksums, ChecksumSettings
+from database.engines.checksums import ROUNDS_MAX, Checksums, ChecksumSettings, Report, begin, report
 from database.engines.digests import Fold, differences, majority
 from database.engines.keys import section_span
 from database.engines.stack import StackSettings
 from database.engines.view_tracking import ViewSettings
+from database.ports import Reading
+from database.testing.memory_store import MemoryDisk, MemoryStore
+from database.transaction import Transaction
 from tests.database.engines.worlds import ITEMS, SETTINGS, Running, caught_up, replicas
 from virtuallog.errors import CorruptionError
+from virtuallog.ports import Clock
+from virtuallog.testing.process import Process
+from virtuallog.types import LogPosition
 
 QUIET = ChecksumSettings(first_seconds=1000.0)
 FAST: StackSettings = attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0), checksums=QUIET)
@@ -23,6 +32,28 @@ def checksums(running: Running) -> Checksums:
     found = running.replica.stack.find(Checksums)
     assert found is not None
     return found
+
+
+@attrs.define(eq=False)
+class RememberingDisk(MemoryDisk):
+    """One whose store knows which of its snapshots are still there."""
+
+    snapshots: list[weakref.ref[Reading]] = attrs.field(factory=list)
+
+    def open(self, process: Process | None = None, clock: Clock | None = None) -> MemoryStore:
+        return RememberingStore(self, process, clock, made=self.snapshots)
+
+
+@attrs.define(eq=False)
+class RememberingStore(MemoryStore):
+    """See above."""
+
+    made: list[weakref.ref[Reading]] = attrs.field(kw_only=True)
+
+    def snapshot(self) -> Reading:
+        snapshot = MemoryStore.snapshot(self)
+        self.made.append(weakref.ref(snapshot))
+        return snapshot
 
 
 def agreed(running: Running) -> int:
@@ -114,6 +145,32 @@ async def test_one_that_comes_late_is_judged_by_those_who_were_there(autojump_cl
         back = await world.start(3, running[2].disk, settings=FAST)
         await trio.sleep(SOON)
         assert isinstance(back.failure, CorruptionError)
+
+
+async def test_what_was_folded_is_let_go_of(autojump_clock: MockClock) -> None:
+    """A snapshot keeps on the disk whatever is overwritten, and the next comparison may be far away."""
+    async with replicas() as world:
+        disk = RememberingDisk()
+        one, two = await world.start(1, disk, settings=FAST), await world.start(2, settings=FAST)
+        for each in (one, two):
+            await each.propose(b"item")
+        await checksums(one).compare()
+        await trio.sleep(SOON)
+        gc.collect()
+        assert agreed(one), "it was folded"
+        assert [made() for made in disk.snapshots] == [None]
+
+
+def test_reports_on_the_newest_few_comparisons_count() -> None:
+    """A replica with slow disks folds for longer than some others wait until they compare again; if it is wrong, it is to be found."""
+    state = Transaction(MemoryDisk().open())
+    for position in range(ROUNDS_MAX + 2):
+        begin(state, LogPosition(position))
+
+    def is_judged(position: int) -> bool:
+        return any(report(state, Report(LogPosition(position), name, {"keys 69": "1"})) for name in ("a", "b"))
+
+    assert [position for position in range(ROUNDS_MAX + 2) if is_judged(position)] == [2, 3, 4, 5]
 
 
 def test_a_majority_is_of_all_who_vote() -> None:
