@@ -2,11 +2,14 @@
 
 Rights are not inherited. They are checked where a command is applied, with the identities that travel in it, and where the tree is
 read, with those of whoever reads; so all replicas agree. Whoever holds the scheme `super` passes every check.
+
+A check looks at each entry, and a multi makes thousands of them on every replica. So an ACL is short, which ZooKeeper does not ask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Final
 
@@ -15,6 +18,12 @@ from database.kv.results import Error, RefusedError
 
 _AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
 """Schemes of which an identity proves something; the scheme `auth` stands for all of these that the creator has."""
+
+ENTRIES_MAX: Final = 256
+"""Of one ACL: without duplicates, before and after `auth` has become all that its creator is."""
+_ADDRESS_CHARACTERS_MAX: Final = 64
+_REMEMBERED: Final = 4096
+"""Pairs of an address and a network: to read their texts takes longer than the rest of a check."""
 
 READ: Final = int(Permission.READ)
 WRITE: Final = int(Permission.WRITE)
@@ -33,10 +42,13 @@ def allows(acl: tuple[Acl, ...], permission: int, identities: tuple[Identity, ..
     """Whether somebody with these identities has one of these permissions."""
     if any(identity.scheme == "super" for identity in identities):
         return True
+    own = {("world", "anyone"), *((each.scheme, each.id) for each in identities)}
+    addresses = [each.id for each in identities if each.scheme == "ip"]
     return any(
-        entry.permissions & permission
-        and ((entry.scheme == "world" and entry.id == "anyone") or any(_matches(entry, each) for each in identities))
+        (entry.scheme, entry.id) in own
+        or (entry.scheme == "ip" and any(_is_within(address, entry.id) for address in addresses))
         for entry in acl
+        if entry.permissions & permission
     )
 
 
@@ -44,24 +56,31 @@ def settled(acl: tuple[Acl, ...], identities: tuple[Identity, ...]) -> tuple[Acl
     """As it is stored: without duplicates, `auth` replaced by who its creator is.
 
     Raises:
-        RefusedError: INVALID_ACL: empty, an unknown scheme, an id that this scheme cannot have, or `auth` of nobody.
+        RefusedError: INVALID_ACL: empty, an unknown scheme, an id that this scheme cannot have, `auth` of nobody, or too many.
     """
     if acl is OPEN_ACL or acl == OPEN_ACL:
         return OPEN_ACL
+    asked = dict.fromkeys(acl)
     found: dict[Acl, None] = {}
-    for entry in dict.fromkeys(acl):
-        if entry.scheme == "auth":
-            own = [Acl(entry.permissions, each.scheme, each.id) for each in identities if each.scheme in _AUTHENTICATED]
-            if not own:
-                raise RefusedError(Error.INVALID_ACL)
-            found.update(dict.fromkeys(own))
-        elif entry.scheme in _VALID and _VALID[entry.scheme](entry.id):
-            found[entry] = None
-        else:
-            raise RefusedError(Error.INVALID_ACL)
-    if not found:
-        raise RefusedError(Error.INVALID_ACL)
+    _require(0 < len(asked) <= ENTRIES_MAX)
+    for entry in asked:
+        stands_for = _stands_for(entry, identities)
+        _require(bool(stands_for))
+        found.update(dict.fromkeys(stands_for))
+        _require(len(found) <= ENTRIES_MAX)
     return OPEN_ACL if tuple(found) == OPEN_ACL else tuple(found)
+
+
+def _stands_for(entry: Acl, identities: tuple[Identity, ...]) -> list[Acl]:
+    """Empty: for nobody."""
+    if entry.scheme == "auth":
+        return [Acl(entry.permissions, each.scheme, each.id) for each in identities if each.scheme in _AUTHENTICATED]
+    return [entry] if entry.scheme in _VALID and _VALID[entry.scheme](entry.id) else []
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise RefusedError(Error.INVALID_ACL)
 
 
 def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
@@ -72,12 +91,7 @@ def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
     )
 
 
-def _matches(entry: Acl, identity: Identity) -> bool:
-    if entry.scheme != identity.scheme:
-        return False
-    return entry.id == identity.id or (entry.scheme == "ip" and _is_within(identity.id, entry.id))
-
-
+@lru_cache(_REMEMBERED)
 def _is_within(address: str, network: str) -> bool:
     try:
         return ip_address(address) in ip_network(network, strict=False)
@@ -90,7 +104,7 @@ def _is_network(id_: str) -> bool:
         ip_network(id_, strict=False)
     except ValueError:
         return False
-    return True
+    return len(id_) <= _ADDRESS_CHARACTERS_MAX  # the name of a zone may follow, of any length
 
 
 _VALID: Final[Mapping[str, Callable[[str], bool]]] = {

@@ -1,26 +1,34 @@
 """Identities and access control lists as bytes, in commands and in records.                                        Pure.
 
 Durable format, little-endian: for each entry permissions i32, two texts of length u16 and UTF-8: scheme, id. An identity is two such
-texts. Most commands of a connection, and most znodes, have one of very few lists, so both ways are remembered.
+texts. Most commands of a connection, and most znodes, have one of very few lists, so both ways are remembered if they are short.
 """
 
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
 from typing import Final
 
 from database.kv.commands import Acl, Identity
+from database.kv.remembered import Remembered
 from virtuallog.errors import MalformedError
 
 _ENTRY: Final = struct.Struct("<iHH")
 _PAIR: Final = struct.Struct("<HH")
 _REMEMBERED: Final = 1024
-"""Lists; each of some 100 bytes."""
+"""Lists; nearly all of some 100 bytes."""
 
 
-@lru_cache(_REMEMBERED)
 def encode_acl(acl: tuple[Acl, ...]) -> bytes:
+    return _ENCODED[acl]
+
+
+def decode_acl(blob: bytes) -> tuple[Acl, ...]:
+    """Raises MalformedError, struct.error or UnicodeDecodeError."""
+    return _DECODED[blob]
+
+
+def _encode(acl: tuple[Acl, ...]) -> bytes:
     parts = []
     for entry in acl:
         scheme, id_ = text(entry.scheme), text(entry.id)
@@ -28,15 +36,17 @@ def encode_acl(acl: tuple[Acl, ...]) -> bytes:
     return b"".join(parts)
 
 
-@lru_cache(_REMEMBERED)
-def decode_acl(blob: bytes) -> tuple[Acl, ...]:
-    """Raises MalformedError, struct.error or UnicodeDecodeError."""
+def _decode(blob: bytes) -> tuple[Acl, ...]:
     found, at = [], 0
     while at < len(blob):
         permissions, scheme_bytes, id_bytes = _ENTRY.unpack_from(blob, at)
         scheme, id_, at = _texts(blob, at + _ENTRY.size, scheme_bytes, id_bytes)
         found.append(Acl(permissions, scheme, id_))
     return tuple(found)
+
+
+_ENCODED: Final = Remembered(_encode, lambda acl, blob: len(blob), _REMEMBERED)
+_DECODED: Final = Remembered(_decode, lambda blob, acl: len(blob), _REMEMBERED)
 
 
 def encode_identities(identities: tuple[Identity, ...]) -> bytes:

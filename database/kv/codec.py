@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 from database.kv import commands
 from database.kv.acl_codec import decode_acl, decode_identities, encode_acl, encode_identities
 from database.kv.commands import Command, Operation, Origin
 from database.kv.keys import decoded, encoded
+from database.kv.remembered import Remembered
 from virtuallog.errors import MalformedError, TooLargeError
 
 _VERSION: Final = 1
@@ -51,7 +51,7 @@ def encode(command: Command) -> bytes:
     kind = type(command.operation)
     number = _NUMBERS[kind]
     try:
-        origin = _encode_origin(command.origin)
+        origin = _ORIGIN_BYTES[command.origin]
         body = _ENCODE[number](command.operation)
         return _HEAD.pack(_VERSION, number, command.time_ms, len(origin)) + origin + body
     except struct.error as error:
@@ -67,25 +67,27 @@ def parse_untrusted(blob: bytes) -> Command:
         at = _HEAD.size + origin_bytes
         if at > len(blob):
             raise MalformedError("the origin of a command ends beyond it")
-        origin = _decode_origin(blob[_HEAD.size : at])
+        origin = _ORIGINS[blob[_HEAD.size : at]]
         return Command(_DECODE[number](blob, at, len(blob)), origin, time_ms)
     except (struct.error, KeyError, UnicodeDecodeError) as error:
         raise MalformedError("a command of the tree is not well formed") from error
 
 
-@lru_cache(_REMEMBERED)
 def _encode_origin(origin: Origin) -> bytes:
     if origin == Origin():
         return b""
     return _ORIGIN.pack(origin.session, origin.generation) + encode_identities(origin.identities)
 
 
-@lru_cache(_REMEMBERED)
 def _decode_origin(blob: bytes) -> Origin:
     if not blob:
         return Origin()
     session, generation = _ORIGIN.unpack_from(blob)
     return Origin(session, generation, decode_identities(blob[_ORIGIN.size :]))
+
+
+_ORIGIN_BYTES: Final = Remembered(_encode_origin, lambda origin, blob: len(blob), _REMEMBERED)
+_ORIGINS: Final = Remembered(_decode_origin, lambda blob, origin: len(blob), _REMEMBERED)
 
 
 # -- operations ---------------------------------------------------------------------------------------------------------

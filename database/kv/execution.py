@@ -7,13 +7,17 @@ from typing import Final
 import attrs
 
 from database.kv import keys, paths
-from database.kv.acl import READ
+from database.kv.acl import READ, settled
+from database.kv.acl_codec import encode_acl
 from database.kv.commands import OPEN_ACL, Acl, Origin
 from database.kv.records import Kind, Meta, Session, Znode, decode_meta, decode_session, decode_znode
 from database.kv.results import Change, Error, RefusedError
 from database.ports import Reading
 from database.transaction import Savepoint, Transaction
 
+RIGHTS_BYTES_MAX: Final = 1 << 20
+"""Of all ACLs of a command, as they are stored. As much as ZooKeeper's clients can spell out in a request; `auth` is short, and
+what it stands for may be long."""
 _READ_ONLY_ACL: Final = (Acl(READ, "world", "anyone"),)
 
 
@@ -41,6 +45,17 @@ class Execution:
     """Sessions that were heard of."""
     ended: list[int] = attrs.field(factory=list)
     """Sessions that are over."""
+    _rights_bytes: int = 0
+    """What has been settled so far."""
+
+    def settle(self, asked: tuple[Acl, ...]) -> tuple[Acl, ...]:
+        """An ACL as it is stored. Raises RefusedError: INVALID_ACL, see `acl.settled`, or too many bytes."""
+        rights = settled(asked, self.origin.identities)
+        if rights is not OPEN_ACL:
+            self._rights_bytes += len(encode_acl(rights))
+            if self._rights_bytes > RIGHTS_BYTES_MAX:
+                raise RefusedError(Error.INVALID_ACL)
+        return rights
 
     def znode(self, path: str) -> Znode:
         """Raises RefusedError: NO_NODE."""

@@ -32,7 +32,7 @@ def create(execution: Execution, operation: Create) -> Created:
     path = operation.path
     if "/" not in path or "\0" in path:
         raise RefusedError(Error.BAD_ARGUMENTS)
-    rights = acl.settled(operation.acl, execution.origin.identities)
+    rights = execution.settle(operation.acl)
     parent_path = paths.parent_of(path)
     parent = execution.znode(parent_path)
     acl.check(parent.acl, CREATE, execution.origin.identities)
@@ -140,7 +140,7 @@ def set_acl(execution: Execution, operation: SetAcl) -> Stat:
     path, identities = operation.path, execution.origin.identities
     if not paths.is_valid(path):
         raise RefusedError(Error.BAD_ARGUMENTS)
-    rights = acl.settled(operation.acl, identities)
+    rights = execution.settle(operation.acl)
     znode = execution.znode(path)
     acl.check(znode.acl, ADMIN, identities)
     _check_version(znode.aversion, operation.version)

@@ -25,6 +25,8 @@ import attrs
 
 from database.kv.commands import Identity
 
+IDENTITIES_MAX: Final = 64
+"""Of one connection: they travel with each of its commands, and are compared wherever rights are checked."""
 SUPER: Final = Identity("super", "")
 WORLD: Final = Identity("world", "anyone")
 
@@ -98,5 +100,12 @@ def _user(identity: Identity) -> str:
 
 
 def add_identities(present: tuple[Identity, ...], *new: Identity) -> tuple[Identity, ...]:
-    """Each once, in order of arrival."""
-    return (*present, *(identity for identity in new if identity not in present))
+    """Each once, in order of arrival.
+
+    Raises:
+        AuthenticationError: they are too many.
+    """
+    known = (*present, *(identity for identity in new if identity not in present))
+    if len(known) > IDENTITIES_MAX:
+        raise AuthenticationError(f"more than {IDENTITIES_MAX} identities")
+    return known

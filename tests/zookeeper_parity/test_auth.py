@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from database.kv.commands import Identity
-from server.zookeeper.auth import SUPER, Authentication, AuthenticationError, digest_of, users_of
+from server.zookeeper.auth import IDENTITIES_MAX, SUPER, Authentication, AuthenticationError, digest_of, users_of
 from tests.zookeeper_parity.node import SUPER as SUPER_DIGEST
 
 HERE = Identity("ip", "127.0.0.1")
@@ -33,6 +33,17 @@ def test_digests_add_up_and_each_is_there_once() -> None:
         known = authentication.authenticate(known, "digest", credential)
 
     assert known == (HERE, Identity("digest", digest_of("ben:hi")), Identity("digest", digest_of("eve:ho")))
+
+
+def test_nobody_is_more_than_a_bounded_crowd() -> None:
+    """All that a connection is travels with each of its commands, and is compared with each ACL: it may not grow for ever."""
+    authentication = Authentication()
+    known = authentication.greet("127.0.0.1")
+    for number in range(IDENTITIES_MAX - 1):
+        known = authentication.authenticate(known, "digest", f"user{number}:password".encode())
+    assert authentication.authenticate(known, "digest", b"user1:password") == known
+    with pytest.raises(AuthenticationError):
+        authentication.authenticate(known, "digest", b"another:password")
 
 
 def test_the_super_user_is_whom_the_settings_name() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from database.kv.acl import allows, masked, settled
+from database.kv.acl import ENTRIES_MAX, allows, masked, settled
 from database.kv.commands import OPEN_ACL, Acl, Check, Create, Delete, Identity, Multi, Origin, SetAcl, SetData
 from database.kv.results import Error, RefusedError
 from tests.database.kv.worlds import IP, World
@@ -63,6 +63,29 @@ def test_auth_stands_for_who_its_creator_has_proved_to_be() -> None:
     for identities in ((), (IP,), (SUPER,)):
         with pytest.raises(RefusedError):
             settled((Acl(3, "auth", ""),), identities)
+
+
+def test_an_acl_is_short_however_many_auth_stands_for() -> None:
+    """Each entry `auth` becomes all that its creator is: the product is refused before any replica makes it."""
+    world, many = World(), Origin(identities=tuple(Identity("digest", f"{number}:hash") for number in range(50)))
+    for count, error in ((5, Error.OK), (6, Error.INVALID_ACL)):
+        asked = tuple(Acl(16 + number, "auth", "") for number in range(count))
+        assert world.error(Create(f"/{count}", b"", asked), many) is error
+        assert world.error(SetAcl("/5", asked), many) is error
+    unlike = tuple(Acl(31, "auth", str(number)) for number in range(ENTRIES_MAX + 1))
+    assert world.error(Create("/same", b"", unlike), Origin(identities=(ALICE,))) is Error.INVALID_ACL
+    named = tuple(Acl(1, "digest", f"{number}:hash") for number in range(ENTRIES_MAX + 1))
+    assert world.error(Create("/named", b"", named[1:])) is Error.OK
+    assert world.error(Create("/more", b"", named)) is Error.INVALID_ACL
+
+
+def test_the_acls_of_one_command_are_bounded_together() -> None:
+    """A multi of 10,000 short creates by somebody with a long name would otherwise be written as hundreds of MB by all."""
+    world, long = World(), Origin(identities=(Identity("digest", f"{'x' * 60_000}:hash"),))
+    creates = [Create(f"/{number}", b"", (Acl(31, "auth", ""),)) for number in range(18)]
+    assert world.error(Multi(tuple(creates)), long) is Error.INVALID_ACL
+    assert world.tree.count_descendants("/", ()) == World().tree.count_descendants("/", ())
+    assert world.error(Multi(tuple(creates[:17])), long) is Error.OK
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from database.kv import codec
+from database.kv.acl_codec import encode_acl
 from database.kv.apply import apply
 from database.kv.commands import (
     OPEN_ACL,
@@ -112,3 +113,18 @@ def test_a_name_that_is_too_long_is_refused_where_it_is_offered() -> None:
         codec.encode(Command(Create("/a", b"", (Acl(1, "digest", "x" * 70_000),)), Origin(), 0))
     with pytest.raises(TooLargeError):
         codec.encode(Command(Delete("/a"), Origin(identities=(Identity("digest", "x" * 70_000),)), 0))
+
+
+def test_only_what_is_short_is_remembered() -> None:
+    """Nearly all lists and origins are short and come again. A client that sends long ones, each another, fills no memory with
+    them, also with commands that are refused."""
+    for size, is_remembered in ((1, True), (2000, False)):
+        acl = tuple(Acl(1, "digest", f"{number}:hash") for number in range(size))
+        origin = Origin(7, 1, tuple(Identity("digest", f"{number}:hash") for number in range(size)))
+        first, again = (codec.parse_untrusted(codec.encode(Command(Create("/a", b"", acl), origin, 0))) for _ in "12")
+        assert first == again
+        assert isinstance(first.operation, Create)
+        assert isinstance(again.operation, Create)
+        assert (first.operation.acl is again.operation.acl) is is_remembered
+        assert (first.origin is again.origin) is is_remembered
+        assert (encode_acl(acl) is encode_acl(acl)) is is_remembered
