@@ -203,6 +203,8 @@ class Environment:
     learned: Callable[[bytes], None] = lambda value: None
     """Told of every value of the register that is known to be decided, as soon as that is so, newest or not: where nodes are,
     and who, is in it, and it may take that to reach a majority which can say whether it is the newest. Must not block."""
+    beside: NodeId | None = None
+    """The node in whose process this client runs: what that stores is read there first, which costs no message."""
 
 
 async def _no_register() -> int:

@@ -11,6 +11,7 @@ from loglets.native import reading
 from loglets.native.config import NativeConfig
 from loglets.native.messages import NO_EXPECTATION, Append, ReadWaves, Seal, State, Trim, WaitTail
 from loglets.native.pieces import Pieces
+from loglets.native.quorum import committed_tail
 from loglets.native.tail_check import TailCheck
 from loglets.native.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, TailCheckDriver
 from loglets.native.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
@@ -30,7 +31,7 @@ from virtuallog.errors import (
     WrongRecipientError,
 )
 from virtuallog.ports import Environment, NodeEnvironment, Request
-from virtuallog.types import LogletOffset, NodeId, Sealed, Tail
+from virtuallog.types import LogletOffset, NodeId, Open, Sealed, Tail
 
 APPEND_SECONDS: Final = 5.0
 """How long an append may take before its outcome is called unknown and it is offered again."""
@@ -39,6 +40,8 @@ WAIT_SECONDS: Final = 2.0
 READ_SECONDS: Final = (0.4, 2.0)
 """For one server; then the next one is asked. Once all have been asked, those that did not answer get more time: first find
 one that is well, whoever stands still, then be patient with those that are slow."""
+OWN_AGAIN_SECONDS: Final = 5.0
+"""After a failure this node's own server is asked first again: it costs no message, and may only have been starting."""
 
 _SEALING = CrashPoint("native: a seal has left for one LogServer more")
 _TRIMMING = CrashPoint("native: a trim has left for one LogServer more")
@@ -56,11 +59,14 @@ class NativeLoglet:
     _known_tail: int = attrs.field(default=0, init=False)
     _readable: list[NodeId] = attrs.field(init=False)
     """Servers in the order in which they are asked for data: this node's own first, one that failed last."""
+    _own: NodeId | None = attrs.field(init=False)
+    """This node's own server, if it has one."""
+    _own_failed_at: float | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         environment = self._environment
-        own = environment.node if isinstance(environment, NodeEnvironment) else None
-        self._readable = sorted(self.config.servers, key=lambda server: server != own)
+        self._own = environment.node if isinstance(environment, NodeEnvironment) else environment.beside
+        self._readable = sorted(self.config.servers, key=lambda server: server != self._own)
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         request = Append(
@@ -93,7 +99,9 @@ class NativeLoglet:
         clock = self._environment.clock
         deadline = clock.monotonic() + WAIT_SECONDS
         while True:
-            await self._wait_for_news(past, deadline)
+            if (committed := await self._wait_for_news(past, deadline)) > past:
+                self._learn(committed)
+                return Open(LogletOffset(committed))
             # News from one server are no proof: its wave may not be committed, its known tail may come from a repair.
             tail = await self.check_tail()
             if isinstance(tail, Sealed) or tail.tail > past or clock.monotonic() >= deadline:
@@ -101,6 +109,7 @@ class NativeLoglet:
             await clock.sleep(PAUSE_SECONDS)
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
+        self._prefer_own()
         request = ReadWaves(segment=self.segment, start=start, stop=stop, max_bytes=max_bytes)
         damage: VirtualLogError | None = None
         unheard: dict[NodeId, VirtualLogError | None] = dict.fromkeys(self._readable)
@@ -147,19 +156,40 @@ class NativeLoglet:
     def _ask_last(self, server: NodeId) -> None:
         self._readable.remove(server)
         self._readable.append(server)
+        if server == self._own:
+            self._own_failed_at = self._environment.clock.monotonic()
 
-    async def _wait_for_news(self, past: int, deadline: float) -> None:
-        """Park at two servers, so that one that is cut off from the sequencer does not hold us up."""
+    def _prefer_own(self) -> None:
+        failed_at = self._own_failed_at
+        if failed_at is not None and self._environment.clock.monotonic() >= failed_at + OWN_AGAIN_SECONDS:
+            self._own_failed_at = None
+            self._readable.sort(key=lambda server: server != self._own)
+
+    async def _wait_for_news(self, past: int, deadline: float) -> int:
+        """Park at a majority. What all of them have, none being sealed, is committed: any majority that is sealed later shares a
+        server with them, so whoever seals sees it (the last rule of `tail_check`). That tail is returned if it is beyond
+        `past`, and spares a check. Else 0, when there is something to check: a seal, news from one server whose wave the others
+        do not get, or nothing for too long."""
         courier, clock = Courier(self._environment), self._environment.clock
         request = WaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
-        for server in self._readable[:2]:
+        asked = self._readable[: max(2, self.config.majority)]
+        for server in asked:
             courier.ask(server, request, None, ANSWER_SECONDS, lambda: True)
-        while (answer := await courier.receive(deadline - clock.monotonic())) is not None:
+        until, tails = deadline, dict[NodeId, int]()
+        while (answer := await courier.receive(until - clock.monotonic())) is not None:
             state: State = answer.outcome
-            if state.sealed or max(state.local_tail, state.known_tail) > past:
-                return
-            if clock.monotonic() < deadline - WAIT_SECONDS / 2:  # too many wait there: ask now and then
+            if state.sealed:
+                return 0
+            tails[answer.server] = state.local_tail
+            if (committed := committed_tail([*tails.values()], len(self.config.servers))) > past:
+                return committed
+            if max(state.local_tail, state.known_tail) > past:
+                until = min(until, clock.monotonic() + PAUSE_SECONDS)  # one that is cut off shall not hold us up
+                if len(tails) == len(asked):
+                    return 0
+            elif clock.monotonic() < deadline - WAIT_SECONDS / 2:  # too many wait there: ask now and then
                 courier.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
+        return 0
 
     async def _ask_majority(self, request: Request[State], what: str, asked: CrashPoint) -> list[State]:
         """Ask all servers until a majority has answered. Asking twice is harmless: seals and trims only add up."""

@@ -67,7 +67,7 @@ class PaxosLoglet:
 
     def __attrs_post_init__(self) -> None:
         environment, config = self._environment, self.config
-        own = environment.node if isinstance(environment, NodeEnvironment) else None
+        own = environment.node if isinstance(environment, NodeEnvironment) else environment.beside
         self._readable = sorted(config.replicas, key=lambda replica: replica != own)
         self._leader = LeaderClient(self.segment, environment, Leadership(config.replicas, config.coordinator))
 

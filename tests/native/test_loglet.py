@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from loglets.native import log_server
+from loglets.native.loglet import OWN_AGAIN_SECONDS, NativeLoglet
 from loglets.native.messages import Append, ReadWaves, Repair, Seal, Store, Trim, WaitTail
 from loglets.native.sequencer_service import RESUME_SECONDS
 from tests.loglet_outage import seal_after_an_outage
@@ -472,6 +473,75 @@ async def test_a_reader_that_waits_hears_of_an_append(autojump_clock: trio.testi
         assert appended == range(1)
         assert tail == Open(1)
         assert when - done < 0.05
+
+
+async def test_a_tail_that_a_majority_tells_a_waiting_reader_needs_no_check(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What two of three have, none of them sealed, is committed. A client that follows would ask three servers again each time."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        one, reader = writer(cluster.client()), cluster.client()
+        checks: list[int] = []
+        monkeypatch.setattr(NativeLoglet, "check_tail", lambda _: checks.append(1))
+
+        for count in range(1, 4):
+            await one.append(b"a")
+            assert await reader.wait_tail(LogletOffset(count - 1)) == Open(count)
+        assert checks == []
+
+
+async def test_what_one_server_alone_has_is_not_taken_for_the_tail(autojump_clock: trio.testing.MockClock) -> None:
+    """The others do not get its wave. The reader may be told that somebody has to act, or the old tail after a while; never that
+    the tail is beyond what a majority holds."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        await writer(cluster.client()).append(b"a")
+        await cluster.clock.sleep(1)
+
+        def only_one(node: NodeId, request: Any) -> bool:
+            return not isinstance(request, Store) or node == 1
+
+        cluster.gate = only_one
+        async with trio.open_nursery() as nursery:
+            appending = cluster.client()
+            nursery.start_soon(_append_in_vain, appending)
+            with contextlib.suppress(ReconfigurationNeededError):
+                assert await cluster.client().wait_tail(LogletOffset(1)) == Open(1)
+            nursery.cancel_scope.cancel()
+
+
+async def _append_in_vain(loglet: NativeLoglet) -> None:
+    await writer(loglet).append(b"b")
+
+
+async def test_a_client_beside_a_server_reads_from_that_one_first(autojump_clock: trio.testing.MockClock) -> None:
+    """It costs no message. If it has failed, others are asked first, for some seconds."""
+    async with running_cluster() as cluster:
+        cluster.create()
+        await writer(cluster.client()).append(b"a")
+        await cluster.clock.sleep(1)
+        asked: list[NodeId] = []
+
+        def note(node: NodeId, request: Any) -> bool:
+            if isinstance(request, ReadWaves):
+                asked.append(node)
+            return True
+
+        cluster.gate = note
+        reader = NativeLoglet(SEGMENT, cluster.chain[SEGMENT], attrs.evolve(cluster.environment(), beside=NodeId(3)))
+        await read_all(reader, 0, 1)
+        assert asked == [3]
+
+        cluster.crash(3)
+        await read_all(reader, 0, 1)
+        await cluster.start(3)
+        asked.clear()
+        await read_all(reader, 0, 1)
+        assert asked == [1]
+        await cluster.clock.sleep(OWN_AGAIN_SECONDS)
+        await read_all(reader, 0, 1)
+        assert asked == [1, 3]
 
 
 async def test_a_reader_for_whom_there_is_no_room_to_wait_asks_now_and_then(
