@@ -11,6 +11,7 @@
 #   make paxos    the paxos loglet beside the native one and PySyncObj, then deaths of its coordinator, ten minutes; tables go to OUT
 #   make swaps    every kind of loglet swapped for every other (with ZooKeeper, if Debian's is here), the Delos experiment, stripes
 #                 and a model of many; twelve minutes; tables and pictures go to OUT, `make swaps FILL=1` puts them into docs/
+#   make zookeeper  the database beside ZooKeeper; six minutes; FILL=1 as above
 #   make kazoo    kazoo's own test suite against three servers of the database (needs kazoo_suite.py, in PEERS); some ten minutes;
 #                 `make kazoo TESTS=kazoo.tests.test_lock` for a part
 #   make chaos    swaps, kills, partitions (needs root) and a comparison with other systems (scripts in PEERS), a quarter of
@@ -32,7 +33,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 1050
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zelos setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -104,6 +105,12 @@ swap kill hosts churn: setup | $(OUT)
 	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
 	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
+
+# The database beside ZooKeeper, which has to be here; docs/performance.md. Needs the scripts in PEERS.
+zookeeper: setup | $(OUT)
+	$(BIN)/python -m bench.zelos --peers-dir $(PEERS) --picture $(OUT)/zelos.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
+	@cat $(OUT)/beside-zookeeper.md
+	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/performance.md)
 
 peers: setup | $(OUT)
 	$(BIN)/python -m bench.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md

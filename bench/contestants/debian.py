@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from bench.contestants.contestant import Figures, PeerError, Running
+from bench.contestants.contestant import Figures, PeerError
 from server.bench.report import tell
 
 SCRIPTS = ("peers.py", "bench.py")
@@ -26,6 +26,19 @@ KEYS = "10"
 """Few, as they are made before each measurement, one by one, and the syncs of that are counted."""
 BUSY = "1000"
 """CPUs that strangers may use during a measurement: the script shall not wait for a quiet machine, all are measured alike."""
+
+
+async def run_script(scripts: Path, script: str, *arguments: str) -> str:
+    """What it prints.
+
+    Raises:
+        PeerError: it has failed.
+    """
+    command = [sys.executable, str(scripts / script), *arguments]
+    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    if done.returncode:
+        raise PeerError(f"{script} {' '.join(arguments)}: {done.stderr.decode().strip()[-500:]}")
+    return done.stdout.decode()
 
 
 @attrs.frozen
@@ -45,13 +58,13 @@ class DebianContestant:
     warm_up_seconds: float
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Running]:
+    async def open(self) -> AsyncIterator[RunningPeer]:
         """Install it, if it is missing, and start three processes on loopback."""
         with tempfile.TemporaryDirectory(prefix=f"virtuallog-{self.name}-") as folder:
             data = Path(folder) / "data"
             await self._run("peers.py", "start", self.name, str(data))
             try:
-                running = _RunningPeer(self, data)
+                running = RunningPeer(self, data)
                 if self.warm_up_seconds:
                     tell(f"{self.name}: warming up for {self.warm_up_seconds:g} s")
                     await running.measure(64, 100, self.warm_up_seconds)
@@ -61,11 +74,7 @@ class DebianContestant:
                     await self._run("peers.py", "stop", str(data))
 
     async def _run(self, script: str, *arguments: str) -> str:
-        command = [sys.executable, str(self.scripts / script), *arguments]
-        done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-        if done.returncode:
-            raise PeerError(f"{script} {' '.join(arguments)}: {done.stderr.decode().strip()[-500:]}")
-        return done.stdout.decode()
+        return await run_script(self.scripts, script, *arguments)
 
     async def write(self, data: Path, outstanding: int, size: int, seconds: float) -> Figures:
         """One measurement of the cluster in `data`."""
@@ -80,16 +89,19 @@ class DebianContestant:
 
 
 @attrs.frozen
-class _RunningPeer:
+class RunningPeer:
+    """A cluster that the script has started."""
+
     _peer: DebianContestant
-    _data: Path
+    data: Path
+    """Where the scripts find it."""
 
     @property
     def pids(self) -> list[int]:
-        return [node["pid"] for node in json.loads((self._data / "peer.json").read_text())["nodes"]]
+        return [node["pid"] for node in json.loads((self.data / "peer.json").read_text())["nodes"]]
 
     async def measure(self, outstanding: int, size: int, seconds: float) -> Figures:
-        return await self._peer.write(self._data, outstanding, size, seconds)
+        return await self._peer.write(self.data, outstanding, size, seconds)
 
 
 def debian_contestants(scripts: Path) -> list[DebianContestant]:
