@@ -69,8 +69,8 @@ class Server:
 
     folder: Path
     port: int
-    members: tuple[str, ...] = ()
-    """Of an ensemble: lines for its configuration."""
+    settings: tuple[str, ...] = ()
+    """More lines for its configuration."""
     _process: trio.Process | None = None
 
     @property
@@ -87,7 +87,7 @@ class Server:
         config.write_text(
             f"tickTime=200\nminSessionTimeout=400\ndataDir={self.folder}/data\nclientPort={self.port}\n"
             "clientPortAddress=127.0.0.1\nadmin.enableServer=false\ninitLimit=50\nsyncLimit=20\n4lw.commands.whitelist=*\n"
-            + "\n".join(self.members)
+            + "\n".join(self.settings)
         )
         command = java_command(config, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
         with (self.folder / "log").open("ab") as output:
@@ -122,10 +122,10 @@ class Server:
 
 
 @asynccontextmanager
-async def open_zookeeper(folder: Path) -> AsyncIterator[Server]:
-    """A server that runs while the block does."""
+async def open_zookeeper(folder: Path, *settings: str) -> AsyncIterator[Server]:
+    """A server that runs while the block does, with these lines more in its configuration."""
     require_zookeeper()
-    server = Server(folder, free_ports(1))
+    server = Server(folder, free_ports(1), settings)
     try:
         await server.start()
         yield server

@@ -94,12 +94,15 @@ def multi(xid: int, opcodes: Sequence[OpCode], done: Result) -> bytes:
         return error(xid, done.zxid, done.error)
     failed = done.error is not Error.OK
     parts = (
-        _PART_OF_ERROR.pack(ERROR_ENTRY, 0, part.error, part.error)
-        if failed
-        else _PART.pack(opcode, 0, 0) + _BODIES[opcode](part.value)
+        _PART_OF_ERROR.pack(ERROR_ENTRY, 0, part.error, part.error) if failed else _part(opcode, part.value)
         for opcode, part in zip(opcodes, done.value, strict=True)
     )
     return reply(xid, done.zxid, b"".join((*parts, _END)))
+
+
+def _part(opcode: OpCode, value: Any) -> bytes:
+    answered = _PARTS.get(opcode, opcode)
+    return _PART.pack(answered, 0, 0) + _BODIES[answered](value)
 
 
 def multi_read(xid: int, zxid: int, reads: Iterable[tuple[OpCode, Callable[[], Any]]]) -> bytes:
@@ -141,6 +144,12 @@ def _path_and_stat(value: Any) -> bytes:
     return string(value.path) + _STAT.pack(*value.stat)
 
 
+_PARTS: Final[Mapping[OpCode, OpCode]] = {
+    OpCode.CREATE2: OpCode.CREATE,
+    OpCode.CREATE_CONTAINER: OpCode.CREATE2,
+    OpCode.CREATE_TTL: OpCode.CREATE2,
+}
+"""What some parts of a multi are answered as, by ZooKeeper 3.8 too: of those that create, Java's client knows these two types."""
 _BODIES: Final[Mapping[OpCode, Callable[[Any], bytes]]] = {
     OpCode.CREATE: lambda value: string(value.path),
     OpCode.CREATE2: _path_and_stat,

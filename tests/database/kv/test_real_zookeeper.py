@@ -36,8 +36,7 @@ from database.kv.commands import (
 )
 from database.kv.results import Error, RefusedError, Stat
 from tests.database.kv.worlds import IP, World
-from tests.free_ports import free_ports
-from tests.zookeeper_server import Server, require_zookeeper
+from tests.zookeeper_server import open_zookeeper
 
 OPERATIONS = 500
 SETTINGS = ("extendedTypesEnabled=true", "enforceQuota=true")
@@ -214,11 +213,6 @@ def compare_with(address: str, chance: random.Random) -> int:
 @pytest.mark.slow
 async def test_a_real_zookeeper_answers_the_same(tmp_path: Path) -> None:
     """Every result on the way, and everything there is in the end."""
-    require_zookeeper()
-    server = Server(tmp_path, free_ports(1), members=SETTINGS)
-    try:
-        await server.start()
+    async with open_zookeeper(tmp_path, *SETTINGS) as server:
         found = await trio.to_thread.run_sync(compare_with, server.address, random.Random(11), abandon_on_cancel=True)
         assert found > 20
-    finally:
-        await server.stop()
