@@ -5,7 +5,8 @@
            done        bid  bid  bid   nobody yet
 
 Ranges follow each other without gaps. A bid takes the next one; its bidder uploads it, and says when that is done. A bid whose bidder
-is not heard of for too long is dropped, and the range is free for anybody.
+is not heard of for too long is dropped, and the range is free for anybody. All of it is of the time since the engine was last enabled:
+what is trimmed while it is disabled is not backed up, and nothing may say so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Final
 
 import attrs
 
-from database.engines.keys import section
-from database.engines.switches import is_enabled
+from database.engines import view
+from database.engines.keys import section, section_span
+from database.engines.switches import enabled_at, is_enabled
 from database.engines.vocabulary import Vocabulary
 from database.ports import Reading
 from database.transaction import Transaction
@@ -84,15 +86,23 @@ class Range:
 
 
 _RECORDS: Final = Vocabulary((Progress, Range))
-_PROGRESS: Final = section(NAME) + b"progress"
+_PROGRESS: Final = section(NAME) + b"progress/"
+"""And where the engine was enabled, u64, big-endian: enabled again, it begins anew."""
 _RANGE: Final = section(NAME) + b"range/"
 _RANGES: Final[Span] = (_RANGE, section(NAME) + b"range0")
 
 
 def progress(state: Reading | Transaction) -> Progress | None:
-    """None: nobody has begun."""
-    stored = state.get(_PROGRESS)
+    """None: the engine is disabled, or nobody has begun since it was enabled."""
+    since = enabled_at(state, NAME)
+    stored = None if since is None else state.get(_progress_key(since))
     return None if stored is None else _RECORDS.parse_stored(stored)
+
+
+def allowed(state: Reading | Transaction, position: LogPosition) -> LogPosition:
+    """Up to where the log may be trimmed, if all others allow `position`."""
+    now = progress(state)
+    return position if now is None else min(position, now.backed_up)
 
 
 def ranges(state: Reading | Transaction) -> dict[LogPosition, Range]:
@@ -104,14 +114,14 @@ def ranges(state: Reading | Transaction) -> dict[LogPosition, Range]:
 
 
 def apply(transaction: Transaction, command: Begin | Bid | Uploaded | DropBid, position: LogPosition) -> bool:
-    """Returns whether it had an effect. While the engine is disabled, nothing begins and nobody bids."""
+    """Returns whether it had an effect. While the engine is disabled, nothing has."""
     now = progress(transaction)
     if isinstance(command, Begin):
         return now is None and is_enabled(transaction, NAME) and _begin(transaction, command)
     if now is None:
         return False
     if isinstance(command, Bid):
-        return is_enabled(transaction, NAME) and _bid(transaction, command, position, now)
+        return _bid(transaction, command, position, now)
     taken = ranges(transaction).get(command.start)
     if taken is None or taken.bid != command.bid or not taken.replica:
         return False
@@ -124,7 +134,11 @@ def apply(transaction: Transaction, command: Begin | Bid | Uploaded | DropBid, p
 
 
 def _begin(transaction: Transaction, command: Begin) -> bool:
-    transaction.put(_PROGRESS, _RECORDS.encode(Progress(command.start, command.start, command.start)))
+    """Where no replica has trimmed, whatever the proposer has seen: while this engine is disabled, they trim up to the floor."""
+    for key, _ in transaction.scan(section_span(NAME), BIDS_MAX + 2):
+        transaction.delete(key)
+    start = max(command.start, view.floor(transaction))
+    _put_progress(transaction, Progress(start, start, start))
     return True
 
 
@@ -136,7 +150,7 @@ def _bid(transaction: Transaction, command: Bid, position: LogPosition, now: Pro
     else:
         allowed = command.start == now.next < command.stop <= position and len(present) < BIDS_MAX
         if allowed:
-            transaction.put(_PROGRESS, _RECORDS.encode(attrs.evolve(now, next=command.stop)))
+            _put_progress(transaction, attrs.evolve(now, next=command.stop))
     if allowed:
         _put(transaction, command.start, Range(command.stop, position, command.replica, 0))
     return allowed
@@ -149,7 +163,17 @@ def _advance(transaction: Transaction, now: Progress) -> None:
             break
         backed_up = each.stop
         transaction.delete(_RANGE + start.to_bytes(8, "big"))
-    transaction.put(_PROGRESS, _RECORDS.encode(attrs.evolve(now, backed_up=backed_up)))
+    _put_progress(transaction, attrs.evolve(now, backed_up=backed_up))
+
+
+def _put_progress(transaction: Transaction, now: Progress) -> None:
+    since = enabled_at(transaction, NAME)
+    assert since is not None
+    transaction.put(_progress_key(since), _RECORDS.encode(now))
+
+
+def _progress_key(since: LogPosition) -> bytes:
+    return _PROGRESS + since.to_bytes(8, "big")
 
 
 def _put(transaction: Transaction, start: LogPosition, each: Range) -> None:

@@ -9,7 +9,9 @@ Rules:
 * A bid whose bidder is silent for too long is dropped by a command that names it, and somebody else takes the range. Should both
   upload it, they write the same files.
 * What cannot be uploaded holds back trims. That is what one wants to hear of: see the metrics and the log of the process.
-* Backups begin at the trim point that was there when the engine was enabled. Disabled, it holds back nothing.
+* Backups begin where nothing can have been trimmed when the engine was enabled, and anew when it is enabled again. Disabled, it holds
+  back nothing.
+* A range of which something is gone all the same is never told as uploaded. An operator lets backups begin anew: disable, enable.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from loglets.archive.config import directory_of, join
 from loglets.archive.files import NEEDS, Files, OpenFiles
 from loglets.archive.fsspec_files import FsspecFiles
 from virtuallog.api import Placed
-from virtuallog.errors import RetryableError, UnsupportedError, VirtualLogError
+from virtuallog.errors import RetryableError, TrimmedError, UnsupportedError, VirtualLogError
 from virtuallog.metrics import Family, Kind, Sample
 from virtuallog.types import POSITION_MAX, LogPosition
 from virtuallog.virtual_log import VirtualLog
@@ -88,7 +90,7 @@ class LogBackup(CommandedLayer):
     _failures: int = attrs.field(default=0, init=False)
 
     def progress(self) -> Progress | None:
-        """Where backups stand, as of the applied state; None: nobody has begun."""
+        """Where backups stand, as of the applied state; None: nobody has begun since the engine was enabled."""
         return backup_state.progress(self.surroundings.store)
 
     # -- as a layer -----------------------------------------------------------------------------------------------
@@ -173,7 +175,11 @@ class LogBackup(CommandedLayer):
             await self.command(Uploaded(start, each.bid))
 
     async def _upload(self, start: LogPosition, stop: LogPosition) -> None:
-        """On return the range is durable elsewhere, and was read back."""
+        """On return the range is durable elsewhere, and was read back.
+
+        Raises:
+            TrimmedError: some of it is gone, by a trim that was forced. What is left is durable elsewhere.
+        """
         try:
             from loglets.archive import manifest as manifests
             from loglets.archive.verifying import Verifying
@@ -191,18 +197,17 @@ class LogBackup(CommandedLayer):
             stop=stop,
             writer=f"virtuallog {version('virtuallog')}",
         ).run()
-        await Verifying(manifest=manifests.decode_untrusted(blob), files=files, source=_Whole(log)).run()
+        manifest = manifests.decode_untrusted(blob)
+        await Verifying(manifest=manifest, files=files, source=_Whole(log)).run()
+        if manifest.trimmed > start:
+            raise TrimmedError(manifest.trimmed)
 
     def _learn(self) -> None:
         bids = {str(start): int(each.bid) for start, each in backup_state.ranges(self.surroundings.store).items()}
         self._bids.learn(bids, self._now)
 
     def _hand_down(self) -> None:
-        progress = self.progress()
-        if progress is not None and is_enabled(self.surroundings.store, self.name):
-            self.below.set_trim_prefix(min(self._above, progress.backed_up))
-        else:
-            self.below.set_trim_prefix(self._above)
+        self.below.set_trim_prefix(backup_state.allowed(self.surroundings.store, self._above))
 
     @property
     def _replica(self) -> str:

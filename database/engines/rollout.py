@@ -70,7 +70,7 @@ class Rollout(CommandedLayer):
                 self._must_know(engine)
 
     def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> None:
-        switch(transaction, command)
+        switch(transaction, command, position)
         if isinstance(command, Enable):
             self._must_know(command.engine)
 

@@ -15,6 +15,7 @@ from database.engines.keys import section, section_span
 from database.ports import Reading
 from database.transaction import Transaction
 from virtuallog.errors import OverloadedError, UnsupportedError
+from virtuallog.types import LogPosition
 
 NAME: Final = "rollout"
 SWITCHES_MAX: Final = 64
@@ -35,17 +36,23 @@ class Disable:
 
 def is_enabled(state: Reading | Transaction, engine: str) -> bool:
     """Whether this engine may write the store."""
-    return state.get(section(NAME) + engine.encode()) == _ON
+    return enabled_at(state, engine) is not None
+
+
+def enabled_at(state: Reading | Transaction, engine: str) -> LogPosition | None:
+    """Where in the log it was enabled; None: it is not. Another position means that it was disabled in between."""
+    stored = state.get(section(NAME) + engine.encode())
+    return LogPosition(int.from_bytes(stored[1:], "big")) if stored and stored[:1] == _ON else None
 
 
 def switches(state: Reading) -> Mapping[str, bool]:
     """Every engine that was ever switched, and whether it is on."""
     found = state.scan(section_span(NAME), SWITCHES_MAX)
-    return {key.removeprefix(section(NAME)).decode(): value == _ON for key, value in found}
+    return {key.removeprefix(section(NAME)).decode(): value[:1] == _ON for key, value in found}
 
 
-def switch(transaction: Transaction, command: Enable | Disable) -> None:
-    """Put the switch of an engine.
+def switch(transaction: Transaction, command: Enable | Disable, position: LogPosition) -> None:
+    """Put the switch of an engine; durable format: 0, or 1 and the position of the command, u64, big-endian.
 
     Raises:
         UnsupportedError: a member of the view does not know it.
@@ -59,4 +66,7 @@ def switch(transaction: Transaction, command: Enable | Disable) -> None:
         without = [name for name, member in members.items() if command.engine not in member.engines]
         if without or not members:
             raise UnsupportedError(f"engine {command.engine!r} is not known to {', '.join(without) or 'anybody'}")
-    transaction.put(section(NAME) + command.engine.encode(), _ON if isinstance(command, Enable) else _OFF)
+        if is_enabled(transaction, command.engine):
+            return
+    value = _ON + position.to_bytes(8, "big") if isinstance(command, Enable) else _OFF
+    transaction.put(section(NAME) + command.engine.encode(), value)

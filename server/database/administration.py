@@ -11,6 +11,7 @@ from database.engines import view
 from database.engines.asking import answer_to
 from database.engines.brain_doctor import BrainDoctor
 from database.engines.checksums import Checksums
+from database.engines.log_backup import LogBackup
 from database.engines.rollout import Rollout
 from database.engines.view_tracking import ViewTracking
 from database.hosting import Life
@@ -28,6 +29,7 @@ from server.database.messages import (
     SetEngine,
     WriteRaw,
 )
+from server.database.reporting import allowed_trim
 from virtuallog.errors import OverloadedError, TrimmedError, UnsupportedError, VirtualLogError
 from virtuallog.ports import Done, Handler, Handlers
 from virtuallog.types import LogPosition
@@ -79,10 +81,11 @@ class Administration:
     async def _find_allowed(self, _: FindAllowedTrim) -> Allowed:
         await self._life.replica.sync()
         state = self._life.store
-        position = view.floor(state)
+        position = allowed_trim(state)
         members = [f"replica {name}" for name, member in view.members(state).items() if member.durable <= position]
         holds = [f"hold {name}" for name, hold in view.holds(state).items() if hold.position <= position]
-        return Allowed(position=position, reasons=tuple(members + holds))
+        backups = [LogBackup.name] if position < view.floor(state) else []
+        return Allowed(position=position, reasons=(*members, *holds, *backups))
 
     async def _place_hold(self, request: PlaceHold) -> messages.Done:
         wanted = LogPosition(request.position)

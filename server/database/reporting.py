@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from database.engines import switches, view
+from database.engines import backup_state, switches, view
 from database.engines.view_tracking import ViewTracking
 from database.hosting import Host, State
+from database.ports import Reading
 from server.database.messages import DatabaseStatus, Hold, Member
 from server.zookeeper.facts import Mode
 from server.zookeeper.service import ZooKeeperService
 from virtuallog import metrics
 from virtuallog.metrics import Family
-from virtuallog.types import NodeId
+from virtuallog.types import LogPosition, NodeId
+
+
+def allowed_trim(state: Reading) -> LogPosition:
+    """Up to where the log may be trimmed, as far as this replica knows."""
+    return backup_state.allowed(state, view.floor(state))
 
 
 def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatus:
@@ -27,7 +33,7 @@ def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatu
             "known_tail": max(life.replica.cursor, host.log.view.known_tail if host else 0),
             "zxid": life.database.tree.last_zxid,
             "snapshot": life.snapshots.newest,
-            "allowed": view.floor(state),
+            "allowed": allowed_trim(state),
             "members": tuple(
                 Member(name=name, durable=member.durable, heard=member.heard)
                 for name, member in view.members(state).items()

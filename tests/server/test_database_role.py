@@ -8,6 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from database.engines.backup_state import Begin
+from database.engines.log_backup import LogBackup
 from database.hosting import Life
 from database.kv.client import Access, KeyValueClient, NoNodeError
 from database.snapshots.messages import GetSnapshot, SnapshotOffer
@@ -185,6 +187,23 @@ async def test_a_hold_keeps_the_log_until_it_is_released(world: World, autojump_
     with pytest.raises(TrimmedError):
         await services.call(TWO, PlaceHold(name="late", position=held, milliseconds=0), 5)
     assert not (await services.call(TWO, GetDatabaseStatus(), 5)).holds
+
+
+async def test_a_trim_by_hand_leaves_what_is_not_backed_up(world: World, autojump_clock: MockClock) -> None:
+    """Whatever the replicas need themselves. That there is no place to copy it to yet is no reason to lose it."""
+    one, _, _ = await start(world, 1, 2, 3)
+    services = world.client()
+    await services.call(ONE, SetEngine(name="log_backup", enabled=True), 10)
+    found = life_of(one).replica.stack.find(LogBackup)
+    assert found is not None
+    await found.command(Begin(LogPosition(0)))
+    begin = life_of(one).replica.cursor
+    for number in range(20):
+        await client_of(one).create(f"/{number}")
+        await trio.sleep(2)  # noqa: TID251 -- simulated time
+    allowed = await services.call(ONE, FindAllowedTrim(), 5)
+    assert allowed.position <= begin and allowed.reasons == ("log_backup",)
+    assert (await services.call(ONE, GetDatabaseStatus(), 5)).allowed == allowed.position
 
 
 async def test_a_replica_that_fails_closes_its_role_and_nothing_else(world: World, autojump_clock: MockClock) -> None:

@@ -8,13 +8,16 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from database.engines import backup_state
+from database.engines import backup_state, view
 from database.engines.backup_state import Bid, DropBid, Uploaded
 from database.engines.log_backup import LogBackup, LogBackupSettings
 from database.engines.rollout import Rollout
 from database.engines.stack import StackSettings
+from database.engines.switches import Enable, switch
 from database.engines.view_tracking import ViewSettings
-from loglets.archive.manifest import NAME, decode_untrusted
+from database.testing.memory_store import MemoryDisk
+from database.transaction import Transaction
+from loglets.archive.manifest import NAME, Manifest, decode_untrusted
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
 from virtuallog.errors import StorageError
 from virtuallog.types import LogPosition
@@ -35,8 +38,14 @@ class Place:
 
     def ranges(self) -> list[tuple[int, int]]:
         """What is whole there, in order."""
-        manifests = [decode_untrusted(files[NAME]) for files in self.directories.values() if NAME in files]
-        return sorted((manifest.start, manifest.stop) for manifest in manifests)
+        return sorted((manifest.start, manifest.stop) for manifest in self._manifests())
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Parts of ranges that had been trimmed before they were copied."""
+        return [(each.start, each.trimmed) for each in self._manifests() if each.trimmed > each.start]
+
+    def _manifests(self) -> list[Manifest]:
+        return [decode_untrusted(files[NAME]) for files in self.directories.values() if NAME in files]
 
 
 @attrs.define
@@ -86,14 +95,33 @@ def backup(running: Running) -> LogBackup:
     return found
 
 
+def rollout(running: Running) -> Rollout:
+    found = running.replica.stack.find(Rollout)
+    assert found is not None
+    return found
+
+
+async def more(running: list[Running], payload: bytes) -> None:
+    """Entries that all of these have applied."""
+    for _ in range(20):
+        await running[0].propose(payload)
+    await caught_up(*running)
+
+
+async def snapshotted(running: list[Running]) -> LogPosition:
+    """All of these have snapshots of now. Returns where the log starts then."""
+    for each in running:
+        each.replica.snapshotted(each.replica.cursor)
+    await trio.sleep(5.0)
+    return await running[0].log.find_trim_point()
+
+
 async def enabled(world: Replicas, *places: Place | None) -> list[Running]:
     """A replica for each place, with entries."""
     running = [await world.start(node, settings=settings(place)) for node, place in enumerate(places, 1)]
     for each in running:
         await each.propose(b"hello")
-    rollout = running[0].replica.stack.find(Rollout)
-    assert rollout is not None
-    await rollout.enable("log_backup")
+    await rollout(running[0]).enable("log_backup")
     for number in range(20):
         await running[0].propose(b"entry %d" % number)
     return running
@@ -175,11 +203,58 @@ async def test_disabled_it_holds_back_nothing(autojump_clock: MockClock) -> None
         first.replica.snapshotted(LogPosition(10))
         await trio.sleep(5.0)
         assert not any(world.provider.trims)
-        rollout = first.replica.stack.find(Rollout)
-        assert rollout is not None
-        await rollout.disable("log_backup")
+        await rollout(first).disable("log_backup")
         await trio.sleep(3.0)
         assert max(world.provider.trims) == 10
+
+
+async def test_enabled_again_backups_begin_behind_what_was_trimmed_meanwhile(autojump_clock: MockClock) -> None:
+    """Otherwise a range without entries would be told as backed up: a hole that nobody hears of."""
+    place = Place()
+    async with replicas() as world:
+        running = await enabled(world, place, place)
+        await trio.sleep(6.0)
+        await rollout(running[0]).disable("log_backup")
+        await more(running, b"never backed up")
+        trimmed = await snapshotted(running)
+        await rollout(running[0]).enable("log_backup")
+        await more(running, b"backed up")
+        await trio.sleep(20.0)
+        progress = backup(running[0]).progress()
+        assert progress is not None and progress.backed_up > progress.begin >= trimmed > 0
+        assert place.holes() == []
+
+
+def test_backups_begin_where_nobody_can_have_trimmed() -> None:
+    """Replicas trim when they have read that they may: the proposer's log may still have what another one's has not."""
+    state = Transaction(MemoryDisk().open())
+    view.change_member(state, "1-a", view.Member(LogPosition(30), LogPosition(40), (backup_state.NAME,)))
+    view.raise_floor(state)
+    switch(state, Enable(backup_state.NAME), LogPosition(50))
+    assert backup_state.apply(state, backup_state.Begin(LogPosition(0)), LogPosition(51))
+
+    progress = backup_state.progress(state)
+    assert progress is not None and progress.begin == 30
+    assert not backup_state.apply(state, backup_state.Begin(LogPosition(60)), LogPosition(61)), "that was decided"
+
+
+async def test_a_range_that_is_gone_is_not_told_as_backed_up(autojump_clock: MockClock) -> None:
+    """Somebody has forced a trim. It shows as a failure that stays, until an operator lets backups begin anew."""
+    place = Place(broken=True)
+    async with replicas() as world:
+        running = await enabled(world, place, place)
+        await trio.sleep(4.0)
+        await running[0].log.prefix_trim(LogPosition(10))
+        place.broken = False
+        await trio.sleep(10.0)
+        progress = backup(running[0]).progress()
+        assert progress is not None and progress.backed_up == 0
+        await rollout(running[0]).disable("log_backup")
+        await rollout(running[0]).enable("log_backup")
+        await more(running, b"more")
+        await trio.sleep(10.0)
+        progress = backup(running[0]).progress()
+        assert progress is not None and progress.backed_up > progress.begin >= 10
 
 
 async def test_bids_that_do_not_fit_do_nothing(autojump_clock: MockClock) -> None:
