@@ -179,6 +179,7 @@ class VirtualLog:
 
         Raises:
             UnavailableError: not enough servers of a loglet or of the MetaStore answered; a part may have been trimmed.
+            VirtualLogError: what a loglet says that cannot be trimmed: an archive that nobody may write to, say.
         """
         return await self.space.prefix_trim(position)
 
@@ -187,6 +188,7 @@ class VirtualLog:
 
         Raises:
             UnavailableError: not enough servers answered.
+            VirtualLogError: what a loglet says that cannot be trimmed: an archive that cannot be read, say.
         """
         return await self.space.find_trim_point()
 

@@ -19,7 +19,7 @@ from database.engines.entry import Entry
 from database.engines.layer import Layer
 from database.engines.vocabulary import Vocabulary
 from database.transaction import Transaction
-from virtuallog.errors import RetryableError
+from virtuallog.errors import RetryableError, SealedError, UnavailableError
 from virtuallog.types import LogPosition
 
 _JITTER: Final = 0.2
@@ -63,10 +63,13 @@ class CommandedLayer(Layer):
         """Put a command into the log, and wait for what became of it. A cancelled wait does not take it back.
 
         Raises:
-            UnavailableError: unknown outcome.
+            UnavailableError: unknown outcome; or the log has been closed, and may go on later.
             VirtualLogError: what `apply_command` raised.
         """
-        return await ask(self.below, self.entry_of(command))
+        try:
+            return await ask(self.below, self.entry_of(command))
+        except SealedError as error:
+            raise UnavailableError(f"the log takes nothing: {error}") from error
 
     def entry_of(self, command: Any) -> Entry:
         """The control entry of a command."""

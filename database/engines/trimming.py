@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 import attrs
+import structlog
 import trio
 
-from virtuallog.errors import RetryableError
+from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Clock
 from virtuallog.types import LogPosition
+
+logger = structlog.get_logger(__name__)
 
 
 @attrs.define(eq=False)
@@ -23,6 +25,8 @@ class Trimming:
     """Seconds between two trims."""
     _allowed: LogPosition = attrs.field(default=LogPosition(0), init=False)
     _wanted: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _refusal: str = attrs.field(default="", init=False)
+    """Why the last trim failed, in words."""
 
     def allow(self, position: LogPosition) -> None:
         """Everything below `position` may go. Never taken back."""
@@ -37,6 +41,21 @@ class Trimming:
             await self._wanted.wait()
             self._wanted = trio.Event()
             while self._allowed > trimmed:
-                with suppress(RetryableError):
-                    trimmed = await self._prefix_trim(self._allowed)
+                trimmed = max(trimmed, await self._trim())
                 await self._clock.sleep(self._pause)
+
+    async def _trim(self) -> LogPosition:
+        """Whatever it fails for says nothing about this replica, which would be stopped by it, and all others with it: the segment
+        may be an archive that nobody may write to any more."""
+        try:
+            trimmed = await self._prefix_trim(self._allowed)
+        except VirtualLogError as error:
+            self._refused(str(error))
+            return LogPosition(0)
+        self._refusal = ""
+        return trimmed
+
+    def _refused(self, reason: str) -> None:
+        if reason != self._refusal:  # said once: it is tried again every second
+            logger.warning("the log could not be trimmed", position=self._allowed, reason=reason)
+        self._refusal = reason

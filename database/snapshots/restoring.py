@@ -111,7 +111,7 @@ class Restorer:
             pause = min(2 * pause, longest)
 
     async def _attempt(self) -> None:
-        trim_point = await self.trim_point()
+        trim_point = await self._find_trim_point()
         peer, offer = await self._newest_offer(trim_point)
         log.info("restoring a snapshot", peer=peer, position=offer.position, files=len(offer.files))
         source = Source(
@@ -124,7 +124,7 @@ class Restorer:
         )
         self._distrusted.add(peer)  # until it has given what it promised
         await fetch(source, self.directory.staging)
-        if await self.trim_point() > offer.position:
+        if await self._find_trim_point() > offer.position:
             self._distrusted.discard(peer)
             raise UnavailableError(f"the log was trimmed past {offer.position} meanwhile")
         await self._install(peer)
@@ -168,11 +168,18 @@ class Restorer:
         pause, longest = PAUSE_SECONDS
         while True:
             try:
-                return await self.trim_point()
+                return await self._find_trim_point()
             except UnavailableError as error:
                 self._failed(error)
             await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
             pause = min(2 * pause, longest)
+
+    async def _find_trim_point(self) -> LogPosition:
+        """Whatever it fails for says nothing about this store: the log may begin in an archive that cannot be read today."""
+        try:
+            return await self.trim_point()
+        except VirtualLogError as error:
+            raise UnavailableError(f"nobody can tell where the log begins: {error}") from error
 
     def _failed(self, error: VirtualLogError) -> None:
         self.waiting_for = str(error)

@@ -117,6 +117,8 @@ class MoodyLoglet:
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         self.provider.trims.append(offset)
+        if self.provider.trim_refusal is not None:
+            raise self.provider.trim_refusal
         return await self.inner.prefix_trim(offset)
 
 
@@ -132,6 +134,8 @@ class MoodyProvider(MemoryProvider):
     """Appends are done, their callers hear so later."""
     secretive: bool = False
     """Nobody learns by waiting that the log has grown."""
+    trim_refusal: VirtualLogError | None = None
+    """Why nothing can be trimmed."""
     tail_seconds: float = 0.0
     appends: int = 0
     reads: int = 0

@@ -17,7 +17,7 @@ from database.snapshots.policy import NONE, SnapshotSettings
 from database.snapshots.restoring import Restorer
 from database.snapshots.serving import SnapshotService
 from simulation.world.store_disk import SimulatedDirectory, StoreDisk
-from virtuallog.errors import UnavailableError
+from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import Process
@@ -107,6 +107,8 @@ class World:
     trim_point: int = 0
     unknown: int = 0
     """So often the log does not answer."""
+    refusal: VirtualLogError = attrs.field(factory=lambda: UnavailableError("the log does not answer"))
+    """What it says then."""
     asked: int = 0
     """How often somebody wanted to know where the log begins."""
     meanwhile: Callable[[], Awaitable[None]] | None = None
@@ -124,7 +126,7 @@ class World:
             await self.meanwhile()
         if self.unknown:
             self.unknown -= 1
-            raise UnavailableError("the log does not answer")
+            raise self.refusal
         return LogPosition(self.trim_point)
 
     def machine(self, node: int, disk: StoreDisk | None = None) -> Machine:

@@ -98,6 +98,16 @@ async def test_it_waits_until_somebody_can_help(autojump_clock: MockClock) -> No
         assert [cursor_of(store) for store in stores] == [95]
 
 
+async def test_a_log_that_begins_in_an_archive_that_cannot_be_read_is_waited_for(autojump_clock: MockClock) -> None:
+    """The files are elsewhere: that they cannot be read is no error of this disk, and nothing that one replica should stop for."""
+    async with world() as made:
+        await peers(made, 100)
+        made.trim_point, made.unknown, made.refusal = 90, 3, StorageError("s3://archive: permission denied")
+        restorer = made.machine(3).restorer()
+        assert cursor_of(await restorer.open_store()) == 100
+        assert made.unknown == 0 and restorer.waiting_for == ""
+
+
 async def test_a_peer_that_dies_in_the_middle_is_replaced_by_another(autojump_clock: MockClock) -> None:
     """Of what it has given, nothing is lost that the other one has, too."""
     async with world() as made:
