@@ -46,6 +46,12 @@ class LocalStore(Reading, Protocol):
         once. Durable after the next `flush`; writes become durable in their order."""
         ...
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the disk is so far behind that one of the next writes may have to wait for it, and the event loop with it: who can
+        wait had better do so now. Never raises; one that has failed or is closed says no, as it keeps nobody waiting."""
+        ...
+
     async def flush(self) -> None:
         """Everything written before the call is durable on return."""
         ...

@@ -12,6 +12,7 @@ Rules:
 * An entry knows its proposer by a token in its header, so a proposal is completed when its entry is *applied*, whether the
   acknowledgement came before, came later, or was lost.
 * If the next entry is an own one and has just been acknowledged, it is applied within that callback: no task is woken.
+* Before each transaction the store is asked whether it is behind: proposers wait then, and reads and heartbeats do not.
 * The store is not flushed here: whoever takes snapshots does that. What a crash takes is played again.
 
 Departures from the paper: this base also plays when nobody waits, some 10 ms behind, so that watches fire and a sync finds
@@ -64,6 +65,8 @@ class BaseSettings:
     follow_pause: float = 0.01
     """Between two looks for entries of other replicas. Shorter costs every replica a call and a wake-up each time, longer makes
     what watches say later at other replicas than the proposer's."""
+    behind_pause: float = 0.005
+    """Between two looks whether a disk that is behind has caught up: some flush ends every 100 ms then."""
     retry_pause: float = 0.05
     """Before a read that failed is tried again."""
     closed_pause: float = 1.0
@@ -173,7 +176,7 @@ class Base(Layer):
         self._player.acknowledge(LogPosition(outcome.start), entry)
         if self.failure is not None:
             return
-        if self._player.can_play:
+        if self._player.can_play and not self.surroundings.store.is_behind:
             self._play()
         if self._player.can_play or self._player.missing:
             self._work.set()
@@ -228,8 +231,11 @@ class Base(Layer):
     async def _play_on(self) -> None:
         while True:
             while self._player.can_play and self.failure is None:
-                self._play()
-                await trio.lowlevel.checkpoint()  # those who were told shall not wait for the rest
+                if self.surroundings.store.is_behind:
+                    await self.surroundings.environment.clock.sleep(self.settings.behind_pause)
+                else:
+                    self._play()
+                    await trio.lowlevel.checkpoint()  # those who were told shall not wait for the rest
             if (missing := self._player.missing) is not None:
                 await self._fetch(*missing)
             else:

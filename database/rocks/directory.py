@@ -71,7 +71,7 @@ class RocksDirectory:
     async def open(self) -> RocksStore:
         assert self.checkpoints.store is None or self.checkpoints.store.closed
         database = await self._worker.do(lambda: guarded(self._open))
-        self.checkpoints.store = RocksStore(database, self._worker)
+        self.checkpoints.store = RocksStore(database, self._worker, full_buffers_max=self._settings.buffers - 2)
         return self.checkpoints.store
 
     async def close(self) -> None:

@@ -5,7 +5,8 @@ leaves is the store after some write, never between two.
 
 Reads and writes are made on the event loop (about 1 us each, from memory). RocksDB holds up a writer when it is far behind with its
 own background work, and rocksdict keeps the interpreter's lock meanwhile: the whole process would stand. So there are more and
-smaller memtables than usual, and the limits at which it begins to brake are far from where it usually is. Flushes run in a thread.
+smaller memtables than usual, and the limits at which it begins to brake are far from where it usually is; who writes much asks before
+whether it is near one (`is_behind`: 1 us). Flushes run in a thread.
 
 Raw mode throughout: rocksdict's default unpickles what it reads, so whoever can write a file could run code.
 """
@@ -49,7 +50,8 @@ class StoreSettings:
     buffer_bytes: int = 16 << 20
     """Of one memtable. Also about what a crash can take, and what is played again then."""
     buffers: int = 4
-    """Memtables at most, the one that is written included; a writer waits while all the others are being flushed."""
+    """Memtables at most, at least 4. RocksDB slows a writer down when all but one are full and not flushed, and stops it when all
+    are."""
     cache_bytes: int = 64 << 20
     """Of what is read from files, indexes and filters included."""
     file_bytes: int = 16 << 20
@@ -86,6 +88,8 @@ class RocksStore:
     is spared a look."""
     _worker: Worker
     """Of the directory."""
+    _full_buffers_max: int
+    """That wait to be flushed, before it is said to be behind."""
     _opened: Any = attrs.field(init=False)
     """What is closed in the end."""
     _unlogged: Any = attrs.field(factory=unlogged_writes, init=False)
@@ -123,6 +127,13 @@ class RocksStore:
             self._database.write(batch, self._unlogged)
         except Exception as error:
             raise self._failure(error) from error
+
+    @property
+    def is_behind(self) -> bool:
+        if self._database is not self._opened:
+            return False
+        full: int = self._opened.property_int_value("rocksdb.num-immutable-mem-table")
+        return full >= self._full_buffers_max
 
     async def flush(self) -> None:
         await self.perform(lambda database: database.flush(wait=True))

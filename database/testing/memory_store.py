@@ -65,6 +65,8 @@ class MemoryDisk:
     """How long a flush takes, on the clock of whoever has the store open."""
     failure: Callable[[], VirtualLogError | None] = lambda: None
     """Asked before each write and flush: what is to be raised instead."""
+    is_behind: bool = False
+    """What the store says of it."""
     content: SortedPairs = attrs.field(factory=SortedPairs)
     """What is to be seen now, flushed or not."""
     writes: int = attrs.field(default=0, init=False)
@@ -141,6 +143,10 @@ class MemoryStore:
         except VirtualLogError as error:
             self._failed = error
             raise
+
+    @property
+    def is_behind(self) -> bool:
+        return self._disk.is_behind
 
     async def flush(self) -> None:
         async with self._flushing:

@@ -240,6 +240,10 @@ class SimulatedStore:
         self._life.check_writes(sum(len(key) + len(value or b"") for key, value in changes.items()))
         self._life.disk.write(changes, dropped)
 
+    @property
+    def is_behind(self) -> bool:
+        return self._life.disk.is_behind
+
     async def flush(self) -> None:
         await self._life.flush()
 

@@ -46,6 +46,21 @@ async def test_an_own_entry_that_is_next_is_not_read(autojump_clock: MockClock) 
         assert len(one.application.items) == 20
 
 
+async def test_a_replica_waits_for_a_disk_that_is_behind(autojump_clock: MockClock) -> None:
+    """Own entries and those of others are left in the log until then: one write more could hold up the whole event loop."""
+    async with replicas() as r:
+        one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
+        one.disk.is_behind = True
+        r.nursery.start_soon(one.propose, b"a")
+        assert await two.propose(b"b") in {0, 1}
+        await trio.sleep(5)
+        assert one.disk.writes == 0 and len(two.application.items) == 2
+
+        one.disk.is_behind = False
+        await caught_up(one, two)
+        assert one.application.items == two.application.items
+
+
 async def test_entries_of_others_reach_a_replica_at_which_nobody_waits(autojump_clock: MockClock) -> None:
     """The base plays by itself, so that watches fire there."""
     async with replicas() as r:

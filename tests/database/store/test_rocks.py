@@ -49,6 +49,20 @@ async def test_a_checkpoint_shares_what_the_former_one_had(tmp_path: Path) -> No
     await directory.close()
 
 
+async def test_a_store_says_that_it_is_behind_before_a_write_has_to_wait(tmp_path: Path) -> None:
+    """RocksDB brakes once three of four buffers are full; it is said at two, and not any more once they are flushed."""
+    directory = await open_store_directory(tmp_path, SMALL)
+    store = await directory.open()
+    said = [store.is_behind]
+    while not said[-1]:
+        store.write({b"a": os.urandom(SMALL.buffer_bytes)})
+        said.append(store.is_behind)
+    await store.flush()
+    said.append(store.is_behind)
+    await directory.close()
+    assert said[-2:] == [True, False] and not store.is_behind, "who writes is told that it is closed"
+
+
 @pytest.mark.parametrize("left", [".taking", ".taking.tmp"])
 async def test_a_checkpoint_that_was_cut_short_is_none(tmp_path: Path, left: str) -> None:
     """A crash in the middle leaves a directory that nobody is told of, and the next start removes it."""
