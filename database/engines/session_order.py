@@ -9,7 +9,8 @@ A proposal is completed by `post_apply` of its entry, whichever copy of it that 
 when a copy is no longer under way. Its rules are in `proposals.py`.
 
 The state is one record for each replica. Those of replicas that are gone are dropped, the most silent one first, when there are more
-than `REPLICAS_MAX`; should one of them come back, it ends its incarnation and begins anew.
+than `REPLICAS_MAX`; should one of them come back, it ends its incarnation and begins anew. Who is in the view is not gone, however
+silent: a server without clients proposes nothing, while programs that come and go, each under a new name, propose all the time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, ClassVar, Final
 import attrs
 import trio
 
+from database.engines import view
 from database.engines.entry import Entry
 from database.engines.keys import section, section_span
 from database.engines.layer import Layer
@@ -212,7 +214,8 @@ def _expected(record: bytes | None, incarnation: bytes) -> tuple[bytes, int]:
 
 def _make_room(transaction: Transaction, key: bytes) -> None:
     """For the record of a replica that may be a new one."""
-    records = transaction.scan(section_span(SessionOrder.name), REPLICAS_MAX + 1)
-    if len(records) >= REPLICAS_MAX and key not in dict(records):
-        oldest, _ = min(records, key=lambda pair: _RECORD.unpack(pair[1])[2])
-        transaction.delete(oldest)
+    records = dict(transaction.scan(section_span(SessionOrder.name), REPLICAS_MAX + 1))
+    if len(records) >= REPLICAS_MAX and key not in records:
+        present = {section(SessionOrder.name) + name.encode() for name in view.members(transaction)}
+        gone = records.keys() - present or records.keys()
+        transaction.delete(min(gone, key=lambda each: _RECORD.unpack(records[each])[2]))

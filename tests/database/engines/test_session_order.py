@@ -158,7 +158,7 @@ async def test_what_may_be_in_a_log_that_is_closed_is_of_unknown_outcome(autojum
         told = Told(await r.start(recipe=ordered))
         told.propose(b"a")
         await told.wait(1)
-        r.provider.mute = r.provider.secretive = True
+        r.provider.mute = r.provider.secretive = r.provider.blind = True
         told.propose(b"b")
         await trio.sleep(1.15)  # given up, and not proposed again yet
         told.propose(b"c")
@@ -166,7 +166,7 @@ async def test_what_may_be_in_a_log_that_is_closed_is_of_unknown_outcome(autojum
         await told.wait(3)
         assert [type(outcome) for _, outcome in told.outcomes] == [int, UnavailableError, SealedError]
 
-        r.provider.mute = r.provider.secretive = False
+        r.provider.mute = r.provider.secretive = r.provider.blind = False
         await told.running.log.reconfig_extend("memory")
         await caught_up(told.running)
         assert told.running.application.items == [b"a", b"b"]
@@ -197,6 +197,19 @@ async def test_the_state_is_bounded_however_many_replicas_there_were(autojump_cl
             await one.propose(b"refused by all")
         assert await one.propose(b"again") == session_order.REPLICAS_MAX + 1
         assert len(one.disk.content.keys(section_span(SessionOrder.name))) == session_order.REPLICAS_MAX
+
+
+async def test_the_record_of_a_server_without_clients_stays(autojump_clock: MockClock) -> None:
+    """Programs that write a little and end, each run under a new name, must not make its first client wait until it gives up."""
+    async with replicas() as r:
+        quiet = await r.start()
+        await quiet.propose(b"mine")
+        for number in range(session_order.REPLICAS_MAX + 1):
+            await quiet.log.append(forged(f"other-{number:03}", bytes(16), 0, b"theirs"))
+        before = trio.current_time()
+        await quiet.propose(b"mine again")
+        assert trio.current_time() - before < 1.0
+        assert len(quiet.disk.content.keys(section_span(SessionOrder.name))) == session_order.REPLICAS_MAX
 
 
 @pytest.mark.parametrize("seed", range(30))
