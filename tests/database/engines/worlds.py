@@ -110,6 +110,8 @@ class MoodyLoglet:
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
         self.provider.reads += 1
+        while self.provider.blind:
+            await trio.sleep(0.01)
         return await self.inner.read(start, stop, max_bytes)
 
     async def seal(self) -> None:
@@ -134,6 +136,8 @@ class MoodyProvider(MemoryProvider):
     """Appends are done, their callers hear so later."""
     secretive: bool = False
     """Nobody learns by waiting that the log has grown."""
+    blind: bool = False
+    """Nobody reads what is in it."""
     trim_refusal: VirtualLogError | None = None
     """Why nothing can be trimmed."""
     tail_seconds: float = 0.0
