@@ -8,7 +8,7 @@ error, what it and those above have written is taken back, what layers below wro
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Final, NewType
+from typing import Any, Final, NewType
 
 import attrs
 
@@ -27,6 +27,8 @@ class Transaction:
     _changes: dict[bytes, bytes | None] = attrs.field(factory=dict, init=False)
     _undo: list[tuple[bytes, object]] = attrs.field(factory=list, init=False)
     """What each change has replaced in `_changes`."""
+    _parsed: dict[bytes, tuple[bytes, Any]] = attrs.field(factory=dict, init=False)
+    """What some of `_changes` mean, with the bytes of which that is so: a rollback leaves other bytes, and this is passed over."""
     ends_here: bool = attrs.field(default=False, init=False)
     """Whether this is to be committed before the next entry is applied: set by who needs the store as it is at exactly one
     position, such as for a checksum. A function of the log, and without any effect on the state."""
@@ -36,7 +38,21 @@ class Transaction:
         return self._store.get(key) if changed is _UNTOUCHED else changed  # type: ignore[return-value]
 
     def put(self, key: bytes, value: bytes) -> None:
-        self._change(key, value)
+        changes = self._changes  # as `_change`: this is called several times for each command
+        self._undo.append((key, changes.get(key, _UNTOUCHED)))
+        changes[key] = value
+
+    def put_parsed(self, key: bytes, value: bytes, meaning: Any) -> None:
+        """`put`, for a record that nearly every entry of a group looks at and writes again. `meaning` is given away: the next
+        one to ask for it may change it."""
+        self.put(key, value)
+        self._parsed[key] = value, meaning
+
+    def take_parsed(self, key: bytes) -> Any:
+        """The meaning of what is at `key`; None if it has to be parsed. Told once: whoever has it, and does not come to `put_parsed`
+        because something fails, may have changed it."""
+        found = self._parsed.pop(key, None)
+        return found[1] if found is not None and self._changes.get(key) is found[0] else None
 
     def delete(self, key: bytes) -> None:
         self._change(key, None)
@@ -81,7 +97,7 @@ class Transaction:
         """Write all of it in one step; then begin anew."""
         if self._changes:
             self._store.write(self._changes)
-        self._changes, self._undo, self.ends_here = {}, [], False
+        self._changes, self._undo, self._parsed, self.ends_here = {}, [], {}, False
 
     @property
     def changed(self) -> int:

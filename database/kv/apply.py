@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from database.kv import commands, keys, session_operations, znode_operations
+from database.kv import commands, session_operations, znode_operations
 from database.kv.commands import Command, Multi
-from database.kv.execution import Execution, load_meta
+from database.kv.execution import Execution, load_meta, store_meta
 from database.kv.results import Error, RefusedError, Result
 from database.transaction import Transaction
 
@@ -58,7 +58,7 @@ def _finish(execution: Execution, is_unseen: bool, error: Error, value: Any) -> 
     meta = execution.meta
     if not is_unseen or execution.changes or execution.ended:
         meta.zxid = execution.zxid
-        execution.transaction.put(keys.META, meta.encode())
+        store_meta(execution.transaction, meta)
     return Result(
         meta.zxid, error, value, tuple(execution.changes), tuple(execution.touched), tuple(execution.ended)
     )  # fmt: skip

@@ -80,12 +80,19 @@ class Execution:
 
 def load_meta(transaction: Transaction) -> Meta:
     """The counters. The first command of all finds an empty store, and puts the first znodes there."""
+    if (known := transaction.take_parsed(keys.META)) is not None:
+        return known  # type: ignore[no-any-return]  # `store_meta` is the only one to put it there
     blob = transaction.get(keys.META)
     if blob is not None:
         return decode_meta(blob)
     for key, value in FOUNDING.items():
         transaction.put(key, value)
     return decode_meta(FOUNDING[keys.META])
+
+
+def store_meta(transaction: Transaction, meta: Meta) -> None:
+    """The next command of the group goes on with it."""
+    transaction.put_parsed(keys.META, meta.encode(), meta)
 
 
 def _founding() -> dict[bytes, bytes]:

@@ -9,7 +9,8 @@ checksums and snapshots rely on it.
     session     version u8 | generation u32 | timeout in ms u32 | touches u64 | password
 
 The ACL of a znode that is open to everybody is left out. `owner` is a session, or a time to live in milliseconds. A record is decoded
-whenever it is looked at: that costs less than to keep decoded ones right through commit and rollback.
+whenever it is looked at: that costs less than to keep decoded ones right through commit and rollback. But for counters and sessions,
+which each command of a group looks at and writes again: see `Transaction.put_parsed`.
 """
 
 from __future__ import annotations

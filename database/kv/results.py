@@ -70,9 +70,8 @@ Change: TypeAlias = tuple[ChangeKind, str]
 """What happened to the znode of this path. That the children of its parent changed with it is not said again."""
 
 
-@attrs.frozen
-class Result:
-    """What became of one command."""
+class Result(NamedTuple):
+    """What became of one command. A tuple, as one is made for each command at each replica: a frozen class takes 0.3 us longer."""
 
     zxid: int
     error: Error

@@ -24,7 +24,8 @@ def touch_origin(execution: Execution) -> None:
         RefusedError: SESSION_EXPIRED: it is over. SESSION_MOVED: it goes on at another connection.
     """
     origin = execution.origin
-    session = _session(execution, origin.session)
+    known = execution.transaction.take_parsed(keys.session(origin.session))
+    session = _session(execution, origin.session) if known is None else known
     if session.generation != origin.generation:
         raise RefusedError(Error.SESSION_MOVED)
     _touch(execution, origin.session, session)
@@ -97,7 +98,7 @@ def _session(execution: Execution, id_: int) -> Session:
 
 def _touch(execution: Execution, id_: int, session: Session) -> None:
     session.touches += 1
-    execution.transaction.put(keys.session(id_), session.encode())
+    execution.transaction.put_parsed(keys.session(id_), session.encode(), session)
     execution.touched.append(id_)
 
 

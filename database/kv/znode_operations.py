@@ -12,7 +12,7 @@ from database.kv import acl, keys, paths, quotas
 from database.kv.acl import ADMIN, CREATE, DELETE, READ, WRITE
 from database.kv.commands import ANY_VERSION, TTL_MS_MAX, Check, Create, Delete, Mode, SetAcl, SetData
 from database.kv.execution import Execution
-from database.kv.records import Kind, Znode, signed
+from database.kv.records import Kind, Znode, decode_znode, signed
 from database.kv.results import ChangeKind, Created, Error, RefusedError, Stat
 
 _KINDS: Final = {
@@ -118,9 +118,11 @@ def remove(execution: Execution, path: str, znode: Znode) -> None:
 
 def set_data(execution: Execution, operation: SetData) -> Stat:
     path, data = operation.path, operation.data
-    if not paths.is_valid(path):
-        raise RefusedError(Error.BAD_ARGUMENTS)
-    znode = execution.znode(path)
+    key = keys.znode(path)
+    blob = execution.transaction.get(key)
+    if blob is None:  # else the path is one that was valid when it was created
+        raise RefusedError(Error.NO_NODE if paths.is_valid(path) else Error.BAD_ARGUMENTS)
+    znode = decode_znode(blob)
     acl.check(znode.acl, WRITE, execution.origin.identities)
     growth = len(data or b"") - len(znode.data or b"")
     quotas.check(execution, path, growth, 0)
@@ -129,7 +131,7 @@ def set_data(execution: Execution, operation: SetData) -> Stat:
     znode.version = signed(znode.version + 1)
     znode.mzxid = execution.zxid
     znode.mtime = execution.time_ms
-    execution.put(path, znode)
+    execution.transaction.put(key, znode.encode())
     execution.meta.data_bytes += growth
     quotas.changed(execution, path, growth, 0)
     execution.changes.append((ChangeKind.DATA_CHANGED, path))
