@@ -12,6 +12,7 @@ a hard limit means it.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from database.kv import keys, paths
@@ -21,11 +22,17 @@ from database.kv.results import Error, RefusedError
 
 LIMITS: Final = "zookeeper_limits"
 STATS: Final = "zookeeper_stats"
+DEPTH_MAX: Final = 64
+"""Names below /zookeeper/quota in a path there. Each write looks at as many znodes, at most, to see what limits it."""
 _BELOW_QUOTA: Final = paths.QUOTA + "/"
+_NAME: Final = re.compile("[^/]+")
 
 
 def check(execution: Execution, path: str, growth: int, znodes: int) -> None:
-    """Raises RefusedError: QUOTA_EXCEEDED, if this much more would be too much."""
+    """Raises RefusedError: QUOTA_EXCEEDED, if this much more would be too much; BAD_ARGUMENTS, if the tree of quotas would be too
+    deep."""
+    if path.startswith(_BELOW_QUOTA) and path.count("/", len(paths.QUOTA)) > DEPTH_MAX:
+        raise RefusedError(Error.BAD_ARGUMENTS)
     if not execution.meta.limits or (limited := _limited(execution, path)) is None:
         return
     limits, stats = _read(execution, limited, LIMITS), _read(execution, limited, STATS)
@@ -81,12 +88,18 @@ def render(stats: dict[str, int]) -> bytes:
 
 
 def _limited(execution: Execution, path: str) -> str | None:
-    """The longest path that has limits, and that this one is, or is below of. Never the root: ZooKeeper limits all or a part."""
-    while path != paths.ROOT:
-        if execution.transaction.get(keys.znode(f"{paths.QUOTA}{path}/{LIMITS}")) is not None:
-            return path
-        path = paths.parent_of(path)
-    return None
+    """The longest path that has limits, and that this one is, or is below of. Never the root: ZooKeeper limits all or a part.
+
+    Looked for from the top, as that ends where nobody has set a quota: however long a path is, its write costs no more for it.
+    """
+    found, get = None, execution.transaction.get
+    for name in _NAME.finditer(path):
+        above = path[: name.end()]
+        if get(keys.znode(f"{paths.QUOTA}{above}/{LIMITS}")) is not None:
+            found = above
+        elif get(keys.znode(paths.QUOTA + above)) is None:
+            break
+    return found
 
 
 def _of_quota_path(path: str) -> str:

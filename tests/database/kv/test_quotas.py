@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from database.kv.commands import Create, Delete, Multi, SetData
-from database.kv.quotas import parse, render
+import attrs
+
+from database.kv.commands import Create, Delete, Multi, Operation, SetData
+from database.kv.quotas import DEPTH_MAX, parse, render
 from database.kv.results import Error
+from database.testing.memory_store import MemoryStore
 from tests.database.kv.worlds import World
+
+
+@attrs.define(eq=False)
+class CountingStore(MemoryStore):
+    """Tells how often it was asked."""
+
+    gets: int = 0
+
+    def get(self, key: bytes) -> bytes | None:
+        self.gets += 1
+        return super().get(key)
+
+    def gets_of(self, world: World, operation: Operation) -> int:
+        """What this operation costs."""
+        before = self.gets
+        assert world.error(operation) is Error.OK
+        return self.gets - before
 
 
 def limit(world: World, path: str, text: bytes) -> None:
@@ -78,3 +98,28 @@ def test_texts_are_those_of_zookeeper() -> None:
     assert render({"count": 1}) == b"count=1,bytes=-1"
     assert parse(b"\xff,count=x,bytes,=3,count==") == {}
     assert parse(None) == {}
+
+
+def test_a_quota_costs_nothing_where_it_does_not_apply() -> None:
+    """A write looks down the tree of quotas, not up its own path: with a quota anywhere, which everybody may set, a thousand
+    writes of znodes a thousand deep would have kept every replica busy for minutes."""
+    world = World()
+    world.store = store = CountingStore(world.disk, None, None)
+    world.do(Create("/limited", b""))
+    limit(world, "/limited", b"count=9,bytes=-1")
+    deep = ["/a" * depth for depth in range(1, 301)]
+    world.do(Multi(tuple(Create(path, b"") for path in deep)))
+    assert store.gets_of(world, SetData(deep[-1], b"")) == store.gets_of(world, SetData(deep[0], b""))
+
+
+def test_the_tree_of_quotas_is_not_deep() -> None:
+    """Or a write below it would be dear once more. What is limited is further up than that; below it there may be anything."""
+    world = World()
+    limited = "/a" * (DEPTH_MAX - 1)
+    world.do(Multi(tuple(Create("/a" * depth, b"") for depth in range(1, DEPTH_MAX + 10))))
+    limit(world, limited, b"count=-1,bytes=-1=;countHardLimit=12")
+    assert stats(world, limited) == b"count=11,bytes=0"
+    assert world.error(Create(f"/zookeeper/quota{limited}/a", b"")) is Error.OK
+    assert world.error(Create(f"/zookeeper/quota{limited}/a/zookeeper_limits", b"")) is Error.BAD_ARGUMENTS
+    assert world.error(Create("/a" * (DEPTH_MAX + 10), b"")) is Error.OK
+    assert world.error(Create("/a" * (DEPTH_MAX + 11), b"")) is Error.QUOTA_EXCEEDED
