@@ -1,40 +1,187 @@
-"""Meanings that a transaction keeps beside its bytes."""
+"""Transactions and the store in memory, compared with plain dicts."""
 
 from __future__ import annotations
 
-from database.testing.memory_store import MemoryDisk, MemoryStore
-from database.transaction import Transaction
+import random
 
-KEY = b"key"
+import attrs
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from database.ports import LocalStore
+from database.testing.memory_store import MemoryDisk
+from database.transaction import Savepoint, Transaction
+from virtuallog.errors import StorageError
+
+KEYS = st.sampled_from([b"", b"a", b"a\0", b"aa", b"ab", b"b", b"c", b"\xff"])
+ALL = (b"", b"\xff\xff")
+
+
+class ReadYourWrites(RuleBasedStateMachine):
+    """A transaction over a store shows what a dict would, whatever is put, deleted, taken back and committed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = MemoryDisk()
+        self.store: LocalStore = self.disk.open()
+        self.transaction = Transaction(self.store)
+        self.expected: dict[bytes, bytes] = {}
+        self.committed: dict[bytes, bytes] = {}
+        self.savepoints: list[tuple[Savepoint, dict[bytes, bytes]]] = []
+
+    @rule(key=KEYS, value=st.binary(max_size=2))
+    def put(self, key: bytes, value: bytes) -> None:
+        self.transaction.put(key, value)
+        self.expected[key] = value
+
+    @rule(key=KEYS, value=st.binary(max_size=2))
+    def put_parsed(self, key: bytes, value: bytes) -> None:
+        self.transaction.put_parsed(key, value, value)
+        self.expected[key] = value
+
+    @rule(key=KEYS)
+    def take_parsed(self, key: bytes) -> None:
+        """What is known is true now; often nothing is."""
+        assert self.transaction.take_parsed(key) in (None, self.expected.get(key))
+
+    @rule(key=KEYS)
+    def delete(self, key: bytes) -> None:
+        self.transaction.delete(key)
+        self.expected.pop(key, None)
+
+    @rule()
+    def save(self) -> None:
+        self.savepoints.append((self.transaction.savepoint(), dict(self.expected)))
+
+    @precondition(lambda self: self.savepoints)
+    @rule()
+    def roll_back(self) -> None:
+        savepoint, self.expected = self.savepoints.pop()
+        self.transaction.rollback(savepoint)
+
+    @rule()
+    def commit(self) -> None:
+        self.transaction.commit()
+        self.committed, self.savepoints = dict(self.expected), []
+
+    @rule(start=KEYS, stop=KEYS, count=st.integers(1, 9))
+    def scan(self, start: bytes, stop: bytes, count: int) -> None:
+        expected = sorted(pair for pair in self.expected.items() if start <= pair[0] < stop)
+        assert self.transaction.scan((start, stop), count) == expected[:count]
+
+    @rule(key=KEYS)
+    def get(self, key: bytes) -> None:
+        assert self.transaction.get(key) == self.expected.get(key)
+
+    @invariant()
+    def nothing_is_in_the_store_before_the_commit(self) -> None:
+        assert self.store.scan(ALL, 99) == sorted(self.committed.items())
+
+
+TestReadYourWrites = ReadYourWrites.TestCase
+TestReadYourWrites.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+@attrs.define
+class Written:
+    """What a store held after each of its writes."""
+
+    disk: MemoryDisk
+    moments: list[dict[bytes, bytes]]
+
+    @classmethod
+    def by(cls, chance: random.Random, disk: MemoryDisk, writes: int) -> Written:
+        store, moments = disk.open(), [dict(disk.content.pairs)]
+        for _ in range(writes):
+            changes = {b"%d" % chance.randrange(9): chance.choice([None, b"%d" % chance.randrange(99)]) for _ in "abc"}
+            dropped = [(b"3", b"5")] if chance.random() < 0.2 else []
+            store.write(changes, dropped)
+            moments.append(dict(disk.content.pairs))
+        return cls(disk, moments)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_crash_leaves_the_store_at_some_moment_since_the_flush(seed: int) -> None:
+    """Never before the flush, never in the middle of a write."""
+    chance, disk = random.Random(seed), MemoryDisk()
+    Written.by(chance, disk, 10)
+    await disk.open().flush()
+    written = Written.by(chance, disk, 10)
+    disk.crash(chance)
+
+    assert disk.content.pairs in written.moments
+    assert disk.content.scan(ALL, 99) == sorted(disk.content.pairs.items())
+    assert disk.unflushed == 0
+
+
+async def test_crashes_fall_back_to_different_moments() -> None:
+    """Otherwise the simulator would try one of them only."""
+    left = set()
+    for seed in range(30):
+        disk = MemoryDisk()
+        store = disk.open()
+        for number in range(3):
+            store.write({b"k": b"%d" % number})
+        disk.crash(random.Random(seed))
+        left.add(disk.content.get(b"k"))
+
+    assert left == {None, b"0", b"1", b"2"}
+
+
+async def test_a_store_that_failed_once_fails_for_the_life_of_its_process() -> None:
+    """What it holds cannot be trusted; the next process finds the disk mended."""
+    disk = MemoryDisk()
+    store = disk.open()
+    store.write({b"a": b"1"})
+    disk.failure = lambda: StorageError("injected")
+    with pytest.raises(StorageError, match="injected"):
+        store.write({b"a": b"2"})
+    disk.failure = lambda: None
+    with pytest.raises(StorageError, match="failed before"):
+        store.get(b"a")
+
+    assert disk.open().get(b"a") == b"1"
+
+
+async def test_a_snapshot_stays_as_it_was() -> None:
+    """While writes go on."""
+    store = MemoryDisk().open()
+    store.write({b"a": b"1"})
+    snapshot = store.snapshot()
+    store.write({b"a": b"2", b"b": b"3"})
+
+    assert snapshot.scan(ALL, 9) == [(b"a", b"1")]
 
 
 def test_a_meaning_is_given_to_the_next_one_to_ask_once() -> None:
     """Whoever takes it may change it, and then fail: nobody else must see that."""
-    transaction, meaning = Transaction(MemoryStore(MemoryDisk(), None, None)), ["one"]
-    transaction.put_parsed(KEY, b"one", meaning)
+    transaction, meaning = Transaction(MemoryDisk().open()), ["one"]
+    transaction.put_parsed(b"a", b"one", meaning)
 
-    assert transaction.take_parsed(KEY) is meaning
-    assert transaction.take_parsed(KEY) is None
-    assert transaction.get(KEY) == b"one"
+    assert transaction.take_parsed(b"a") is meaning
+    assert transaction.take_parsed(b"a") is None
+    assert transaction.get(b"a") == b"one"
 
 
 def test_a_meaning_is_that_of_the_present_bytes_or_nobodys() -> None:
     """After a rollback, a write beside it, a deletion or a commit the record is parsed again."""
-    transaction = Transaction(MemoryStore(MemoryDisk(), None, None))
-    transaction.put_parsed(KEY, b"one", "one")
+    transaction = Transaction(MemoryDisk().open())
+    transaction.put_parsed(b"a", b"one", "one")
     savepoint = transaction.savepoint()
-    transaction.put_parsed(KEY, b"two", "two")
+    transaction.put_parsed(b"a", b"two", "two")
     transaction.rollback(savepoint)
-    assert (transaction.get(KEY), transaction.take_parsed(KEY)) == (b"one", None)
+    assert (transaction.get(b"a"), transaction.take_parsed(b"a")) == (b"one", None)
 
-    transaction.put_parsed(KEY, b"three", "three")
-    transaction.put(KEY, b"four")
-    assert transaction.take_parsed(KEY) is None
+    transaction.put_parsed(b"a", b"three", "three")
+    transaction.put(b"a", b"four")
+    assert transaction.take_parsed(b"a") is None
 
-    transaction.put_parsed(KEY, b"five", "five")
-    transaction.delete(KEY)
-    assert transaction.take_parsed(KEY) is None
+    transaction.put_parsed(b"a", b"five", "five")
+    transaction.delete(b"a")
+    assert transaction.take_parsed(b"a") is None
 
-    transaction.put_parsed(KEY, b"six", "six")
+    transaction.put_parsed(b"a", b"six", "six")
     transaction.commit()
-    assert (transaction.get(KEY), transaction.take_parsed(KEY)) == (b"six", None)
+    assert (transaction.get(b"a"), transaction.take_parsed(b"a")) == (b"six", None)
