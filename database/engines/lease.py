@@ -194,7 +194,8 @@ class Lease(CommandedLayer):
         grant = self._grant
         while self._waiting and (grant is None or self._is_ours or grant.applied >= self._waiting[0][0]):
             _, done, result = self._waiting.popleft()
-            done(result)
+            # Not here and now: who is told reads, and entries of the same transaction may lie behind this one.
+            self.surroundings.completions.add(done, result)
 
     def _confirm_soon(self) -> None:
         """One at a time: what is applied until it is in the log is confirmed by the next one."""
