@@ -211,9 +211,17 @@ class Guest:
         return not self._is_held_up or connection.failure is not None
 
     def _on_event(self, event: Event) -> None:
+        """Raises nothing: that would end the server, with all of its connections."""
         if type(event) is Request:
             self.operations.handle(event)
-        elif isinstance(event, ConnectRequest):
+            return
+        try:
+            self._on_beginning(event)
+        except Exception as error:
+            self.operations.fail(error)
+
+    def _on_beginning(self, event: Event) -> None:
+        if isinstance(event, ConnectRequest):
             Attaching(self.house, self, event).begin()
         elif isinstance(event, Word):
             self.connection.emit(self.house.hooks.words.answer(event.letters))

@@ -78,7 +78,7 @@ class Operations:
         except BadArgumentsError:
             self._refuse(xid, Error.BAD_ARGUMENTS)
         except Exception as error:
-            self._failed(error)
+            self.fail(error)
 
     def _turn_away(self, xid: int, opcode: int) -> None:
         if opcode in _HANDLERS:
@@ -179,10 +179,10 @@ class Operations:
         except RefusedError as refused:
             return replies.error(xid, self._zxid, refused.error)
         except Exception as error:
-            self._failed(error)
+            self.fail(error)
             return b""
 
-    def _failed(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         """The store of this replica, or a bug: that ends one connection. Whether it ends more is for the replica to say."""
         if not isinstance(error, VirtualLogError):
             log.exception("a request of a client has failed")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from database.kv.commands import Expire
 from database.kv.database import NOBODY
+from server.zookeeper.facts import Facts
 from server.zookeeper.hooks import Hooks, Standing
 from server.zookeeper.settings import ZooKeeperSettings
+from server.zookeeper.words import Words
 from simulation.zelos.jute import Writer
 from tests.zookeeper_wire.world import World, created, served, watched
-from virtuallog.errors import UnavailableError
+from virtuallog.errors import StorageError, UnavailableError
 
 
 async def test_a_new_session_is_told_its_id_password_and_timeout() -> None:
@@ -243,6 +246,23 @@ async def test_words_of_four_letters_are_answered_instead_of_a_handshake() -> No
         other = world.dial()
         await other.send_bytes(b"what")
         assert await other.closed() == b""
+
+
+@pytest.mark.parametrize(("error", "tracebacks"), [(StorageError("a block cannot be read"), 0), (KeyError("a bug"), 1)])
+async def test_what_goes_wrong_behind_a_word_ends_one_connection(error: Exception, tracebacks: int) -> None:
+    """As it does behind a request. `dump` reads records of the store; all connections of the server would have ended with the one
+    whose word met a damaged one. Of a bug, the log of the server tells more."""
+
+    def facts() -> Facts:
+        raise error
+
+    async with served(hooks=Hooks(words=Words(("*",), facts))) as world:
+        bystander, curious = await world.client(), world.dial()
+        with capture_logs() as lines:
+            await curious.send_bytes(b"dump")
+            assert await curious.closed() == b""
+        assert len([line for line in lines if "exc_info" in line]) == tracebacks
+        assert (await bystander.get("/")).error == 0
 
 
 async def test_connections_are_bounded_for_all_and_for_each_address() -> None:
