@@ -15,7 +15,7 @@ import attrs
 from database.engines import view
 from database.engines.view import HOLDS_MAX, Hold
 from database.transaction import Transaction
-from virtuallog.errors import OverloadedError
+from virtuallog.errors import OverloadedError, TrimmedError
 from virtuallog.types import LogPosition
 
 ANY: Final = -1
@@ -31,6 +31,15 @@ class PlaceHold:
 
 
 @attrs.frozen
+class PlaceExactly:
+    """The same from its very position on, or not at all: then a hold of this name that is there stays."""
+
+    holder: str
+    position: LogPosition
+    milliseconds: int
+
+
+@attrs.frozen
 class DropHold:
     """Drop a hold, if it is the one that was placed there."""
 
@@ -39,7 +48,7 @@ class DropHold:
     """Or `ANY`."""
 
 
-def place(transaction: Transaction, command: PlaceHold, position: LogPosition) -> LogPosition:
+def place(transaction: Transaction, command: PlaceHold | PlaceExactly, position: LogPosition) -> LogPosition:
     """Returns from where on the log stays.
 
     Raises:
@@ -51,6 +60,19 @@ def place(transaction: Transaction, command: PlaceHold, position: LogPosition) -
     granted = max(command.position, view.floor(transaction))
     view.change_hold(transaction, command.holder, Hold(granted, position, max(0, command.milliseconds)))
     return granted
+
+
+def place_exactly(transaction: Transaction, command: PlaceExactly, position: LogPosition) -> LogPosition:
+    """The same.
+
+    Raises:
+        TrimmedError: some of it may be gone.
+        OverloadedError: there are too many holds.
+    """
+    floor = view.floor(transaction)
+    if command.position < floor:
+        raise TrimmedError(floor)
+    return place(transaction, command, position)
 
 
 def drop(transaction: Transaction, command: DropHold) -> bool:

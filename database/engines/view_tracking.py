@@ -28,17 +28,20 @@ import attrs
 from database.engines import holds, view
 from database.engines.commanded import CommandedLayer
 from database.engines.entry import Entry
-from database.engines.holds import DropHold, PlaceHold
+from database.engines.holds import DropHold, PlaceExactly, PlaceHold
 from database.engines.silence import Silence
 from database.engines.view import MEMBERS_MAX, Hold, Member
 from database.engines.vocabulary import Vocabulary
 from database.transaction import Transaction
+from virtuallog.errors import InvalidSettingError
 from virtuallog.metrics import Family, Kind, Sample
 from virtuallog.ports import Clock, Done
 from virtuallog.types import POSITION_MAX, LogPosition
 
 _SECOND_LOOK: Final = 3
 """Announcements that everybody alive could have made before one is ejected. Any two may be lost."""
+_ANNOUNCEMENTS_MIN: Final = 6
+"""Within the time after which one is ejected: those of the second look, and as many again for a log that is slow."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,7 +52,13 @@ class ViewSettings:
     """How often a replica announces itself. Costs one small entry when it has nothing else to propose."""
     eject_seconds: float = 300.0
     """A replica that is silent for so long holds back trims no longer. Longer than a restart or a short repair takes: an ejected
-    one has to copy a snapshot if the log is trimmed meanwhile. Shorter than it takes to fill the disks of the log."""
+    one has to copy a snapshot if the log is trimmed meanwhile. Shorter than it takes to fill the disks of the log. At least
+    six times `announce_seconds`: with less, replicas that live eject each other, and the log is trimmed past what they need."""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.eject_seconds >= _ANNOUNCEMENTS_MIN * self.announce_seconds > 0:
+            reason = f"must be at least {_ANNOUNCEMENTS_MIN} times the {self.announce_seconds} s between announcements"
+            raise InvalidSettingError("eject_seconds", reason)
 
 
 @attrs.frozen
@@ -111,7 +120,7 @@ class ViewTracking(CommandedLayer):
     """See the module."""
 
     name: ClassVar[str] = view.NAME
-    vocabulary: ClassVar[Vocabulary] = Vocabulary((Announce, Heartbeat, Eject, PlaceHold, DropHold))
+    vocabulary: ClassVar[Vocabulary] = Vocabulary((Announce, Heartbeat, Eject, PlaceHold, PlaceExactly, DropHold))
 
     settings: ViewSettings = attrs.field(factory=ViewSettings, kw_only=True)
     known: tuple[str, ...] = attrs.field(default=(), kw_only=True)
@@ -151,6 +160,16 @@ class ViewTracking(CommandedLayer):
         """
         granted: LogPosition = await self.command(PlaceHold(holder, position, int(seconds * 1000)))
         return granted
+
+    async def hold_exactly(self, holder: str, position: LogPosition, seconds: float = 0) -> None:
+        """The same for who has no use for less: one that is refused leaves the hold of this name that is there.
+
+        Raises:
+            TrimmedError: some of it may have been trimmed already; nothing was done.
+            OverloadedError: there are too many holds; nothing was done.
+            UnavailableError: unknown outcome.
+        """
+        await self.command(PlaceExactly(holder, position, int(seconds * 1000)))
 
     async def release(self, holder: str) -> bool:
         """Drop a hold; returns whether there was one. Raises UnavailableError: unknown outcome."""
@@ -203,6 +222,8 @@ class ViewTracking(CommandedLayer):
                 return eject(transaction, command)
             case PlaceHold():
                 return holds.place(transaction, command, position)
+            case PlaceExactly():
+                return holds.place_exactly(transaction, command, position)
             case _:
                 return holds.drop(transaction, command)
 
@@ -227,15 +248,20 @@ class ViewTracking(CommandedLayer):
         return self.settings.announce_seconds
 
     async def tick(self) -> None:
-        if self._is_due:
-            await self.command(Heartbeat(*self._announcement()))
+        await self._announce()
         if self._silent():
             await self._let_go()
 
+    async def _announce(self) -> None:
+        if self._is_due:
+            await self.command(Heartbeat(*self._announcement()))
+
     async def _let_go(self) -> None:
-        """Of members and holds that are silent, if it is not us who have not listened."""
+        """Of members and holds that are silent, if it is not us who have not listened. Others may look for us meanwhile."""
         await self.below.sync()
-        await self._clock.sleep(_SECOND_LOOK * self.settings.announce_seconds)
+        for _ in range(_SECOND_LOOK):
+            await self._clock.sleep(self.settings.announce_seconds)
+            await self._announce()
         await self.below.sync()
         for command in self._silent():
             await self.command(command)

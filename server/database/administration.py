@@ -30,7 +30,7 @@ from server.database.messages import (
     WriteRaw,
 )
 from server.database.reporting import allowed_trim
-from virtuallog.errors import OverloadedError, TrimmedError, UnsupportedError, VirtualLogError
+from virtuallog.errors import OverloadedError, UnsupportedError, VirtualLogError
 from virtuallog.ports import Done, Handler, Handlers
 from virtuallog.types import LogPosition
 
@@ -88,11 +88,7 @@ class Administration:
         return Allowed(position=position, reasons=(*members, *holds, *backups))
 
     async def _place_hold(self, request: PlaceHold) -> messages.Done:
-        wanted = LogPosition(request.position)
-        granted = await self._view.hold(request.name, wanted, request.milliseconds / 1000)
-        if granted > wanted:
-            await self._view.release(request.name)
-            raise TrimmedError(granted)
+        await self._view.hold_exactly(request.name, LogPosition(request.position), request.milliseconds / 1000)
         return messages.Done()
 
     async def _release_hold(self, request: ReleaseHold) -> messages.Done:

@@ -87,7 +87,7 @@ class Done:
 @attrs.frozen(kw_only=True)
 class PlaceHold(Request[Done]):
     """Keep the log from `position` on; a hold of this name is renewed. Fails with TrimmedError if some of it may be gone
-    already: nothing was placed."""
+    already: nothing was placed, and a hold of this name that is there stays."""
 
     name: str
     position: int

@@ -16,6 +16,8 @@ from virtuallog.toml_text import FieldError, toml_key
 
 JUTE_BYTES_MIN: Final = 1 << 10
 """With less not even a connect request with a password and a long path would fit."""
+EJECT_SECONDS_MIN: Final = 30.0
+"""Six times the five seconds after which a server says that it is there: with less, servers that live eject each other."""
 COMMANDS: Final = ("srvr", "ruok", "isro")
 """ZooKeeper's own default allows `srvr` alone. The others tell nothing either, and clients ask `isro` by themselves."""
 
@@ -88,7 +90,7 @@ class ZooKeeperSettings:
 
     eject_seconds: float = 300.0
     """A server of the database that is silent for so long holds back trims of the log no more: when it comes back it may have to
-    copy a snapshot."""
+    copy a snapshot. At least 30."""
 
     lease: bool = False
     """Whether this server tries to have the lease: linearizable reads of the Python API, at who has it, do not ask the log.
@@ -128,9 +130,10 @@ class ZooKeeperSettings:
         for name in ("connections_max", "outstanding_max", "snapshot_log_bytes", "snapshots_kept"):
             if getattr(self, name) < 1:
                 raise FieldError(f"must be at least 1, not {getattr(self, name)}", name)
-        for name in ("snapshot_seconds", "eject_seconds"):
-            if not getattr(self, name) > 0:
-                raise FieldError(f"must be above 0, not {getattr(self, name)}", name)
+        if not self.snapshot_seconds > 0:
+            raise FieldError(f"must be above 0, not {self.snapshot_seconds}", "snapshot_seconds")
+        if not self.eject_seconds >= EJECT_SECONDS_MIN:
+            raise FieldError(f"must be at least {EJECT_SECONDS_MIN}, not {self.eject_seconds}", "eject_seconds")
         for name in ("session_timeout_min_ms", "session_timeout_max_ms", "connections_per_client_max"):
             if getattr(self, name) < 0:
                 raise FieldError(f"must not be negative, not {getattr(self, name)}", name)

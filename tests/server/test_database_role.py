@@ -152,6 +152,21 @@ async def test_a_wiped_server_restores_a_snapshot_once_the_log_is_trimmed(
     assert figures["virtuallog_database_restore_bytes_total"]
 
 
+async def test_a_hold_that_is_refused_leaves_the_one_that_is_there(world: World, autojump_clock: MockClock) -> None:
+    """Somebody mistook the position: what was promised before under this name must not be trimmed for that."""
+    one, _, _ = await start(world, 1, 2, 3)
+    services = world.client()
+    for number in range(20):
+        await client_of(one).create(f"/{number}")
+        await trio.sleep(2)  # noqa: TID251 -- simulated time
+    held = life_of(one).replica.cursor
+    await services.call(TWO, PlaceHold(name="backup", position=held, milliseconds=0), 5)
+    with pytest.raises(TrimmedError):
+        await services.call(TWO, PlaceHold(name="backup", position=0, milliseconds=0), 5)
+    (hold,) = (await services.call(TWO, GetDatabaseStatus(), 5)).holds
+    assert (hold.name, hold.position) == ("backup", held)
+
+
 async def test_a_trim_by_hand_leaves_what_the_database_needs(world: World, autojump_clock: MockClock) -> None:
     """Unless it is forced. The register says that there is a database, so a node that serves none knows it as well."""
     one, _, _ = await world.start(1, config=SETTINGS), await world.start(2), await world.start(3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from server.database.engine_settings import replica_settings
-from server.zookeeper.settings import ZooKeeperSettings
+from server.zookeeper.settings import EJECT_SECONDS_MIN, ZooKeeperSettings
 from virtuallog.toml_text import FieldError
 
 
@@ -25,7 +25,17 @@ def test_what_is_wanted_is_enabled() -> None:
     assert stack.view.eject_seconds == 60.0
 
 
-def test_nobody_is_ejected_at_once() -> None:
-    """With no time to be silent in, a replica would be thrown out by the first who looks: such a config is refused at the start."""
-    with pytest.raises(FieldError, match="above 0"):
-        ZooKeeperSettings(eject_seconds=0.0)
+@pytest.mark.parametrize("seconds", [0.0, 10.0, 29.0, float("nan")])
+def test_nobody_is_ejected_at_once(seconds: float) -> None:
+    """With less time to be silent in than a few announcements take, servers that live throw each other out: such a config is refused
+    at the start."""
+    with pytest.raises(FieldError, match="at least 30"):
+        ZooKeeperSettings(eject_seconds=seconds)
+
+
+def test_the_least_that_the_config_allows_is_enough_for_the_engine() -> None:
+    """Two places say it; a config that passes the first must not stop the node at the second."""
+    assert (
+        replica_settings(ZooKeeperSettings(eject_seconds=EJECT_SECONDS_MIN)).stack.view.eject_seconds
+        == EJECT_SECONDS_MIN
+    )

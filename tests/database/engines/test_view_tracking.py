@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -11,6 +12,7 @@ from database.engines.view_tracking import Eject, ViewSettings, ViewTracking
 from database.errors import SnapshotNeededError
 from database.testing.memory_store import MemoryDisk
 from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
+from virtuallog.errors import InvalidSettingError
 from virtuallog.types import LogPosition
 
 FAST: StackSettings = attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0, eject_seconds=8.0))
@@ -111,6 +113,27 @@ async def test_who_was_stopped_for_long_ejects_nobody(autojump_clock: MockClock)
             await trio.sleep(0.25)
             assert "2" in nodes(first)
         assert nodes(first) == nodes(second) == {"1", "2"}
+
+
+async def test_who_looks_for_a_silent_one_is_not_silent(autojump_clock: MockClock) -> None:
+    """The second look takes as long as three announcements; the others look for him in the same way, and would find him silent."""
+    async with replicas() as world:
+        first, second = await world.start(1, settings=FAST), await world.start(2, settings=FAST)
+        await trio.sleep(SOON)
+        await second.crash()
+        await trio.sleep(FAST.view.eject_seconds - 1)
+        name, heard = first.replica.identity.name, set()
+        while "2" in nodes(first):
+            await trio.sleep(0.1)
+            heard.add(view(first).members()[name].heard)
+        assert len(heard) >= 4
+
+
+@pytest.mark.parametrize(("announce", "eject"), [(5.0, 10.0), (5.0, 29.0), (0.0, 1.0)])
+def test_nobody_is_ejected_between_two_announcements(announce: float, eject: float) -> None:
+    """Where who lives counts as gone, the log is trimmed past what it has durable."""
+    with pytest.raises(InvalidSettingError, match="announcements"):
+        ViewSettings(announce_seconds=announce, eject_seconds=eject)
 
 
 async def test_an_ejection_does_nothing_if_the_replica_was_heard_of_since(autojump_clock: MockClock) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from database.engines.backup_state import Begin, Bid, DropBid, Uploaded
 from database.engines.checksums import Compare, Report
-from database.engines.holds import DropHold, PlaceHold
+from database.engines.holds import DropHold, PlaceExactly, PlaceHold
 from database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
 from database.engines.silence import Silence
 from database.engines.switches import Disable, Enable
@@ -24,8 +24,8 @@ from database.errors import BinaryTooOldError
 from virtuallog.errors import CorruptionError, MalformedError
 
 ALL = Vocabulary((
-    Begin, Bid, DropBid, Uploaded, Compare, Report, DropHold, PlaceHold, Acquire, Confirm, Expire, Grant, Release, Renew,
-    Disable, Enable, Cancel, Elapsed, Set, Timer, Floor, Hold, Member, Announce, Eject, Heartbeat,
+    Begin, Bid, DropBid, Uploaded, Compare, Report, DropHold, PlaceExactly, PlaceHold, Acquire, Confirm, Expire, Grant, Release,
+    Renew, Disable, Enable, Cancel, Elapsed, Set, Timer, Floor, Hold, Member, Announce, Eject, Heartbeat,
 ))  # fmt: skip
 
 FIELDS = {
