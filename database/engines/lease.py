@@ -119,6 +119,8 @@ class Lease(CommandedLayer):
 
     async def confirm(self) -> None:
         """See `Engine.confirm`: once the holder, if it is another one, has applied what is applied here."""
+        if self.stopped is not None:
+            raise UnavailableError("the replica has stopped")
         if not self._must_wait:
             return
         settled = trio.Event()

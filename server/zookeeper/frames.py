@@ -60,7 +60,8 @@ class FrameSplitter:
         content, at = self._content, self._at
         left = len(content) - at
         if left < LENGTH_BYTES:
-            self._needed = LENGTH_BYTES
+            if not self._partial:  # else it is known already: nothing is here to look at until then
+                self._needed = LENGTH_BYTES
             return None
         (length,) = _LENGTH.unpack_from(content, at)
         if not 0 <= length <= self.frame_bytes_max:

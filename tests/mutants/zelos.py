@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from database.ports import Reading
 from database.snapshots.keeping import Progress, Snapshots
 from database.snapshots.policy import name_of
 from database.transaction import Transaction
+from server.zookeeper.pipeline import Pipeline, Turn
 from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.types import LogPosition
@@ -73,6 +75,17 @@ def ephemerals_outlive_their_session(execution: Execution, id_: int) -> None:
     execution.transaction.delete(keys.session(id_))
     execution.meta.sessions -= 1
     execution.ended.append(id_)
+
+
+@mutant(Pipeline.write, scenario="zelos", options=CALM, found_by=["sessions never go back"])
+def writes_behind_a_read_are_not_held(
+    self: Pipeline, start: Callable[[Turn], None], size: int, after: Callable[[], None] = lambda: None
+) -> None:
+    """What waits to be read is read when they have been applied."""
+    turn = Turn(size, after=after)
+    self.held_bytes += size
+    self._turns.append(turn)
+    start(turn)
 
 
 # -- watches --------------------------------------------------------------------------------------------------------

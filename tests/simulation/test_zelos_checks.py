@@ -208,6 +208,18 @@ def test_a_session_that_goes_back(zelos: Zelos) -> None:
     assert zelos.objections() == {"sessions never go back"}
 
 
+def test_a_read_that_shows_the_write_behind_it(zelos: Zelos) -> None:
+    """Pipelined: set, get, set. Writes behind a read wait for it, so it must not show the zxid with which the second one is answered."""
+    first = zelos.answer(zelos.commit(SetData("/a", b"2")))
+    second = zelos.answer(zelos.commit(SetData("/a", b"3")))
+    value = zelos.model.nodes["/a"].data, zelos.model.stat("/a")
+    zelos.hear(SetData("/a", b"2"), first)
+    zelos.hear(GetData("/a"), Answer(zelos.model.zxid, 0, value))
+    zelos.hear(SetData("/a", b"3"), second)
+
+    assert zelos.objections() == {"sessions never go back"}
+
+
 # -- watches --------------------------------------------------------------------------------------------------------
 
 

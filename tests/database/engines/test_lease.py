@@ -21,7 +21,7 @@ from database.engines.stack import StackSettings
 from database.engines.view_tracking import ViewSettings
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, replicas
 from virtuallog.appender import AppenderSettings
-from virtuallog.errors import InvalidSettingError, VirtualLogError
+from virtuallog.errors import InvalidSettingError, UnavailableError, VirtualLogError
 from virtuallog.ports import Done
 from virtuallog.testing.process import CrashedError
 from virtuallog.types import LogPosition
@@ -326,6 +326,18 @@ async def test_who_waits_is_told_when_the_replica_stops(autojump_clock: MockCloc
         second.scope.cancel()
         await second.ended.wait()
         assert len(heard) == 1 and isinstance(heard[0], VirtualLogError)
+
+
+async def test_who_confirms_when_the_replica_has_stopped_is_told_so(autojump_clock: MockClock) -> None:
+    """A reader whose sync was completed in the very turn in which the replica stopped: it comes when nobody looks at who waits."""
+    async with replicas() as world:
+        _, second, _ = await enabled(world, holder=lagging(WANTED, 0.5))
+        second.application.engine.propose(Entry(b"a"), lambda _: None)
+        await _applied(second, 4)
+        second.scope.cancel()
+        await second.ended.wait()
+        with trio.fail_after(10), pytest.raises(UnavailableError):
+            await lease(second).confirm()
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
