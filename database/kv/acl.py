@@ -9,10 +9,9 @@ A check looks at each entry, and a multi makes thousands of them on every replic
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from ipaddress import ip_address, ip_network
 from typing import Final
 
+from database.kv.addresses import is_network, is_within
 from database.kv.commands import OPEN_ACL, Acl, Identity, Permission
 from database.kv.results import Error, RefusedError
 
@@ -21,9 +20,6 @@ _AUTHENTICATED: Final = frozenset({"digest", "sasl", "x509"})
 
 ENTRIES_MAX: Final = 256
 """Of one ACL: without duplicates, before and after `auth` has become all that its creator is."""
-_ADDRESS_CHARACTERS_MAX: Final = 64
-_REMEMBERED: Final = 4096
-"""Pairs of an address and a network: to read their texts takes longer than the rest of a check."""
 
 READ: Final = int(Permission.READ)
 WRITE: Final = int(Permission.WRITE)
@@ -46,7 +42,7 @@ def allows(acl: tuple[Acl, ...], permission: int, identities: tuple[Identity, ..
     addresses = [each.id for each in identities if each.scheme == "ip"]
     return any(
         (entry.scheme, entry.id) in own
-        or (entry.scheme == "ip" and any(_is_within(address, entry.id) for address in addresses))
+        or (entry.scheme == "ip" and any(is_within(address, entry.id) for address in addresses))
         for entry in acl
         if entry.permissions & permission
     )
@@ -91,25 +87,9 @@ def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
     )
 
 
-@lru_cache(_REMEMBERED)
-def _is_within(address: str, network: str) -> bool:
-    try:
-        return ip_address(address) in ip_network(network, strict=False)
-    except ValueError:
-        return False
-
-
-def _is_network(id_: str) -> bool:
-    try:
-        ip_network(id_, strict=False)
-    except ValueError:
-        return False
-    return len(id_) <= _ADDRESS_CHARACTERS_MAX  # the name of a zone may follow, of any length
-
-
 _VALID: Final[Mapping[str, Callable[[str], bool]]] = {
     "world": lambda id_: id_ == "anyone",
-    "ip": _is_network,
+    "ip": is_network,
     "digest": lambda id_: len(id_.rstrip(":").split(":")) == 2,
     "sasl": bool,
     "x509": lambda id_: "=" in id_,

@@ -26,6 +26,7 @@ DEPTH_MAX: Final = 64
 """Names below /zookeeper/quota in a path there. Each write looks at as many znodes, at most, to see what limits it."""
 _BELOW_QUOTA: Final = paths.QUOTA + "/"
 _NAME: Final = re.compile("[^/]+")
+_PAIR: Final = re.compile(b"([A-Za-z]+)=(-?[0-9]{1,19})=*")
 
 
 def check(execution: Execution, path: str, growth: int, znodes: int) -> None:
@@ -68,14 +69,9 @@ def changed(execution: Execution, path: str, growth: int, znodes: int) -> None:
 
 
 def parse(data: bytes | None) -> dict[str, int]:
-    """The pairs of a text; what makes no sense is left out."""
-    found = {}
-    for pair in (data or b"").decode("utf-8", "replace").replace(";", ",").split(","):
-        name, _, value = pair.partition("=")
-        value = value.rstrip("=")
-        if name and (value.isdecimal() or (value[:1] == "-" and value[1:].isdecimal())) and len(value) < 20:
-            found[name] = int(value)
-    return found
+    """The pairs of a text; what makes no sense is left out. Read as bytes: what else is a digit goes by the version of Python."""
+    pairs = map(_PAIR.fullmatch, re.split(b"[,;]", data or b""))
+    return {pair[1].decode(): int(pair[2]) for pair in pairs if pair is not None}
 
 
 def render(stats: dict[str, int]) -> bytes:

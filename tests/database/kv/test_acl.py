@@ -111,3 +111,24 @@ def test_addresses_match_networks() -> None:
     assert not allows(network, 1, (Identity("ip", "10.2.2.3"),))
     assert not allows(network, 2, (Identity("ip", "10.1.2.3"),))
     assert not allows(network, 1, (Identity("ip", "no address"), Identity("digest", "10.1.0.0/16")))
+
+
+@pytest.mark.parametrize(
+    ("network", "is_valid"),
+    [
+        ("10.0.0.1", True), ("010.000.0.01", True), ("10.0.0.0/8", True), ("10.0.0.0/08", True), ("0.0.0.0/0", True),
+        ("10.0.0.0/255.0.0.0", False), ("10.0.0.1/33", False), ("10.0.0.1/-1", False), ("10.0.0.1/", False), ("10.0.0.1/ 8", False),
+        ("10.0.0", False), ("10.0.0.0.1", False), ("10.0.0.", False), ("256.0.0.1", False), ("", False), ("::1", False),
+        ("fe80::/10", False), ("10.0.0.\N{ARABIC-INDIC DIGIT SEVEN}", False), ("10.0.0.1\n", False), ("0" * 64 + "1.0.0.1", False),
+    ],
+)  # fmt: skip
+def test_networks_are_read_as_zookeeper_reads_them(network: str, is_valid: bool) -> None:
+    """IPv4, in decimals, with a number of bits. Not as `ipaddress` does, whose rules go by the version of Python: leading zeros were
+    taken once, and are refused now; replicas would not agree while they are being updated."""
+    assert World().error(Create("/a", b"", (Acl(31, "ip", network),))) is (Error.OK if is_valid else Error.INVALID_ACL)
+
+
+def test_leading_zeros_are_no_part_of_an_address() -> None:
+    """Nor are they octal."""
+    assert allows((Acl(1, "ip", "010.0.0.08"),), 1, (Identity("ip", "10.0.0.8"),))
+    assert not allows((Acl(1, "ip", "010.0.0.8"),), 1, (Identity("ip", "8.0.0.8"), Identity("ip", "::1")))

@@ -100,6 +100,11 @@ def test_texts_are_those_of_zookeeper() -> None:
     assert parse(None) == {}
 
 
+def test_digits_are_those_of_ascii() -> None:
+    """What else is a digit depends on the version of Python: replicas would not agree on a limit while they are being updated."""
+    assert parse("countHardLimit=\N{ARABIC-INDIC DIGIT SEVEN},bytes=7".encode()) == {"bytes": 7}
+
+
 def test_a_quota_costs_nothing_where_it_does_not_apply() -> None:
     """A write looks down the tree of quotas, not up its own path: with a quota anywhere, which everybody may set, a thousand
     writes of znodes a thousand deep would have kept every replica busy for minutes."""

@@ -44,6 +44,7 @@ ALICE = Identity("digest", make_digest_acl_credential("alice", "secret"))
 ACLS = (
     OPEN_ACL, OPEN_ACL, OPEN_ACL, (Acl(31, "auth", ""),), (Acl(1, "world", "anyone"),), (),
     (Acl(31, "digest", "bob:x"), Acl(1, "world", "anyone")), (Acl(31, "ip", "127.0.0.0/8"),), (Acl(31, "ip", "10.0.0.1"),),
+    (Acl(31, "ip", "127.000.0.01"),), (Acl(31, "ip", "::1"),), (Acl(31, "ip", "127.0.0.0/255.0.0.0"),),
 )  # fmt: skip
 QUOTA = (
     Create("/zookeeper/quota/a", b""),
