@@ -103,7 +103,7 @@ def _dump(facts: Facts) -> Mapping[str, Any]:
 
 
 def _watch_summary(facts: Facts) -> Mapping[str, Any]:
-    watches = facts.traffic.watches
+    watches = facts.list_watches()
     return {
         "num_connections": len(watches.paths_of),
         "num_paths": len(watches.sessions_of),
@@ -112,12 +112,12 @@ def _watch_summary(facts: Facts) -> Mapping[str, Any]:
 
 
 def _sessions(facts: Facts) -> Mapping[str, Any]:
-    return {f"{session:#x}": list(paths) for session, paths in facts.traffic.watches.paths_of.items()}
+    return {f"{session:#x}": list(paths) for session, paths in facts.list_watches().paths_of.items()}
 
 
 def _paths(facts: Facts) -> Mapping[str, Any]:
     return {
-        path: [f"{session:#x}" for session in holders] for path, holders in facts.traffic.watches.sessions_of.items()
+        path: [f"{session:#x}" for session in holders] for path, holders in facts.list_watches().sessions_of.items()
     }
 
 

@@ -1,6 +1,6 @@
 """What four-letter words and admin pages tell of a server, as one value.                                          Pure.
 
-Whoever answers asks for it anew each time; taking it costs a pass over the connections, but none over the tree. `words.py` makes text
+Whoever answers asks for it anew each time; taking it costs a pass over the connections, but none over the tree or the watches. `words.py` makes text
 of it, `admin.py` JSON.
 """
 
@@ -82,7 +82,8 @@ class Traffic:
     """What goes over all connections; counts are since the last reset."""
 
     connections: Sequence[ConnectionFacts] = ()
-    watches: WatchFacts = attrs.field(factory=WatchFacts)
+    watches: int = 0
+    """There are as many; who has them tells `list_watches`."""
     latency: Latency = attrs.field(factory=Latency)
     received: int = 0
     sent: int = 0
@@ -122,6 +123,8 @@ class Facts:
     """Their timeouts in milliseconds; a pass over all of them."""
     list_ephemerals: Callable[[], Mapping[int, Sequence[str]]] = dict
     """Paths by session, of those that have any; the same."""
+    list_watches: Callable[[], WatchFacts] = WatchFacts
+    """A pass over all of them, of which there may be hundreds of thousands."""
     traffic: Traffic = attrs.field(factory=Traffic)
     uptime_ms: int = 0
     settings: Mapping[str, object] = attrs.field(factory=dict)

@@ -38,7 +38,8 @@ from virtuallog.ports import Clock
 
 NONCE_BYTES: Final = 24
 ANNOUNCE_SECONDS: Final = 1.0
-"""Between attempts, while the log cannot be reached."""
+"""Between attempts, while the log cannot be reached, or the list does not take this server: each is an entry of the log. Others that
+begin at the same time are a reason, and so is a quota."""
 
 log = structlog.get_logger(__name__)
 
@@ -103,6 +104,7 @@ class ZooKeeperService:
             list_sessions=lambda: {id_: session.timeout_ms for id_, session in tree.sessions().items()},
             list_ephemerals=self._ephemerals,
             traffic=self.server.traffic(),
+            list_watches=self.server.watches,
             uptime_ms=round((self._clock.monotonic() - self._begun) * 1000),
             settings=_in_their_words(self._settings),
             environment=_environment(),
@@ -139,18 +141,25 @@ class ZooKeeperService:
 
     async def _announce(self) -> None:
         """Put this server on the list. Others do the same: one of two at once is refused, and looks again."""
-        client = self._settings.listen
         while True:
             try:
-                await self._database.sync()
-                data, stat = self._database.tree.get_data(CONFIG, (SUPER,))
-                command = announced(data, stat, number=self._node, listen=self._listen, client=client)
-                if command is None:
+                error = await self._try_to_announce()
+            except (VirtualLogError, RefusedError) as raised:
+                log.debug("not announced yet", reason=str(raised))
+            else:
+                if error is Error.OK:
                     return
-                await self._database.execute(command, Origin(identities=(SUPER,)))
-            except (UnavailableError, RefusedError) as error:
-                log.debug("not announced yet", reason=str(error))
-                await self._clock.sleep(ANNOUNCE_SECONDS)
+                log.debug("not announced yet", reason=error.name)
+            await self._clock.sleep(ANNOUNCE_SECONDS)
+
+    async def _try_to_announce(self) -> Error:
+        await self._database.sync()
+        data, stat = self._database.tree.get_data(CONFIG, (SUPER,))
+        client = self._settings.listen
+        command = announced(data, stat, number=self._node, listen=self._listen, client=client)
+        if command is None:
+            return Error.OK
+        return (await self._database.execute(command, Origin(identities=(SUPER,)))).error
 
     async def _keep_contact(self) -> None:
         while True:

@@ -177,23 +177,27 @@ class ZooKeeperServer:
 
     def traffic(self) -> Traffic:
         """What connections do, for four-letter words and admin pages; `server.zookeeper.facts.CountsTraffic`."""
-        watches = self.database.watches
-        watching = {
-            guest.session: sorted({*watches.data.paths_of(guest), *watches.child.paths_of(guest)})
-            for guest in self._guests
-            if guest.session
-        }
         connections = [guest.facts() for guest in self._guests]
         received, sent = self.meter.frames(guest.connection for guest in self._guests)
         return Traffic(
             connections=connections,
-            watches=WatchFacts(paths_of={session: paths for session, paths in watching.items() if paths}),
+            watches=self.database.watches.count,
             latency=self.meter.latency(),
             received=received,
             sent=sent,
             rejected=round(self.meter.rejected.value),
             outstanding=sum(each.outstanding for each in connections),
         )
+
+    def watches(self) -> WatchFacts:
+        """Who watches what; `server.zookeeper.facts.Facts.list_watches`."""
+        watches = self.database.watches
+        watching = {
+            guest.session: sorted({*watches.data.paths_of(guest), *watches.child.paths_of(guest)})
+            for guest in self._guests
+            if guest.session
+        }
+        return WatchFacts(paths_of={session: paths for session, paths in watching.items() if paths})
 
     def reset_traffic(self) -> None:
         """Start counting anew."""

@@ -115,7 +115,7 @@ def monitored(facts: Facts) -> Mapping[str, object]:
         "outstanding_requests": facts.traffic.outstanding,
         "connection_rejected": facts.traffic.rejected,
         "znode_count": facts.nodes,
-        "watch_count": facts.traffic.watches.count,
+        "watch_count": facts.traffic.watches,
         "ephemerals_count": facts.ephemerals,
         "approximate_data_size": facts.data_bytes,
         "global_sessions": facts.sessions,
@@ -144,16 +144,16 @@ def _dump(facts: Facts) -> str:
 
 
 def _wchs(facts: Facts) -> str:
-    watches = facts.traffic.watches
+    watches = facts.list_watches()
     return f"{len(watches.paths_of)} connections watching {len(watches.sessions_of)} paths\nTotal watches:{watches.count}\n"
 
 
 def _wchc(facts: Facts) -> str:
-    return _grouped((f"{session:#x}", paths) for session, paths in sorted(facts.traffic.watches.paths_of.items()))
+    return _grouped((f"{session:#x}", paths) for session, paths in sorted(facts.list_watches().paths_of.items()))
 
 
 def _wchp(facts: Facts) -> str:
-    found = sorted(facts.traffic.watches.sessions_of.items())
+    found = sorted(facts.list_watches().sessions_of.items())
     return _grouped((path, [f"{session:#x}" for session in sessions]) for path, sessions in found)
 
 

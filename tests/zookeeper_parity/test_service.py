@@ -10,7 +10,7 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from database.kv.commands import Acl
+from database.kv.commands import Acl, Create, Delete
 from database.kv.results import Error
 from server.zookeeper.opcodes import OpCode
 from server.zookeeper.read_only import TICK_SECONDS, TICKS_MAX
@@ -60,6 +60,28 @@ async def reconfig(client: RawClient, joining: str | None, leaving: str | None, 
 
 async def listed(client: RawClient) -> bytes:
     return (await client.get(CONFIG)).body.buffer() or b""
+
+
+async def test_a_server_that_the_list_does_not_take_goes_easy_on_the_log(autojump_clock: MockClock) -> None:
+    """Anybody may set a quota there; the log must not pay for it with an entry for each turn of the event loop."""
+    clock = TrioClock()
+    database, log = listed_database(clock)
+    quota = "/zookeeper/quota/zookeeper/config"
+    service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.run)
+        for path in ("/zookeeper/quota/zookeeper", quota, f"{quota}/zookeeper_stats"):
+            await database.execute(Create(path, b"count=0,bytes=0"))
+        await database.execute(Create(f"{quota}/zookeeper_limits", b"byteHardLimit=0"))
+        before = log.position
+        await nursery.start(service.run)
+        for _ in range(1000):
+            await trio.lowlevel.checkpoint()
+        assert log.position == before + 1
+        await database.execute(Delete(f"{quota}/zookeeper_limits"))
+        await trio.sleep(2.0)  # noqa: TID251 -- simulated time
+        assert database.tree.get_data(CONFIG, ())[0] == OWN_LINE + b"\nversion=1"
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_server_is_on_the_list_once_it_serves(autojump_clock: MockClock) -> None:

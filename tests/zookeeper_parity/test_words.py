@@ -29,9 +29,10 @@ FACTS = Facts(
     sessions=1,
     list_ephemerals=lambda: {SESSION: ["/lock/a", "/lock/b"]},
     list_sessions=lambda: {SESSION: 10_000},
+    list_watches=lambda: WatchFacts(paths_of={SESSION: ["/lock", "/queue"], 9: ["/lock"]}),
     traffic=Traffic(
         connections=[CLIENT],
-        watches=WatchFacts(paths_of={SESSION: ["/lock", "/queue"], 9: ["/lock"]}),
+        watches=3,
         latency=Latency(least=0.4, mean=1.25, most=12.0),
         received=9,
         sent=8,
@@ -49,6 +50,16 @@ def words(facts: Facts = FACTS, whitelist: tuple[str, ...] = ("*",)) -> Words:
 
 def lines(word: bytes, facts: Facts = FACTS) -> list[str]:
     return words(facts).answer(word).decode().splitlines()
+
+
+@pytest.mark.parametrize("word", [b"ruok", b"isro", b"srvr", b"stat", b"cons", b"mntr", b"conf", b"envi", b"dirs"])
+def test_only_words_that_list_watches_look_at_all_of_them(word: bytes) -> None:
+    """There may be half a million, and clients ask `isro` by themselves: everybody else would wait for that."""
+
+    def look() -> WatchFacts:
+        raise AssertionError
+
+    assert lines(word, attrs.evolve(FACTS, list_watches=look))
 
 
 def test_what_is_not_on_the_whitelist_is_refused_in_zookeepers_words() -> None:

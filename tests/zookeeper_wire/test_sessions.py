@@ -296,7 +296,8 @@ async def test_traffic_is_told_for_words_and_metrics() -> None:
         traffic = world.server.traffic()
         (facts,) = traffic.connections
         assert (facts.session, facts.received, facts.sent, facts.outstanding) == (client.session, 3, 3, 0)
-        assert traffic.watches.paths_of == {client.session: ["/a"]}
+        assert traffic.watches == 1
+        assert world.server.watches().paths_of == {client.session: ["/a"]}
         assert (traffic.received, traffic.latency.most > 0) == (3, True)
         world.server.reset_traffic()
         assert (world.server.traffic().received, world.server.traffic().latency.most) == (0, 0)
