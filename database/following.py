@@ -28,6 +28,7 @@ from database.rocks import open_store_directory
 from database.snapshots.wire import SNAPSHOTS
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import connect
+from virtuallog.outlasting import outlasting
 from virtuallog.plain_errors import plain_errors
 from virtuallog.ports import Environment
 from virtuallog.types import NodeId
@@ -40,7 +41,8 @@ _STORE_BYTES: Final = 16
 
 @asynccontextmanager
 async def open_replica(cluster: str | Path | ClusterFile, path: str | Path) -> AsyncIterator[KeyValueClient]:
-    """A replica in the directory `path`, for as long as the block runs; it has caught up with the log when the block begins.
+    """A replica in the directory `path`, for as long as the block runs, and while it ends: also a block that is cancelled can close
+    its sessions. It has caught up with the log when the block begins.
 
     Args:
         cluster: a `cluster.toml`, or what it says.
@@ -50,8 +52,14 @@ async def open_replica(cluster: str | Path | ClusterFile, path: str | Path) -> A
         UnavailableError, UntrustedError, InvalidSettingError: as `virtuallog.connect`.
         CorruptionError, StorageError: the directory cannot be used, or not any more: then the block is cancelled.
     """
+    async with outlasting(_open(cluster, Path(path))) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _open(cluster: str | Path | ClusterFile, path: Path) -> AsyncIterator[KeyValueClient]:
     async with connect(cluster, more=[SNAPSHOTS]) as log:
-        directory = await open_store_directory(Path(path))
+        directory = await open_store_directory(path)
         try:
             with plain_errors():
                 async with trio.open_nursery() as nursery:

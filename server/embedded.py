@@ -23,6 +23,7 @@ from server.config import NodeConfig
 from server.healing.policies import OFF
 from server.node import Node
 from server.zookeeper.settings import ZooKeeperSettings
+from virtuallog.outlasting import outlasting
 from virtuallog.plain_errors import plain_errors
 
 NODE = 1
@@ -30,13 +31,20 @@ NODE = 1
 
 @asynccontextmanager
 async def open_embedded(path: str | Path) -> AsyncIterator[KeyValueClient]:
-    """The tree in the directory `path`, which is made if need be, for as long as the block runs.
+    """The tree in the directory `path`, which is made if need be, for as long as the block runs, and while it ends: also a block
+    that is cancelled can close its sessions.
 
     Raises:
         InvalidSettingError: another process uses the directory.
         CorruptionError, MalformedError, StorageError: the directory cannot be used, or not any more: then the block is cancelled.
     """
-    config = NodeConfig(id=NODE, data=Path(path), healing=OFF, zookeeper=ZooKeeperSettings(listen=""))
+    async with outlasting(_open(Path(path))) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _open(path: Path) -> AsyncIterator[KeyValueClient]:
+    config = NodeConfig(id=NODE, data=path, healing=OFF, zookeeper=ZooKeeperSettings(listen=""))
     with plain_errors():
         async with assembled(config, _refuse) as parts, trio.open_nursery() as nursery:
             await nursery.start(parts.services.run)

@@ -11,10 +11,11 @@ from typing import Final
 
 from database.kv.commands import Acl, Identity
 from database.kv.remembered import Remembered
-from virtuallog.errors import MalformedError
+from virtuallog.errors import MalformedError, TooLargeError
 
 _ENTRY: Final = struct.Struct("<iHH")
 _PAIR: Final = struct.Struct("<HH")
+_TEXT_BYTES_MAX: Final = 0xFFFF
 _REMEMBERED: Final = 1024
 """Lists; nearly all of some 100 bytes."""
 
@@ -68,8 +69,11 @@ def decode_identities(blob: bytes) -> tuple[Identity, ...]:
 
 
 def text(value: str) -> bytes:
-    """At most 65,535 bytes, or struct.error when its length is packed."""
-    return value.encode("utf-8", "surrogatepass")
+    """Raises TooLargeError: more bytes than its length can say."""
+    encoded = value.encode("utf-8", "surrogatepass")
+    if len(encoded) > _TEXT_BYTES_MAX:
+        raise TooLargeError("bytes in a text of rights", len(encoded), _TEXT_BYTES_MAX)
+    return encoded
 
 
 def signed_permissions(permissions: int) -> int:

@@ -28,7 +28,7 @@ from database.kv.acl_codec import decode_acl, decode_identities, encode_acl, enc
 from database.kv.commands import Command, Operation, Origin
 from database.kv.keys import decoded, encoded
 from database.kv.remembered import Remembered
-from virtuallog.errors import MalformedError, TooLargeError
+from virtuallog.errors import InvalidSettingError, MalformedError, TooLargeError
 
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<BBqH")
@@ -42,20 +42,23 @@ _NEW_SESSION: Final = struct.Struct("<qI")
 _SESSION: Final = struct.Struct("<q")
 _EXPIRE: Final = struct.Struct("<qQ")
 _LENGTH: Final = struct.Struct("<I")
+_ORIGIN_BYTES_MAX: Final = 0xFFFF
 _REMEMBERED: Final = 4096
 """Origins: about one for each connection of the cluster."""
 
 
 def encode(command: Command) -> bytes:
-    """Raises TooLargeError if the identities are too long, or a number does not fit into its field."""
+    """Raises TooLargeError: the identities, or a text of an ACL; InvalidSettingError: a number does not fit into its field."""
     kind = type(command.operation)
     number = _NUMBERS[kind]
     try:
         origin = _ORIGIN_BYTES[command.origin]
+        if len(origin) > _ORIGIN_BYTES_MAX:
+            raise TooLargeError("bytes of identities", len(origin), _ORIGIN_BYTES_MAX)
         body = _ENCODE[number](command.operation)
         return _HEAD.pack(_VERSION, number, command.time_ms, len(origin)) + origin + body
     except struct.error as error:
-        raise TooLargeError(f"bytes in a field of {kind.__name__}", 1 << 16, (1 << 16) - 1) from error
+        raise InvalidSettingError(kind.__name__, f"a number does not fit into its field: {error}") from error
 
 
 def parse_untrusted(blob: bytes) -> Command:

@@ -65,8 +65,8 @@ class Database:
 
     def submit(self, operation: Operation, origin: Origin, done: Done) -> None:
         """Put one command into the log. `done` is called once: with its `Result` (also one that says why it was refused), after
-        its watches have fired; or with a VirtualLogError: TooLargeError, at once, if it cannot be proposed, UnavailableError:
-        unknown outcome. Commands of one caller are applied in the order of these calls. Costs no task; whoever calls
+        its watches have fired; or with a VirtualLogError: TooLargeError or InvalidSettingError, at once, if it cannot be
+        proposed, UnavailableError: unknown outcome. Commands of one caller are applied in the order of these calls. Costs no task; whoever calls
         bounds how many are under way."""
         try:
             payload = codec.encode(Command(operation, origin, int(self.clock.wall() * 1000)))

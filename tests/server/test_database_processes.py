@@ -131,6 +131,26 @@ async def test_an_embedded_tree_needs_no_network_and_outlives_its_process(tmp_pa
         assert await client.children("/") == ["a", "zookeeper"]
 
 
+async def test_a_program_that_is_interrupted_leaves_no_ephemerals(tmp_path: Path) -> None:
+    """Its block is cancelled from outside, and the session in it is closed through the log all the same: who waits for the lock that
+    it had need not wait for a timeout."""
+    held = trio.Event()
+
+    async def hold() -> None:
+        async with open_embedded(tmp_path) as client, client.session(timeout_seconds=60) as session:
+            await session.create_ephemeral("/lock")
+            held.set()
+            await trio.sleep_forever()
+
+    with trio.fail_after(PATIENCE_SECONDS):  # noqa: TID251 -- real time
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hold)
+            await held.wait()
+            nursery.cancel_scope.cancel()
+        async with open_embedded(tmp_path) as client:
+            assert await client.children("/") == ["zookeeper"]
+
+
 def test_the_example_counts_its_starts(tmp_path: Path) -> None:
     """As docs/embedding.md has it, word for word."""
     program = ROOT / "examples" / "embedded_kv.py"

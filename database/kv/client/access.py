@@ -33,7 +33,7 @@ class Access:
     identities: tuple[Identity, ...] = ()
     """Who the client is, where ACLs ask. Whoever holds a replica can read its files anyway."""
     database: Database = attrs.field(init=False)
-    """The present one; or the last one, while there is none. Then writes and linearizable reads raise UnavailableError."""
+    """The present one; or the last one, while there is none. Then writes and reads raise UnavailableError."""
     _dependents: dict[Dependent, None] = attrs.field(factory=dict, init=False)
 
     def begin(self, database: Database) -> None:

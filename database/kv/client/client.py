@@ -26,6 +26,7 @@ from database.kv.commands import (
 )
 from database.kv.results import Created, Error, RefusedError, Result, Stat
 from database.kv.watches import WatchMode
+from virtuallog.errors import StorageError, UnavailableError
 
 if TYPE_CHECKING:
     from database.kv.client.sessions import Session
@@ -88,7 +89,9 @@ class KeyValueClient:
     # -- reads: of this replica ---------------------------------------------------------------------------------------
     #
     # Local ones answer from what this replica has applied, and show at least every write that this client was told of.
-    # Linearizable ones cost a tail check, which all that wait at a time share, and raise UnavailableError if that fails.
+    # Linearizable ones cost a tail check, which all that wait at a time share, and raise UnavailableError if that fails. So do all
+    # while there is no replica: a snapshot takes its place, the block that it belongs to is over, or its disk is broken, which that
+    # block tells.
 
     async def get(self, path: str, *, linearizable: bool = False) -> Node:
         """Raises: NoNodeError, NoAuthError."""
@@ -143,6 +146,7 @@ class KeyValueClient:
         process has died.
 
         Raises:
+            InvalidSettingError: no such timeout: from two seconds to a day.
             UnavailableError: it is not known whether the session was made; if so, it expires.
         """
         from database.kv.client.sessions import open_session
@@ -171,6 +175,8 @@ class KeyValueClient:
             yield
         except RefusedError as error:
             raise refusal(error.error, path) from error
+        except StorageError as error:
+            raise UnavailableError(f"this replica has no state to read: {error}") from error
         finally:
             if linearizable:  # that there is no such znode is something that was read, too
                 await self._access.database.confirm()

@@ -20,9 +20,12 @@ from database.kv.commands import CloseSession, CreateSession, Mode, Operation, O
 from database.kv.database import Database
 from database.kv.results import Attached, Error, Result
 from database.kv.session_ids import draw_password, draw_session_id
-from virtuallog.errors import UnavailableError
+from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.plain_errors import plain_errors
 
+TIMEOUT_SECONDS: Final = (2.0, 86_400.0)
+"""The shortest is ZooKeeper's: replicas hear of sessions about once a second. The longest is a day in which nobody gets a lock of a
+program that has died."""
 HEARTBEATS: Final = 4
 """Signs of life in one timeout. Replicas are told about once a second, of sessions that are past a third of theirs."""
 CLOSE_SECONDS: Final = 2.0
@@ -87,6 +90,9 @@ class Session(KeyValueClient):
 @asynccontextmanager
 async def open_session(access: Access, timeout_seconds: float) -> AsyncIterator[Session]:
     """See `KeyValueClient.session`."""
+    shortest, longest = TIMEOUT_SECONDS
+    if not shortest <= timeout_seconds <= longest:
+        raise InvalidSettingError("timeout_seconds", f"must be from {shortest:g} to {longest:g}")
     session = Session(access, await _create(access, round(timeout_seconds * 1000)))
     access.enter(session)
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from database.kv.client.errors import TransactionError
+from database.kv.client.errors import TransactionError, refusal
 from database.kv.commands import ANY_VERSION, OPEN_ACL, Acl, Check, Create, Delete, Mode, Multi, SetData
 from database.kv.results import Created, Error, Result
 
@@ -46,10 +46,13 @@ class Transaction:
 
         Raises:
             TransactionError: refused; nothing was done.
+            SessionExpiredError: of a session that is over; nothing was done.
             UnavailableError: unknown outcome: all of it or nothing.
         """
         result = await self._execute(Multi(tuple(self._operations)))
-        results: tuple[Result, ...] = result.value or ()
+        if result.value is None:  # not an operation was refused, but the session that asks
+            raise refusal(result.error, "")
+        results: tuple[Result, ...] = result.value
         if result.error is not Error.OK:
             raise self._refusal(result, results)
         return [one.value.path if isinstance(one.value, Created) else one.value for one in results]

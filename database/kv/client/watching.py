@@ -46,7 +46,11 @@ Event: TypeAlias = Changed | Missed
 
 @attrs.define(eq=False)
 class WatchStream:
-    """An async iterator and a context manager: the watch is set from entering the block until leaving it. For one task."""
+    """An async iterator and a context manager: the watch is set from entering the block until leaving it. For one task.
+
+    Raises:
+        BusyResourceError (of trio): entered within its own block.
+    """
 
     _access: Access
     _path: str
@@ -58,6 +62,8 @@ class WatchStream:
     """Where the watch is set."""
 
     async def __aenter__(self) -> WatchStream:
+        if self._database is not None:
+            raise trio.BusyResourceError("a stream of changes is for one block at a time")
         self._access.enter(self)
         return self
 
@@ -67,6 +73,7 @@ class WatchStream:
         self._access.leave(self)
         if self._database is not None:
             self._database.watches.remove_all(self)
+            self._database = None
 
     def __aiter__(self) -> WatchStream:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import attrs
 import pytest
@@ -26,8 +27,9 @@ from database.kv.client.errors import KeyValueError, refusal
 from database.kv.commands import Acl, CloseSession, Mode, Origin, Permission
 from database.kv.database import Database
 from database.kv.results import ChangeKind, Error
+from database.testing.memory_store import MemoryDisk
 from tests.database.engines.worlds import Replicas, Running, replicas
-from virtuallog.errors import RetryableError
+from virtuallog.errors import InvalidSettingError, RetryableError, StorageError, UnavailableError
 
 
 def database_of(running: Running) -> Database:
@@ -43,9 +45,9 @@ class World:
     replicas: Replicas
     access: dict[int, Access] = attrs.field(factory=dict)
 
-    async def client(self, node: int = 1) -> KeyValueClient:
+    async def client(self, node: int = 1, disk: MemoryDisk | None = None) -> KeyValueClient:
         """Of the replica of this node, which is started."""
-        database = database_of(await self.replicas.start(node))
+        database = database_of(await self.replicas.start(node, disk))
         self.access[node] = access = Access(clock=database.clock, random=database.random, node=node)
         access.begin(database)
         return KeyValueClient(access)
@@ -222,6 +224,67 @@ async def test_a_session_that_was_ended_elsewhere_says_so(autojump_clock: MockCl
             with pytest.raises(SessionExpiredError):
                 await session.create_ephemeral("/here")
         assert await one.exists("/here") is None
+
+
+async def test_a_transaction_of_a_session_that_is_over_says_so(autojump_clock: MockClock) -> None:
+    """Also where this replica learns of the end from the answer: it is the session that is refused, no operation."""
+    async with worlds() as w:
+        one, _ = await w.client(1), await w.client(2)
+        async with one.session() as session:
+            await w.access[2].database.sync()
+            await w.access[2].database.execute(CloseSession(session.id), Origin(session.id, 1))
+            assert not session.expired
+            with pytest.raises(SessionExpiredError):
+                await session.transaction().create("/here").commit()
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 0.0004, 1.9, 1e9, float("nan"), float("inf")])
+async def test_a_session_has_a_timeout_that_can_be_kept(autojump_clock: MockClock, seconds: float) -> None:
+    """One of no time would be kept alive without a pause, and one below two seconds ends between two signs of life."""
+    async with worlds() as w:
+        client = await w.client()
+        with pytest.raises(InvalidSettingError, match="timeout_seconds"):
+            async with client.session(seconds):
+                raise AssertionError
+
+
+async def test_numbers_that_no_znode_has_are_refused_for_what_they_are(autojump_clock: MockClock) -> None:
+    """Before they are offered to the log; the message names no limit of texts."""
+    async with worlds() as w:
+        client = await w.client()
+        for call in (client.set("/", b"", 1 << 40), client.create("/a", mode=cast("Mode", -(1 << 40)))):
+            with pytest.raises(InvalidSettingError, match="number"):
+                await call
+
+
+async def test_a_stream_of_changes_is_for_one_block(autojump_clock: MockClock) -> None:
+    """Entered within its own block it says so at once, and the watch stays; after the block it can be entered anew."""
+    async with worlds() as w:
+        client = await w.client()
+        changes = client.watch("/a")
+        async with changes:
+            with pytest.raises(trio.BusyResourceError):
+                await changes.__aenter__()
+            await client.create("/a")
+            assert isinstance(await anext(changes), Changed)
+        async with changes:
+            await client.delete("/a")
+            assert isinstance(await anext(changes), Changed)
+
+
+async def test_without_a_replica_there_is_nothing_to_read(autojump_clock: MockClock) -> None:
+    """Unavailable, as for writes: the store is closed or has failed. Whoever holds the replica learns which; a reader can only
+    try again."""
+    async with worlds() as w:
+        disk = MemoryDisk()
+        client = await w.client(disk=disk)
+        await client.create("/a")
+        disk.failure = lambda: StorageError("worn out")
+        with pytest.raises(UnavailableError):
+            await client.set("/a", b"")
+        for read in (client.get, client.exists, client.children, client.acl):
+            with pytest.raises(UnavailableError):
+                await read("/a")
 
 
 async def test_a_new_life_keeps_sessions_and_tells_watches_that_they_missed_something(
