@@ -25,7 +25,7 @@ import trio
 from database.engines.view_tracking import ViewTracking
 from database.errors import SnapshotNeededError
 from database.identity import ReplicaIdentity
-from database.kv.database import Database
+from database.kv.database import Database, UpkeepSettings
 from database.ports import LocalStore, StoreDirectory
 from database.replica import Replica, ReplicaSettings
 from database.snapshots.keeping import Snapshots
@@ -57,10 +57,11 @@ class State(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class HostSettings:
-    """How a replica and its snapshots behave."""
+    """How a replica, its snapshots and its tree behave."""
 
     replica: ReplicaSettings = attrs.field(factory=ReplicaSettings)
     snapshots: SnapshotSettings = attrs.field(factory=SnapshotSettings)
+    upkeep: UpkeepSettings = attrs.field(factory=UpkeepSettings)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -158,7 +159,7 @@ class Host:
     async def _live(self, store: LocalStore, number: int, attend: Callable[[Life], Awaitable[None]]) -> None:
         async with trio.open_nursery() as nursery:
             environment = attrs.evolve(self.environment, nursery=nursery)
-            database = Database(clock=environment.clock, random=environment.random)
+            database = Database(clock=environment.clock, random=environment.random, settings=self.settings.upkeep)
             identity = attrs.evolve(self.identity, life=number)
             replica = Replica(self.log, store, environment, identity, database, self.settings.replica)
             snapshots = await Snapshots.open(

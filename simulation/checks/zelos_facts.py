@@ -271,5 +271,10 @@ def _as_told(outcome: Outcome) -> Answer:
     """As the wire has it. A multi is answered without an error, whatever has become of it."""
     value: Any = outcome.value
     if isinstance(value, tuple) and value and isinstance(value[0], Outcome):
-        return Answer(0, 0, tuple(Answer(0, part.error, part.value) for part in value))
+        return Answer(0, 0, tuple(Answer(0, part.error, as_part(part.value)) for part in value))
     return Answer(0, outcome.error, value)
+
+
+def as_part(value: Any) -> Any:
+    """Of a multi: what was created is known by its path alone."""
+    return (value[0], None) if isinstance(value, tuple) and isinstance(value[0], str) else value

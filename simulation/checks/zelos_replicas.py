@@ -130,14 +130,14 @@ def trims_stay_below_what_is_allowed(history: History) -> Iterator[Violation]:
     """Whoever trims a loglet of the log had been allowed to."""
     allowed = sorted(history.operations(Allowed), key=lambda told: told.invoked)
     for trim in history.operations(LogletTrim):
-        position = _position(history, trim)
+        position = trimmed_to(history, trim)
         highest = max((told.action.position for told in allowed if told.invoked < trim.invoked), default=LogPosition(0))
         if position is not None and position > highest:
             message = f"the log was trimmed up to {position}, and {highest} was allowed"
             yield Violation("trims leave what is needed", message, proof(trim))
 
 
-def _position(history: History, trim: Told) -> int | None:
+def trimmed_to(history: History, trim: Told) -> int | None:
     """Where in the log this trim of a loglet ends. None if it takes nothing of its segment, as one that only asks for the trim point
     does, or nobody knows its segment."""
     for version in chains(history).values():

@@ -18,10 +18,13 @@ from typing import Final
 import attrs
 import trio
 
+from database.kv.commands import Reap
+from database.kv.results import ChangeKind
 from loglets.paxos.provider import PaxosProvider
 from loglets.striped.provider import StripedProvider
 from simulation.checks.zelos import ZELOS_CHECKS
-from simulation.checks.zelos_facts import replay
+from simulation.checks.zelos_facts import committed, replay
+from simulation.checks.zelos_inside import FIRED, READS, Fired, inside_checks
 from simulation.checks.zelos_replicas import ALLOWED, ANNOUNCED, REPLICA_CHECKS, STATES, StateWatch
 from simulation.checks.zelos_sessions import lives_on, session_checks
 from simulation.checks.zelos_watches import TOLD, WATCH_CHECKS, events_compared
@@ -31,10 +34,11 @@ from simulation.stories.scenario import Scenario
 from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
 from simulation.world.store_disk import RESTORED
 from simulation.world.world import World
-from simulation.zelos.servers import Servers, host_settings
+from simulation.zelos.inside import INSIDE, StrongRead
+from simulation.zelos.servers import Engines, Servers
 from simulation.zelos.session import Client
 from simulation.zelos.witness import Witness
-from simulation.zelos.workload import PREFIX, SHAPES, Part, prepare
+from simulation.zelos.workload import PREFIX, SHAPES, TIMED, Part, prepare
 from virtuallog.errors import VirtualLogError
 from virtuallog.testing.tcp import StreamQuality
 from virtuallog.testing.violation import Violation
@@ -57,8 +61,11 @@ SWAP_SECONDS: Final = (0.5, 2.0, 5.0)
 ANSWERS: Final = "zelos answers compared"
 REPEATED: Final = "zelos commands applied again"
 SWAPS: Final = "swaps"
+TIMED_OUT: Final = "znodes reaped whose time was over"
+EMPTIED: Final = "containers reaped"
 LOOKED: Final = (
-    ANSWERS, TOLD, REPEATED, STATES, ANNOUNCED, ALLOWED, RESTORED, *(PREFIX + shape for shape in (*SHAPES, SWAPS)),
+    ANSWERS, TOLD, REPEATED, STATES, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED,
+    *(PREFIX + shape for shape in (*SHAPES, *INSIDE, SWAPS, TIMED_OUT, EMPTIED)),
 )  # fmt: skip
 """What a set of seeds must have been able to compare, and put through."""
 
@@ -76,9 +83,6 @@ class _Run:
     staying: list[Client] = attrs.field(factory=list)
     """Clients that have been answered since the load is over."""
 
-    def count(self, what: str) -> None:
-        self.world.counts[PREFIX + what] += 1
-
     async def client(self, number: int, acts: int, pause_seconds: float, ready: trio.Event) -> None:
         """A client process for the whole run: it does its acts, and then stays, until the run is over."""
         node = NodeId(FIRST_CLIENT + number)
@@ -88,7 +92,7 @@ class _Run:
             client = Client(
                 f"c{number}", self.world.history, source, dials, source.choice(TIMEOUTS_MS), lambda: next(self.numbers)
             )
-            part = Part(client, source, acts, pause_seconds, self.count)
+            part = Part(client, source, acts, pause_seconds, partial(_count, self.world))
             self.parts.append(part)
             if number == 1:
                 await prepare(client)
@@ -106,7 +110,11 @@ class _Run:
                 kind = self.random.choice(self.cluster.kind_names)
                 with trio.move_on_after(3.0), suppress(VirtualLogError):
                     await client.log.reconfig_extend(kind, {})
-                    self.count(SWAPS)
+                    _count(self.world, SWAPS)
+
+
+def _count(world: World, what: str) -> None:
+    world.counts[PREFIX + what] += 1
 
 
 async def tell(world: World) -> None:
@@ -116,7 +124,8 @@ async def tell(world: World) -> None:
     witness = Witness(world.history, world.violations)
     states = StateWatch(world.history, world.violations, world.counts)
     world.on_store_open, world.on_store_write = states.opened, states.wrote
-    servers = Servers(world, host_settings(witness), StreamQuality())
+    engines = Engines.draw(source, cluster.nodes)
+    servers = Servers(world, witness, engines, StreamQuality(), partial(_count, world))
     servers.start(cluster)
     nemesis = Nemesis(world, cluster.machines, _draw_faults(source))
     run = _Run(world, cluster, servers, source)
@@ -190,10 +199,23 @@ def _judge(run: _Run, witness: Witness, nemesis: Nemesis) -> None:
     world = run.world
     calm = not nemesis.plan.active
     world.check(*ZELOS_CHECKS, *WATCH_CHECKS, *REPLICA_CHECKS)
-    world.check(*session_checks(world.clock_errors.drift, calm=calm))
+    drift = world.clock_errors.drift
+    world.check(*session_checks(drift, calm=calm), *inside_checks(drift))
     world.counts[ANSWERS] += replay(world.history).compared
     world.counts[TOLD] += events_compared(world.history)
     world.counts[REPEATED] += witness.compared
+    world.counts[READS] += sum(told.returned for told in world.history.operations(StrongRead))
+    world.counts[FIRED] += len(world.history.operations(Fired))
+    _count_reaped(world)
+
+
+def _count_reaped(world: World) -> None:
+    changes = replay(world.history).changes
+    for told in committed(world.history):
+        if isinstance(told.action.command.operation, Reap):
+            for kind, path in changes.get(told.action.zxid, ()):
+                if kind is ChangeKind.DELETED:
+                    _count(world, TIMED_OUT if TIMED in path else EMPTIED)
 
 
 ZELOS: Final = Scenario(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from typing import Final
 
 import attrs
@@ -11,9 +13,13 @@ import trio
 
 from database.engines.base import BaseSettings
 from database.engines.checksums import ChecksumSettings
+from database.engines.lease import Lease, LeaseSettings
+from database.engines.rollout import RolloutSettings
 from database.engines.stack import StackSettings
+from database.engines.time import Time
 from database.engines.view_tracking import ViewSettings
 from database.hosting import HostSettings
+from database.kv.database import UpkeepSettings
 from database.replica import ReplicaSettings
 from database.snapshots.policy import SnapshotSettings
 from server.node import Node
@@ -22,6 +28,7 @@ from simulation.world.cluster import Cluster
 from simulation.world.machine import MachinePorts
 from simulation.world.world import World
 from simulation.zelos.connection import Dial
+from simulation.zelos.inside import Inside
 from simulation.zelos.streams import WithClients, address_of, node_at
 from simulation.zelos.witness import Witness
 from virtuallog.testing.byte_streams import ByteStreams, StreamQuality
@@ -38,9 +45,33 @@ SNAPSHOTS: Final = SnapshotSettings(log_bytes=2 << 10, seconds=3.0, seconds_min=
 """Some in every run, so that the log is trimmed under those who are away."""
 
 
-def host_settings(witness: Witness) -> HostSettings:
-    """Small ones."""
-    return HostSettings(replica=ReplicaSettings(recipe=witness.recipe, stack=STACK), snapshots=SNAPSHOTS)
+UPKEEP: Final = UpkeepSettings(reap_seconds=1.0)
+DRIFT: Final = 0.3
+"""That of the worst clocks that a nemesis makes. The lease must be told; by default it trusts clocks more."""
+
+
+@attrs.frozen
+class Engines:
+    """Which engines a run has that are off at first."""
+
+    enabled: tuple[str, ...]
+    wanting: frozenset[NodeId]
+    """Who tries to have the lease."""
+
+    @classmethod
+    def draw(cls, source: random.Random, nodes: Sequence[NodeId]) -> Engines:
+        enabled = tuple(name for name in (Lease.name, Time.name) if source.random() < 0.6)
+        return cls(enabled, frozenset(source.sample(nodes, source.choice((1, 2, 3)))))
+
+    def settings(self, node: NodeId, witness: Witness) -> HostSettings:
+        """Small ones."""
+        stack = attrs.evolve(
+            STACK,
+            rollout=RolloutSettings(enable=self.enabled, retry_seconds=0.5),
+            lease=LeaseSettings(wanted=node in self.wanting, duration_seconds=1.5, drift=DRIFT),
+        )
+        replica = ReplicaSettings(recipe=witness.recipe, stack=stack)
+        return HostSettings(replica=replica, snapshots=SNAPSHOTS, upkeep=UPKEEP)
 
 
 @attrs.define(eq=False)
@@ -48,9 +79,13 @@ class Servers:
     """Give `prepare` to a cluster as its `on_node`."""
 
     world: World
-    settings: HostSettings
+    witness: Witness
+    engines: Engines
     quality: StreamQuality
+    count: Callable[[str], None]
+    """Told of what was reached."""
     streams: ByteStreams = attrs.field(init=False)
+    _numbers: Iterator[int] = attrs.field(factory=lambda: count(1), init=False)
 
     def __attrs_post_init__(self) -> None:
         source = self.world.random("client streams")
@@ -62,10 +97,17 @@ class Servers:
         cluster.zookeeper, cluster.on_node = ZOOKEEPER, self.prepare
 
     def prepare(self, node: Node, ports: MachinePorts, nursery: trio.Nursery) -> None:
-        """Let it listen to clients, too."""
+        """Let it listen to clients, too, and put a program beside it."""
         assert node.database is not None
-        node.database.settings = self.settings
-        nursery.start_soon(self._listen, node, ports.process)
+        process = ports.process
+        node.database.settings = self.engines.settings(process.node, self.witness)
+        who = f"inside {process.node}.{process.boot}"
+        inside = Inside(
+            who, self.world.history, ports.clock, self.world.random(who), self.count, lambda: next(self._numbers)
+        )
+        node.database.on_life = inside.begin
+        nursery.start_soon(inside.run)
+        nursery.start_soon(self._listen, node, process)
 
     async def _listen(self, node: Node, process: Process) -> None:
         listener = self.streams.listen(process, address_of(process.node))

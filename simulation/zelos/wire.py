@@ -32,6 +32,7 @@ PING_XID: Final = -2
 SET_WATCHES_XID: Final = -8
 _ERROR: Final = -1
 """The type of an entry of a multi's reply that stands for an error; also of the one that ends it."""
+_CREATE: Final = 1
 _CREATE2: Final = 15
 _CREATE_CONTAINER: Final = 19
 _CREATE_TTL: Final = 21
@@ -78,7 +79,8 @@ def _write_multi(writer: Writer, transaction: Transaction) -> None:
 
 
 def _read_multi(reader: Reader) -> tuple[Answer, ...]:
-    """One answer per operation; zxids stand in the header alone."""
+    """One answer per operation; zxids stand in the header alone. Of what was created only the path is kept: servers tell the stat
+    or not, as the kind of znode is."""
     answers: list[Answer] = []
     while True:
         number, done, error = reader.int32(), reader.flag(), reader.int32()
@@ -87,7 +89,8 @@ def _read_multi(reader: Reader) -> tuple[Answer, ...]:
         if number == _ERROR:
             answers.append(Answer(0, reader.int32()))
         else:
-            answers.append(Answer(0, error, _BY_NUMBER[number](reader)))
+            value = _BY_NUMBER[number](reader)
+            answers.append(Answer(0, error, (value[0], None) if number in _CREATES else value))
 
 
 def _read_created(reader: Reader) -> tuple[str, Any]:
@@ -111,9 +114,11 @@ _FORMS: Final[Mapping[type, _Form]] = {
 }
 _BY_NUMBER: Final = {
     **{form.number: form.read for form in _FORMS.values()},
+    _CREATE: lambda reader: (reader.string(), None),
     _CREATE_CONTAINER: _read_created,
     _CREATE_TTL: _read_created,
 }
+_CREATES: Final = (_CREATE, _CREATE2, _CREATE_CONTAINER, _CREATE_TTL)
 
 
 def number_of(request: Request | Check) -> int:

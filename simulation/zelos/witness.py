@@ -15,9 +15,13 @@ from database.engines.api import Failed
 from database.engines.entry import Entry
 from database.engines.layer import Layer, Surroundings
 from database.engines.stack import StackSettings, zelos
+from database.engines.time import Time
 from database.kv import codec
 from database.kv.results import Result
+from database.transaction import Transaction
 from simulation.checks.zelos_facts import Committed
+from simulation.checks.zelos_inside import Fired
+from simulation.zelos.inside import TIMER
 from virtuallog.testing.history import History
 from virtuallog.testing.violation import Violation
 from virtuallog.types import LogPosition
@@ -32,10 +36,24 @@ class Witness:
     compared: int = attrs.field(default=0, init=False)
     """Applications of a command that another replica, or a former life, had applied before."""
     _known: dict[tuple[int, int], tuple[bytes, Any]] = attrs.field(factory=dict, init=False)
+    _fired: dict[str, LogPosition] = attrs.field(factory=dict, init=False)
 
     def recipe(self, surroundings: Surroundings, settings: StackSettings) -> Sequence[Layer]:
         """The stack of Zelos, and above it what tells this witness. See `ReplicaSettings`."""
-        return [Telling(surroundings, witness=self), *zelos(surroundings, settings)]
+        layers = zelos(surroundings, settings)
+        for layer in layers:
+            if isinstance(layer, Time):
+                layer.on_fired[TIMER] = self.fired
+        return [Telling(surroundings, witness=self), *layers]
+
+    def fired(self, transaction: Transaction, timer: str, position: LogPosition) -> None:
+        """On a replica, in `apply`."""
+        known = self._fired.setdefault(timer, position)
+        if known is position:
+            self.history.observed("timers", Fired(timer), None)
+        elif known != position:
+            message = f"{timer} has fired at {position}, and elsewhere at {known}"
+            self.violations.append(Violation("timers fire", message))
 
     def applied(self, who: str, position: LogPosition, index: int, payload: bytes, result: Any) -> None:
         if not isinstance(result, Result):

@@ -37,8 +37,13 @@ PLAIN: Final = tuple(f"{parent}/{name}" for parent in PARENTS for name in "xyz")
 STAYING: Final = "/stays"
 BELOW: Final = "/below"
 UNDER: Final = tuple(f"{BELOW}/{name}" for name in "xy")
-WRITTEN: Final = (*PLAIN, *PLAIN, *PARENTS, STAYING, *UNDER)
+INNER: Final = tuple(f"{path}/c" for path in PLAIN)
+"""Children of znodes that may be containers, which end with them."""
+WRITTEN: Final = (*PLAIN, *PLAIN, *INNER, *PARENTS, STAYING, *UNDER)
 """Paths that are written."""
+TIMED: Final = "t-"
+"""Names of znodes that end with their time begin with it."""
+TTLS_MS: Final = (1, 1000, 3000)
 FOUNDED: Final = (*PARENTS, STAYING, BELOW)
 SHAPES: Final = (
     "watches set again", "requests in flight together", "transactions", "sessions closed", "sessions left",
@@ -134,6 +139,14 @@ class Part:
         self.count("transactions")
         return True
 
+    async def use_up(self, connection: Connection) -> bool:
+        """A container that had a child, and will be reaped."""
+        path = self.random.choice(PLAIN)
+        child = f"{path}/c"
+        creates = Create(path, self._data(), mode=Mode.CONTAINER), Create(child, self._data())
+        await self._all(connection, [Delete(path), *creates, Delete(child)])
+        return True
+
     async def watch_for_good(self, connection: Connection) -> bool:
         recursive = self.random.random() < 0.6
         await self._attempt(connection, AddWatch(BELOW if recursive else STAYING, recursive))
@@ -179,7 +192,10 @@ class Part:
 
     def _create(self, path: str) -> Create:
         if path in PLAIN:
-            mode = self.random.choice((Mode.PERSISTENT, Mode.EPHEMERAL, Mode.EPHEMERAL, Mode.CONTAINER))
+            mode = self.random.choice((Mode.PERSISTENT, Mode.EPHEMERAL, Mode.CONTAINER, Mode.CONTAINER))
+            if self.random.random() < 0.15:
+                ttl_ms = self.random.choice(TTLS_MS)
+                return Create(path[:-1] + TIMED, self._data(), mode=Mode.TTL_SEQUENTIAL, ttl_ms=ttl_ms)
             if self.random.random() < 0.3:
                 return Create(path[:-1] + "s-", self._data(), mode=self.random.choice(SEQUENTIAL))
             return Create(path, self._data(), mode=mode)
@@ -253,6 +269,7 @@ ACTS: Final[Sequence[tuple[float, Act]]] = (
     (5, Part.burst),
     (3, Part.strong_read),
     (3, Part.transact),
+    (2, Part.use_up),
     (2, Part.watch_for_good),
     (1, Part.rest),
     (0.7, Part.close),

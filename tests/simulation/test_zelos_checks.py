@@ -24,7 +24,7 @@ from database.kv.commands import (
 )
 from database.kv.results import ChangeKind, Error
 from simulation.checks.zelos import ZELOS_CHECKS
-from simulation.checks.zelos_facts import Committed, replay
+from simulation.checks.zelos_facts import Committed, as_part, replay
 from simulation.checks.zelos_model import Model, Outcome
 from simulation.checks.zelos_sessions import lives_on, session_checks
 from simulation.checks.zelos_watches import WATCH_CHECKS, events_compared
@@ -90,7 +90,7 @@ class Zelos:
     def answer(self, outcome: Outcome) -> Answer:
         value: Any = outcome.value
         if isinstance(value, tuple) and value and isinstance(value[0], Outcome):
-            return Answer(self.model.zxid, 0, tuple(Answer(0, part.error, part.value) for part in value))
+            return Answer(self.model.zxid, 0, tuple(Answer(0, part.error, as_part(part.value)) for part in value))
         return Answer(self.model.zxid, outcome.error, value)
 
     def read(self, request: Any, connection: int = 1, session: int = SESSION) -> Answer:
