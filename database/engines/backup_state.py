@@ -47,10 +47,10 @@ class Bid:
 
 @attrs.frozen
 class Uploaded:
-    """The range that was bid for there is durable elsewhere."""
+    """This range is durable elsewhere, whoever has bid for it now."""
 
     start: LogPosition
-    bid: LogPosition
+    stop: LogPosition
 
 
 @attrs.frozen
@@ -83,6 +83,11 @@ class Range:
     """Who; nobody: it is free."""
     uploaded: int
     """1: durable elsewhere; it waits for those before it."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether anybody may bid for it."""
+        return not self.replica and not self.uploaded
 
 
 _RECORDS: Final = Vocabulary((Progress, Range))
@@ -122,15 +127,9 @@ def apply(transaction: Transaction, command: Begin | Bid | Uploaded | DropBid, p
         return False
     if isinstance(command, Bid):
         return _bid(transaction, command, position, now)
-    taken = ranges(transaction).get(command.start)
-    if taken is None or taken.bid != command.bid or not taken.replica:
-        return False
     if isinstance(command, DropBid):
-        _put(transaction, command.start, attrs.evolve(taken, replica=""))
-    else:
-        _put(transaction, command.start, attrs.evolve(taken, uploaded=1))
-        _advance(transaction, now)
-    return True
+        return _drop(transaction, command)
+    return _finish(transaction, command, now)
 
 
 def _begin(transaction: Transaction, command: Begin) -> bool:
@@ -146,7 +145,7 @@ def _bid(transaction: Transaction, command: Bid, position: LogPosition, now: Pro
     present = ranges(transaction)
     free = present.get(command.start)
     if free is not None:
-        allowed = not free.replica and free.stop == command.stop
+        allowed = free.is_free and free.stop == command.stop
     else:
         allowed = command.start == now.next < command.stop <= position and len(present) < BIDS_MAX
         if allowed:
@@ -154,6 +153,23 @@ def _bid(transaction: Transaction, command: Bid, position: LogPosition, now: Pro
     if allowed:
         _put(transaction, command.start, Range(command.stop, position, command.replica, 0))
     return allowed
+
+
+def _drop(transaction: Transaction, command: DropBid) -> bool:
+    taken = ranges(transaction).get(command.start)
+    if taken is None or taken.bid != command.bid or not taken.replica or taken.uploaded:
+        return False
+    _put(transaction, command.start, attrs.evolve(taken, replica=""))
+    return True
+
+
+def _finish(transaction: Transaction, command: Uploaded, now: Progress) -> bool:
+    taken = ranges(transaction).get(command.start)
+    if taken is None or taken.stop != command.stop or taken.uploaded:
+        return False
+    _put(transaction, command.start, attrs.evolve(taken, uploaded=1))
+    _advance(transaction, now)
+    return True
 
 
 def _advance(transaction: Transaction, now: Progress) -> None:

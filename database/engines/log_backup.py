@@ -5,9 +5,10 @@ Parquet files as a closed segment's, docs/archive.md: one directory for each ran
 log that it is done. The log is trimmed up to where everything is backed up, and no further, while this engine is enabled.
 
 Rules:
-* A range ends where the log is applied when somebody bids for it: its length follows the load, and positions need not be dense.
-* A bid whose bidder is silent for too long is dropped by a command that names it, and somebody else takes the range. Should both
-  upload it, they write the same files.
+* A range ends where the log is applied when somebody bids for it, or where it is long enough: its bidder looks at what is in the log, as
+  positions need not be dense.
+* A bid that is open for too long is dropped by a command that names it, and somebody else takes the range. Should both upload it, they
+  write the same files, and whoever is done first says so.
 * What cannot be uploaded holds back trims. That is what one wants to hear of: see the metrics and the log of the process.
 * Backups begin where nothing can have been trimmed when the engine was enabled, and anew when it is enabled again. Disabled, it holds
   back nothing.
@@ -24,7 +25,7 @@ import attrs
 import structlog
 
 from database.engines import backup_state
-from database.engines.backup_state import Begin, Bid, DropBid, Progress, Range, Uploaded
+from database.engines.backup_state import Begin, Bid, DropBid, Progress, Uploaded
 from database.engines.commanded import CommandedLayer
 from database.engines.entry import Entry
 from database.engines.silence import Silence
@@ -35,9 +36,9 @@ from loglets.archive.config import directory_of, join
 from loglets.archive.files import NEEDS, Files, OpenFiles
 from loglets.archive.fsspec_files import FsspecFiles
 from virtuallog.api import Placed
-from virtuallog.errors import RetryableError, TrimmedError, UnsupportedError, VirtualLogError
+from virtuallog.errors import TrimmedError, UnsupportedError, VirtualLogError
 from virtuallog.metrics import Family, Kind, Sample
-from virtuallog.types import POSITION_MAX, LogPosition
+from virtuallog.types import POSITION_MAX, LogPosition, PlacedBatch
 from virtuallog.virtual_log import VirtualLog
 
 _READ_BYTES: Final = 1 << 20
@@ -55,8 +56,10 @@ class LogBackupSettings:
     """A range is bid for once so many bytes of payloads have been applied since the last one: one file or two."""
     range_seconds: float = 60.0
     """The same after so much time, if there is anything: how much of the log is lost with all its servers."""
+    idle_seconds: float = 3600.0
+    """The same if there is nothing but what engines say by themselves, which fills the log slowly: some 100 KB an hour."""
     bid_seconds: float = 300.0
-    """A bid is dropped after so long. Longer than an upload takes."""
+    """A bid is dropped after so long. Longer than an upload takes, or ranges are uploaded more than once."""
     tick_seconds: float = 5.0
 
 
@@ -84,7 +87,7 @@ class LogBackup(CommandedLayer):
     _applied: LogPosition = attrs.field(default=LogPosition(0), init=False)
     """Everything below that concerns this layer is applied."""
     _bytes: int = attrs.field(default=0, init=False)
-    """Applied since the last range was bid for."""
+    """Applied since the last range was bid for, at least; 1 after a start: perhaps."""
     _since: float = attrs.field(default=0.0, init=False)
     """When that was."""
     _failures: int = attrs.field(default=0, init=False)
@@ -96,7 +99,7 @@ class LogBackup(CommandedLayer):
     # -- as a layer -----------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        self._since = self._now
+        self._since, self._bytes = self._now, 1
         self._learn()
 
     def set_trim_prefix(self, position: LogPosition) -> None:
@@ -109,7 +112,7 @@ class LogBackup(CommandedLayer):
     def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
         self._applied = LogPosition(position + 1)
         if isinstance(command, Bid) and result:
-            self._bytes, self._since = 0, self._now
+            self._bytes, self._since = max(0, self._bytes - self.settings.range_bytes), self._now
         self._learn()
         self._hand_down()
 
@@ -126,6 +129,14 @@ class LogBackup(CommandedLayer):
         return self.settings.tick_seconds
 
     async def tick(self) -> None:
+        try:
+            await self._go_on()
+        except VirtualLogError as error:
+            # Neither the log nor the place for backups is this replica's disk: it goes on, and tries again, while trims wait.
+            self._failures += 1
+            logger.warning("the log cannot be backed up", reason=str(error))
+
+    async def _go_on(self) -> None:
         progress = self.progress()
         if progress is not None:
             await self._drop_silent()
@@ -137,7 +148,8 @@ class LogBackup(CommandedLayer):
         await self._bid(progress)
         for start, each in backup_state.ranges(self.surroundings.store).items():
             if each.replica == self._replica and not each.uploaded:
-                await self._try_to_upload(start, each)
+                await self._upload(start, each.stop)
+                await self.command(Uploaded(start, each.stop))
 
     async def _drop_silent(self) -> None:
         for start, each in backup_state.ranges(self.surroundings.store).items():
@@ -150,29 +162,26 @@ class LogBackup(CommandedLayer):
         present = backup_state.ranges(self.surroundings.store)
         if any(each.replica == self._replica and not each.uploaded for each in present.values()):
             return
-        free = next((start for start, each in present.items() if not each.replica), None)
+        free = next((start for start, each in present.items() if each.is_free), None)
         if free is not None:
             await self.command(Bid(free, present[free].stop, self._replica))
         elif self._applied > progress.next and self._is_due:
-            await self.command(Bid(progress.next, self._applied, self._replica))
+            await self._bid_for_new(progress.next, self._applied)
+
+    async def _bid_for_new(self, start: LogPosition, applied: LogPosition) -> None:
+        stop, size = start, 0
+        while stop < applied and size < self.settings.range_bytes:
+            items = await self.surroundings.log.read(stop, applied, min(_READ_BYTES, self.settings.range_bytes - size))
+            stop = LogPosition(items[-1].stop)
+            size += sum(len(each.batch.blob) for each in items if isinstance(each, PlacedBatch))
+        if await self.command(Bid(start, stop, self._replica)) and stop < applied:
+            self._bytes = max(self._bytes, self.settings.range_bytes)  # there is more, so the next one is due as well
 
     @property
     def _is_due(self) -> bool:
-        late = self._now - self._since >= self.settings.range_seconds
-        return self._bytes >= self.settings.range_bytes or (late and self._bytes > 0)
-
-    async def _try_to_upload(self, start: LogPosition, each: Range) -> None:
-        try:
-            await self._upload(start, each.stop)
-        except RetryableError:
-            self._failures += 1
-            raise
-        except VirtualLogError as error:
-            # The place for backups is not this replica's disk: it goes on, and tries again, while trims wait.
-            self._failures += 1
-            logger.warning("a part of the log cannot be backed up", start=start, stop=each.stop, error=str(error))
-        else:
-            await self.command(Uploaded(start, each.bid))
+        waited = self._now - self._since
+        patience = self.settings.range_seconds if self._bytes else self.settings.idle_seconds
+        return self._bytes >= self.settings.range_bytes or waited >= patience
 
     async def _upload(self, start: LogPosition, stop: LogPosition) -> None:
         """On return the range is durable elsewhere, and was read back.
@@ -222,6 +231,6 @@ class LogBackup(CommandedLayer):
         return [
             Family("virtuallog_database_backed_up_position", Kind.GAUGE, "Up to where the log is durable elsewhere.",
                    (Sample({}, 0 if progress is None else progress.backed_up),)),
-            Family("virtuallog_database_backup_failures", Kind.COUNTER, "Uploads by this replica that failed.",
+            Family("virtuallog_database_backup_failures", Kind.COUNTER, "How often this replica could not go on with backups.",
                    (Sample({}, self._failures),)),
         ]  # fmt: skip

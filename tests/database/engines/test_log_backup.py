@@ -32,6 +32,8 @@ class Place:
     """Nothing can be written there."""
     slow: bool = False
     """Nothing that is written there is ever done."""
+    read_seconds: float = 0.0
+    """What is written there is read back as slowly."""
 
     def open(self, url: str) -> PlaceFiles:
         return PlaceFiles(self, self.directories.setdefault(url, {}))
@@ -56,7 +58,7 @@ class PlaceFiles:
     files: dict[str, bytes]
 
     async def read(self, name: str) -> bytes | None:
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.place.read_seconds)
         return self.files.get(name)
 
     async def read_range(self, name: str, start: int, stop: int) -> bytes | None:
@@ -83,7 +85,9 @@ class PlaceFiles:
 
 
 def settings(place: Place | None) -> StackSettings:
-    backup = LogBackupSettings(range_seconds=2.0, bid_seconds=5.0, tick_seconds=0.5)
+    backup = LogBackupSettings(
+        range_bytes=20_000, range_seconds=2.0, idle_seconds=100.0, bid_seconds=5.0, tick_seconds=0.5
+    )
     if place is not None:
         backup = attrs.evolve(backup, url="file:///backups", open_files=place.open)
     return attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0), log_backup=backup)
@@ -257,6 +261,54 @@ async def test_a_range_that_is_gone_is_not_told_as_backed_up(autojump_clock: Moc
         assert progress is not None and progress.backed_up > progress.begin >= 10
 
 
+async def test_an_upload_that_takes_longer_than_a_bid_counts(autojump_clock: MockClock) -> None:
+    """Others take the range from a bidder that is slow; what is durable is durable all the same, or it would go on for ever."""
+    place = Place(read_seconds=20.0)
+    async with replicas() as world:
+        running = await enabled(world, place, place, place)
+        await trio.sleep(120.0)
+        progress = backup(running[0]).progress()
+        assert progress is not None and progress.backed_up > 0
+
+
+async def test_a_range_is_bounded_however_much_there_is(autojump_clock: MockClock) -> None:
+    """After a night in which the place did not answer it is to be had in parts, each of which is done, and one soon after the other."""
+    place = Place(broken=True)
+    async with replicas() as world:
+        running = await enabled(world, place, None)
+        for number in range(200):
+            await running[1].propose(b"%d" % number + bytes(1000))
+        place.broken = False
+        await trio.sleep(30.0)
+        progress = backup(running[1]).progress()
+        assert progress is not None and progress.backed_up > 200
+        assert len(place.ranges()) > 8, "of 20 KB each"
+
+
+async def test_what_engines_say_by_themselves_is_backed_up_in_the_end(autojump_clock: MockClock) -> None:
+    """With nobody writing the log still grows slowly, and it is trimmed up to the backups only."""
+    place = Place()
+    async with replicas() as world:
+        running = await enabled(world, place, None)
+        await trio.sleep(300.0)
+        progress = backup(running[1]).progress()
+        assert progress is not None and progress.backed_up > running[1].replica.cursor / 3
+        assert len(place.ranges()) < 10
+
+
+async def test_a_log_that_cannot_be_asked_where_it_begins_stops_no_replica(autojump_clock: MockClock) -> None:
+    """Its oldest part may be an archive that nobody may write to any more; backups begin once that is mended."""
+    place = Place()
+    async with replicas() as world:
+        world.provider.trim_refusal = StorageError("s3://archive: permission denied")
+        (first,) = await enabled(world, place)
+        await trio.sleep(5.0)
+        assert backup(first).progress() is None and not first.ended.is_set()
+        world.provider.trim_refusal = None
+        await trio.sleep(5.0)
+        assert backup(first).progress() is not None
+
+
 async def test_bids_that_do_not_fit_do_nothing(autojump_clock: MockClock) -> None:
     """Late, doubled and lost ones are normal: each replica refuses the same, so ranges leave no gaps."""
     async with replicas() as world:
@@ -270,11 +322,11 @@ async def test_bids_that_do_not_fit_do_nothing(autojump_clock: MockClock) -> Non
         assert await engine.command(Bid(LogPosition(3), LogPosition(9), "me")) is True
         assert await engine.command(Bid(LogPosition(3), LogPosition(9), "you")) is False, "taken"
         (bid,) = (each.bid for each in backup_state.ranges(first.application.store).values())
-        assert await engine.command(Uploaded(LogPosition(3), LogPosition(bid + 1))) is False, "another bid"
+        assert await engine.command(Uploaded(LogPosition(3), LogPosition(8))) is False, "another range"
         assert await engine.command(DropBid(LogPosition(3), bid)) is True
-        assert await engine.command(Uploaded(LogPosition(3), bid)) is False, "too late: it is somebody else's now"
+        assert await engine.command(DropBid(LogPosition(3), bid)) is False, "it is free"
         assert await backup(second).command(Bid(LogPosition(3), LogPosition(9), "you")) is True
-        (bid,) = (each.bid for each in backup_state.ranges(second.application.store).values())
-        assert await engine.command(Uploaded(LogPosition(3), bid)) is True
+        assert await engine.command(Uploaded(LogPosition(3), LogPosition(9))) is True, "late, but it is durable"
+        assert await engine.command(Uploaded(LogPosition(3), LogPosition(9))) is False, "that is known"
         progress = engine.progress()
         assert progress is not None and (progress.begin, progress.backed_up, progress.next) == (3, 9, 9)
