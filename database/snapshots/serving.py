@@ -14,10 +14,11 @@ import attrs
 import trio
 from crc32c import crc32c
 
+from database.answering import answer
 from database.snapshots.keeping import Snapshots
 from database.snapshots.messages import PIECE_BYTES_MAX, GetSnapshot, Piece, ReadPiece, SnapshotOffer, hold_name
 from database.snapshots.policy import NONE, name_of
-from virtuallog.errors import OverloadedError, VirtualLogError, WrongRecipientError
+from virtuallog.errors import OverloadedError, WrongRecipientError
 from virtuallog.ports import Clock, Done, Handlers
 from virtuallog.types import LogPosition
 
@@ -60,24 +61,21 @@ class SnapshotService:
             ReadPiece: partial(self._handle, self._read),
         }
 
-    def _handle(self, answer: Callable[[Any], Awaitable[Any]], request: GetSnapshot | ReadPiece, done: Done) -> None:
+    def _handle(self, work: Callable[[Any], Awaitable[Any]], request: GetSnapshot | ReadPiece, done: Done) -> None:
         if request.cluster != self._cluster:
             done(WrongRecipientError("cluster", request.cluster[:16].hex(), self._cluster.hex()))
         elif self._serving >= REQUESTS_MAX:
             done(OverloadedError(f"{self._serving} requests for snapshots are being served"))
         else:
             self._serving += 1
-            self._nursery.start_soon(self._answer, answer, request, done)
+            self._nursery.start_soon(self._answer, work, request, done)
 
-    async def _answer(self, answer: Callable[[Any], Awaitable[Any]], request: Any, done: Done) -> None:
+    async def _answer(self, work: Callable[[Any], Awaitable[Any]], request: Any, done: Done) -> None:
         """What goes wrong is told to the peer. If it is the disk, whoever uses it next for the replica's own sake stops the replica."""
         try:
-            outcome = await answer(request)
-        except VirtualLogError as error:
-            outcome = error
+            await answer(work, request, done)
         finally:
             self._serving -= 1
-        done(outcome)
 
     async def _offer(self, request: GetSnapshot) -> SnapshotOffer:
         position = self._snapshots.newest

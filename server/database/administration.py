@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from database.answering import answer
 from database.engines import view
 from database.engines.asking import answer_to
 from database.engines.brain_doctor import BrainDoctor
@@ -30,7 +31,7 @@ from server.database.messages import (
     WriteRaw,
 )
 from server.database.reporting import allowed_trim
-from virtuallog.errors import OverloadedError, UnsupportedError, VirtualLogError
+from virtuallog.errors import OverloadedError, UnsupportedError
 from virtuallog.ports import Done, Handler, Handlers
 from virtuallog.types import LogPosition
 
@@ -72,9 +73,7 @@ class Administration:
 
     async def _answer(self, work: Callable[[Any], Awaitable[Any]], request: Any, done: Done) -> None:
         try:
-            done(await work(request))
-        except VirtualLogError as error:
-            done(error)
+            await answer(work, request, done)
         finally:
             self._requests -= 1
 

@@ -236,6 +236,17 @@ async def test_a_replica_that_fails_closes_its_role_and_nothing_else(world: Worl
     await client_of(two).create("/b")
 
 
+async def test_who_asks_a_replica_that_ends_is_answered(world: World, autojump_clock: MockClock) -> None:
+    """An operator hears at once that nobody will answer him here."""
+    one, _, _ = await start(world, 1, 2, 3)
+    life, answers = life_of(one), list[object]()
+    assert one.database is not None
+    one.database._in_life(CompareChecksums(), answers.append)
+    life.environment.nursery.cancel_scope.cancel()
+    await until(lambda: one.database is not None and one.database.life not in {None, life})
+    assert [type(answer) for answer in answers] == [UnavailableError]
+
+
 async def test_a_snapshot_is_given_to_who_belongs_to_the_cluster(world: World, autojump_clock: MockClock) -> None:
     """Then the log is held for it."""
     one, _, _ = await start(world, 1, 2, 3)

@@ -15,7 +15,7 @@ from database.snapshots.fetching import missing, superfluous
 from database.snapshots.messages import GetSnapshot, Piece, ReadPiece, SnapshotOffer
 from database.snapshots.policy import name_of
 from database.snapshots.restoring import cursor_of
-from database.snapshots.serving import REQUESTS_MAX
+from database.snapshots.serving import REQUESTS_MAX, SnapshotService
 from tests.database.snapshots.replicas import CLUSTER, Machine, World, content, world
 from virtuallog.errors import (
     CorruptionError,
@@ -324,6 +324,22 @@ async def test_what_is_served_at_a_time_is_bounded(autojump_clock: MockClock) ->
         machine.may_hold.set()
         await made.clock.sleep(1)
         assert [type(outcome) for outcome in outcomes[1:]] == [SnapshotOffer] * REQUESTS_MAX
+
+
+async def test_who_asks_a_replica_that_ends_is_answered(autojump_clock: MockClock) -> None:
+    """Its tasks are cancelled; the asker hears of it at once, and goes to somebody else, instead of waiting for its time to be over."""
+    async with world() as made:
+        outcomes: list[object] = []
+        machine = made.machine(1)
+        machine.may_hold = trio.Event()
+        async with trio.open_nursery() as life:
+            replica, snapshots = await machine.replica(100)
+            await snapshots.take(replica)
+            service = SnapshotService(snapshots, CLUSTER, life, machine.hold, machine.clock)
+            service.handlers[GetSnapshot](GetSnapshot(cluster=CLUSTER, replica="3"), outcomes.append)
+            await made.clock.sleep(1)
+            life.cancel_scope.cancel()
+        assert [type(outcome) for outcome in outcomes] == [UnavailableError]
 
 
 async def test_a_replica_without_a_snapshot_offers_none(autojump_clock: MockClock) -> None:
