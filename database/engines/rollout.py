@@ -57,7 +57,12 @@ class Rollout(CommandedLayer):
         await self.command(Enable(engine))
 
     async def disable(self, engine: str) -> None:
-        """The reverse. What that means for state that is left is said by the engine. Raises UnavailableError: unknown outcome."""
+        """The reverse. What that means for state that is left is said by the engine.
+
+        Raises:
+            UnsupportedError: no replica of the view knows it, and it was never switched; nothing was done.
+            UnavailableError: unknown outcome.
+        """
         await self.command(Disable(engine))
 
     def switches(self) -> Mapping[str, bool]:

@@ -55,18 +55,24 @@ def switch(transaction: Transaction, command: Enable | Disable, position: LogPos
     """Put the switch of an engine; durable format: 0, or 1 and the position of the command, u64, big-endian.
 
     Raises:
-        UnsupportedError: a member of the view does not know it.
+        UnsupportedError: a member of the view does not know what is to be enabled, or nobody knows what is to be disabled: a switch
+            is never removed.
         OverloadedError: too many engines.
     """
     present = switches(transaction)
     if command.engine not in present and len(present) >= SWITCHES_MAX:
         raise OverloadedError(f"{SWITCHES_MAX} engines have been switched already")
-    if isinstance(command, Enable):
-        members = view.members(transaction)
-        without = [name for name, member in members.items() if command.engine not in member.engines]
-        if without or not members:
-            raise UnsupportedError(f"engine {command.engine!r} is not known to {', '.join(without) or 'anybody'}")
-        if is_enabled(transaction, command.engine):
-            return
+    _check_known(transaction, command, command.engine in present)
+    if isinstance(command, Enable) and is_enabled(transaction, command.engine):
+        return
     value = _ON + position.to_bytes(8, "big") if isinstance(command, Enable) else _OFF
     transaction.put(section(NAME) + command.engine.encode(), value)
+
+
+def _check_known(transaction: Transaction, command: Enable | Disable, is_switched: bool) -> None:
+    members = view.members(transaction)
+    without = [name for name, member in members.items() if command.engine not in member.engines]
+    if len(without) == len(members) and (isinstance(command, Enable) or not is_switched):
+        raise UnsupportedError(f"engine {command.engine!r} is not known to anybody")
+    if without and isinstance(command, Enable):
+        raise UnsupportedError(f"engine {command.engine!r} is not known to {', '.join(without)}")

@@ -139,7 +139,7 @@ class WriteRaw(Request[Done]):
 @attrs.frozen(kw_only=True)
 class SetEngine(Request[Done]):
     """Let an engine take effect from one position of the log on, on every replica, or no more. Refused with
-    InvalidSettingError as long as a replica of the view does not know it."""
+    UnsupportedError as long as a replica of the view does not know it; to disable it, as long as none does."""
 
     name: str
     enabled: bool

@@ -145,6 +145,27 @@ async def test_settings_enable_once_all_know_it(autojump_clock: MockClock) -> No
         assert rollout(upgraded).switches() == {"counting": False}, "a command outranks settings"
 
 
+async def test_an_engine_that_nobody_knows_is_not_switched(autojump_clock: MockClock) -> None:
+    """Neither on nor off: switches stay in the state for ever, and there are places for 64. One that was used once may still be
+    switched off when nobody knows it any more."""
+    async with replicas() as world:
+        newer = await world.start(1, recipe=with_engine(Counting), settings=FAST)
+        await newer.propose(b"a")
+        await rollout(newer).enable("counting")
+        for name in ("cuonting", "cuonting2"):
+            with pytest.raises(UnsupportedError):
+                await rollout(newer).disable(name)
+            with pytest.raises(UnsupportedError):
+                await rollout(newer).enable(name)
+        assert rollout(newer).switches() == {"counting": True}
+        await newer.crash()
+        older = await world.start(1, newer.disk, recipe=with_engine(Counting), settings=FAST)
+        older.replica.stack.find(ViewTracking).known = ("base",)  # type: ignore[union-attr]
+        await trio.sleep(5.0)
+        await rollout(older).disable("counting")
+        assert rollout(older).switches() == {"counting": False}
+
+
 async def test_an_old_program_stops_where_an_engine_is_enabled_that_it_does_not_know(autojump_clock: MockClock) -> None:
     """It was away for so long that it is not in the view, so nobody asked it."""
     async with replicas() as world:
