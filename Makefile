@@ -108,7 +108,7 @@ swap kill hosts churn: setup | $(OUT)
 
 # The database beside ZooKeeper, which has to be here; docs/performance.md. Needs the scripts in PEERS.
 zookeeper: setup | $(OUT)
-	$(BIN)/python -m bench.zelos --peers-dir $(PEERS) --picture $(OUT)/zelos.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
+	$(BIN)/python -m bench.zelos --peers-dir $(PEERS) --picture $(OUT)/beside-zookeeper.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
 	@cat $(OUT)/beside-zookeeper.md
 	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/performance.md)
 

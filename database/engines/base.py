@@ -68,8 +68,8 @@ class BaseSettings:
     behind_pause: float = 0.005
     """Between two looks whether a disk that is behind has caught up: some flush ends every 100 ms then."""
     busy_pause: float = 0.025
-    """The same while there is more than one entry at a look, if it is longer. A look costs a replica as much as some thirty writes, however
-    much it brings, so under load fewer bring the same. Nobody's answer waits for it: a sync does not."""
+    """The same while there is more than one entry at a look, if it is longer. A look costs the same however
+    much it brings: calls to two servers, a read, a transaction. So under load fewer do. Nobody's answer waits for it: a sync does not."""
     retry_pause: float = 0.05
     """Before a read that failed is tried again."""
     closed_pause: float = 1.0
