@@ -6,6 +6,7 @@ node with the command that it is given: `node.py`. What passes with ZooKeeper 3.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -57,7 +58,8 @@ def main(
         *("--start", f"{shlex.join([sys.executable, str(NODE)])} {NODE_OPTIONS}"),
         *("--start-timeout", str(START_SECONDS), "--junit", str(results.resolve())),
         *(("--keep-logs", str(logs.resolve())) if logs else ()),
-        *(("--", *pytest_arguments) if pytest_arguments else ()),
+        # Its environment may be below this checkout, whose own settings for pytest are not kazoo's.
+        *("--", "-c", os.devnull, f"--rootdir={environment}", *pytest_arguments),
     ]
     subprocess.run(command, check=False)
     if not results.exists():
@@ -80,6 +82,8 @@ def read_results(path: Path) -> Mapping[str, str]:
 
 def judge(results: Mapping[str, str]) -> Iterable[str]:
     """A sentence for each test that is not as it is expected to be."""
+    if "passed" not in results.values():
+        yield "no test has passed"
     for name, outcome in sorted(results.items()):
         if outcome == "failed" and name not in EXCEPTIONS:
             yield f"FAILED {name}"
