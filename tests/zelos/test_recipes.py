@@ -240,9 +240,8 @@ class Story:
     def _wait_shown(self) -> None:
         """Until all watches have been shown the newest."""
         final = sorted(self.writer.client.retry(self.writer.client.get_children, "/children"))
-        for user in self.users:
-            assert _until(lambda user=user: user.values[-1] == self._written), "a change of data was not told"
-            assert _until(lambda user=user: user.children[-1] == final), "a child was not told"
+        assert _until(lambda: all(user.values[-1] == self._written for user in self.users)), "a change was not told"
+        assert _until(lambda: all(user.children[-1] == final for user in self.users)), "a child was not told"
 
     def _compare(self) -> None:
         """What was seen with what was written."""
@@ -328,8 +327,11 @@ async def test_recipes_across_a_swap_and_a_killed_server(tmp_path: Path) -> None
             await cluster.wait_ready(services)
         async with connect(cluster.file) as log:
             trouble = Trouble(cluster, log)
+            writer, waiter, bystander = users
             story = Story(
-                *users,
+                writer=writer,
+                waiter=waiter,
+                bystander=bystander,
                 swap=lambda kind: trio.from_thread.run(trouble.swap, kind),
                 kill=lambda: trio.from_thread.run(trouble.kill),
                 revive=lambda: trio.from_thread.run(trouble.revive),
