@@ -24,7 +24,6 @@ from server.zookeeper.meter import Sampler
 from server.zookeeper.opcodes import OpCode
 from server.zookeeper.pipeline import Turn
 from server.zookeeper.reads import READS, Find, View
-from server.zookeeper.requests import BadArgumentsError
 from server.zookeeper.sasl import Exchange
 from server.zookeeper.syncs import Syncs
 from virtuallog.errors import MalformedError, VirtualLogError
@@ -75,8 +74,6 @@ class Operations:
             handler(self, xid, opcode, body)  # type: ignore[arg-type]  # an IntEnum among keys: an int finds it
         except MalformedError:
             self._refuse(xid, Error.MARSHALLING)
-        except BadArgumentsError:
-            self._refuse(xid, Error.BAD_ARGUMENTS)
         except Exception as error:
             self.fail(error)
 

@@ -1,7 +1,7 @@
 """What clients ask: bodies of requests into commands and reads.                                                     Pure.
 
 A write becomes the command of the tree (`database.kv.commands`), a read a class of its own. Whatever a body holds, a parser returns
-a request or raises MalformedError or `BadArgumentsError`; what a command may say is for the tree to judge.
+a request or raises MalformedError; what a command may say is for the tree to judge.
 """
 
 from __future__ import annotations
@@ -25,14 +25,10 @@ from database.kv.watches import WatchMode
 from server.zookeeper.jute import Reader
 from server.zookeeper.opcodes import ERROR_ENTRY, OpCode
 from server.zookeeper.quorum_config import Change
-from virtuallog.errors import MalformedError, VirtualLogError
+from virtuallog.errors import MalformedError
 
 MULTI_OPERATIONS_MAX: Final = 10_000
 """In one request. Each costs some 13 bytes at least, so that a frame might hold eight times as many; nobody's clients do."""
-
-
-class BadArgumentsError(VirtualLogError):
-    """Well formed, and cannot be: flags that do not exist. The connection stays."""
 
 
 class Read(NamedTuple):
@@ -92,31 +88,25 @@ class Batch:
 Write: TypeAlias = Create | Delete | SetData | SetAcl
 Part: TypeAlias = Create | Delete | SetData | Check
 
-_PLAIN_MODES: Final = frozenset((0, 1, 2, 3, 4))
-_TTL_MODES: Final = frozenset((5, 6))
+_NO_MODE: Final = -1
+"""Flags that this request cannot have. The tree refuses them, so a multi fails at the part that has them."""
+_TTL_MODES: Final = frozenset((Mode.TTL, Mode.TTL_SEQUENTIAL))
 _ADDED_MODES: Final = frozenset((WatchMode.PERSISTENT, WatchMode.PERSISTENT_RECURSIVE))
 
 
 def create(reader: Reader) -> Create:
-    """create, create2, createContainer."""
-    path, data, acl, flags = reader.string(), reader.buffer(), _acl(reader), reader.integer()
-    if flags not in _PLAIN_MODES:
-        raise BadArgumentsError(f"flags {flags}")
-    return Create(path, data, acl, Mode(flags))
+    """create, create2."""
+    return Create(reader.string(), reader.buffer(), _acl(reader), reader.integer())
 
 
 def create_container(reader: Reader) -> Create:
     created = create(reader)
-    if created.mode is not Mode.CONTAINER:
-        raise BadArgumentsError(f"a container with flags {int(created.mode)}")
-    return created
+    return created if created.mode == Mode.CONTAINER else attrs.evolve(created, mode=_NO_MODE)
 
 
 def create_ttl(reader: Reader) -> Create:
     path, data, acl, flags, ttl_ms = reader.string(), reader.buffer(), _acl(reader), reader.integer(), reader.long()
-    if flags not in _TTL_MODES:
-        raise BadArgumentsError(f"flags {flags} with a time to live")
-    return Create(path, data, acl, Mode(flags), ttl_ms)
+    return Create(path, data, acl, flags if flags in _TTL_MODES else _NO_MODE, ttl_ms)
 
 
 def delete(reader: Reader) -> Delete:
@@ -167,7 +157,7 @@ def multi_read(reader: Reader) -> MultiRead:
 def add_watch(reader: Reader) -> AddWatch:
     path, mode = reader.string(), reader.integer()
     if mode not in _ADDED_MODES:
-        raise BadArgumentsError(f"watch mode {mode}")
+        raise MalformedError(f"watch mode {mode}")
     return AddWatch(path, WatchMode(mode))
 
 

@@ -67,16 +67,35 @@ async def test_replies_of_all_kinds_of_creates() -> None:
         (1, created("/x", flags=5)),
         (19, created("/x", flags=0)),
         (21, created("/x", flags=0).int64(1000)),
-        (106, Writer().string("/x").int32(7)),
-        (106, Writer().string("/x").int32(-1)),
     ],
-    ids=["no such flags", "a TTL without a time", "no container", "no TTL", "no such mode", "not an added watch"],
+    ids=["no such flags", "a TTL without a time", "no container", "no TTL"],
 )
 async def test_flags_that_do_not_exist_are_bad_arguments(kind: int, body: Writer) -> None:
     """-8, and the connection goes on."""
     async with served() as world:
         client = await world.client()
         assert (await client.call(kind, body)).error == -8
+        assert (await client.create("/next")).error == 0
+
+
+@pytest.mark.parametrize("part", [(1, created("/x", flags=9)), (19, created("/x")), (21, created("/x").int64(0))])
+async def test_flags_that_do_not_exist_fail_a_multi_at_their_part(part: tuple[int, Writer]) -> None:
+    """Like whatever else a part may not do: its caller learns which one it was. Nothing else was done either."""
+    async with served() as world:
+        client = await world.client()
+        reply = await client.call(14, multi((1, created("/before")), part, (1, created("/behind"))))
+        assert reply.error == 0
+        parts = [(reply.body.int32(), reply.body.flag(), reply.body.int32(), reply.body.int32()) for _ in range(3)]
+        assert parts == [(-1, False, 0, 0), (-1, False, -8, -8), (-1, False, -2, -2)]
+        assert (await client.get("/before")).error == -101
+
+
+@pytest.mark.parametrize("mode", [7, -1])
+async def test_a_mode_of_watches_that_cannot_be_added_is_malformed(mode: int) -> None:
+    """-5, as in ZooKeeper; and the connection goes on."""
+    async with served() as world:
+        client = await world.client()
+        assert (await client.call(106, Writer().string("/x").int32(mode))).error == -5
         assert (await client.create("/next")).error == 0
 
 
