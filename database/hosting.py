@@ -40,8 +40,6 @@ from virtuallog.virtual_log import VirtualLog
 
 RETRY_SECONDS: Final = 0.5
 """Between two attempts to learn the tail, while the log does not answer."""
-FLUSH_SECONDS: Final = 5.0
-"""For the last flush, in the end. What is not flushed is played again at the next start, which takes longer then."""
 
 log = structlog.get_logger(__name__)
 
@@ -149,11 +147,10 @@ class Host:
         try:
             yield store
         finally:
-            # Shielded: a process that is told to end flushes, so that the next one need not play what this one has played.
-            # Bounded, and no matter if it fails: a crash would have done the same.
+            # Shielded: a process that is told to end flushes, so that the next one need not play what this one has played. It takes as
+            # long as the disk does: nothing can call a write back. Who does not want to wait kills the process, and loses nothing.
             with trio.CancelScope(shield=True):
-                with self.environment.clock.timeout(FLUSH_SECONDS):
-                    await _flush(store)
+                await _flush(store)
                 await store.close()
 
     async def _live(self, store: LocalStore, number: int, attend: Callable[[Life], Awaitable[None]]) -> None:

@@ -30,7 +30,7 @@ HOLD_SECONDS: Final = 300.0
 
 Hold: TypeAlias = Callable[[str, LogPosition, float], Awaitable[Any]]
 """`hold(name, position, seconds)`: on return the log is not trimmed past `position`, for so long. A hold of that name is
-replaced."""
+replaced. Raises TrimmedError if it has been, perhaps: what could be restored then would be of no use."""
 
 
 @attrs.define(eq=False)
@@ -41,7 +41,7 @@ class SnapshotService:
         snapshots: of this replica.
         cluster: that it belongs to.
         nursery: of its tasks, one for each request.
-        hold: how the log is held for a peer; `ViewTracking.hold`.
+        hold: how the log is held for a peer; `ViewTracking.hold_exactly`.
         clock: of this node.
     """
 
@@ -98,5 +98,5 @@ class SnapshotService:
     async def _keep_log(self, replica: str, position: LogPosition) -> None:
         now = self._clock.monotonic()
         self._held_at = {peer: held_at for peer, held_at in self._held_at.items() if held_at > now - HOLD_SECONDS}
-        self._held_at[replica] = now
         await self._hold(hold_name(replica), position, HOLD_SECONDS)
+        self._held_at[replica] = now  # only now: one that has failed holds nothing

@@ -141,7 +141,7 @@ class DatabaseRole:
         assert self.host is not None
         environment = life.environment
         snapshots = SnapshotService(
-            life.snapshots, self.host.cluster, environment.nursery, view.hold, environment.clock
+            life.snapshots, self.host.cluster, environment.nursery, view.hold_exactly, environment.clock
         )
         service = await self._serve_clients(life, view) if self.zookeeper.serves_clients else None
         self.service, self._is_serving = service, True

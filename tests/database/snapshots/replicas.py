@@ -62,6 +62,8 @@ class Machine:
     directory: StoreDirectory
     holds: list[tuple[str, int]] = attrs.field(factory=list)
     """What was held for others."""
+    refusals: list[VirtualLogError] = attrs.field(factory=list)
+    """Of the next holds."""
     may_hold: trio.Event = attrs.field(factory=trio.Event)
     """Not set: the log takes no entries."""
 
@@ -76,6 +78,8 @@ class Machine:
 
     async def hold(self, name: str, position: LogPosition, seconds: float) -> None:
         await self.may_hold.wait()
+        if self.refusals:
+            raise self.refusals.pop()
         self.holds.append((name, position))
 
     def restorer(self, *, cluster: bytes = CLUSTER, peers: Sequence[int] = (1, 2)) -> Restorer:

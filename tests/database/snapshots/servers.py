@@ -133,7 +133,7 @@ class Servers:
     async def _run(self, server: Server) -> None:
         async def attend(life: Life) -> None:
             service = SnapshotService(
-                life.snapshots, CLUSTER, life.environment.nursery, server.view.hold, life.environment.clock
+                life.snapshots, CLUSTER, life.environment.nursery, server.view.hold_exactly, life.environment.clock
             )
             self.network.listen(server.process, service.handlers)
             server.lives += 1

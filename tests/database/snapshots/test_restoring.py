@@ -21,6 +21,7 @@ from virtuallog.errors import (
     CorruptionError,
     OverloadedError,
     StorageError,
+    TrimmedError,
     UnavailableError,
     WrongRecipientError,
 )
@@ -309,6 +310,29 @@ async def test_the_log_is_held_while_a_peer_reads_on(autojump_clock: MockClock) 
                 )  # fmt: skip
             await client.clock.sleep(150)
         assert machine.holds == [("restore 3", 100)] * 3
+
+
+async def test_without_a_hold_nothing_is_given(autojump_clock: MockClock) -> None:
+    """Neither an offer, whose log may be gone, nor a piece when the hold could not be renewed: the next one tries that again."""
+    async with world() as made:
+        (machine,) = await peers(made, 100)
+        client = made.machine(3)
+        services = made.network.services(client.process, client.clock)
+        ask = GetSnapshot(cluster=CLUSTER, replica="3")
+        machine.refusals = [TrimmedError(LogPosition(120))]
+        with pytest.raises(TrimmedError):
+            await services.call(NodeId(1), ask, 5.0)
+        offer = await services.call(NodeId(1), ask, 5.0)
+        piece = ReadPiece(
+            cluster=CLUSTER, replica="3", position=offer.position, file=offer.files[0].name, offset=0, length=10
+        )
+        await client.clock.sleep(150)
+        machine.refusals = [UnavailableError("the log does not answer")]
+        with pytest.raises(UnavailableError):
+            await services.call(NodeId(1), piece, 5.0)
+        assert len(machine.holds) == 1
+        await services.call(NodeId(1), piece, 5.0)
+        assert len(machine.holds) == 2
 
 
 async def test_what_is_served_at_a_time_is_bounded(autojump_clock: MockClock) -> None:
