@@ -215,6 +215,23 @@ def test_a_command_waits_for_no_module_of_another(dead_cluster: Path) -> None:
         assert module not in loaded
 
 
+def test_a_node_starts_without_what_few_nodes_need() -> None:
+    """A restart is waited for by clients, and each of these takes up to half a second of a slow machine: they are imported on use."""
+    probe = (
+        "import sys\n"
+        "import server.cli.nodes, server.process, server.database.role, server.database.doors\n"
+        "from virtuallog.plugins import loglet_providers, metastore_provider\n"
+        "loglet_providers(), metastore_provider()\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.split())
+
+    assert {"loglets.archive.digest", "loglets.zookeeper.provider", "server.zookeeper.service"} <= loaded
+    for module in ("numpy", "pyarrow", "fsspec", "cryptography", "hypercorn", "starlette", "kazoo", "matplotlib"):
+        assert module not in loaded
+
+
 def test_errors_of_tasks_are_found_in_their_groups() -> None:
     """One known error explains the command's end; a bug among them is shown as a bug; Ctrl-C is neither."""
     known = ExceptionGroup("", [ExceptionGroup("", [UnavailableError("nobody")])])
