@@ -9,7 +9,9 @@ Rules:
 * `tick` is called after a `sync`: what this replica has not seen by then did not happen before. One that is behind expires nobody.
 * Time in which this replica could not follow the log (it was stopped, the log was not to be reached) says nothing about clients, who
   could not be heard either: then all sessions count anew, as they do in ZooKeeper with a new leader. So do they after a start.
-* Touches are dated at the next tick, that is a little late: a session lives at least for its timeout.
+* Touches are dated at the next tick, that is a little late: a session lives at least for its timeout. What comes from the client within
+  a third of it after a touch is told when that third is over, and dated by all then. Its server could go by when it was heard; then
+  the log would not say any more that nobody has been expired too early.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ server. Called on the event loop, at most once, while the command that did it is
 
 TICK_SECONDS: Final = 1.0
 ABSENT_SECONDS: Final = 3 * TICK_SECONDS
-"""Between two ticks; after more than that all sessions count anew. Below the shortest timeout, four seconds."""
+"""Between two ticks; after more than that all sessions count anew. Those of less than four seconds do so before (`_blink`)."""
 PATIENCE_SECONDS: Final = 3 * TICK_SECONDS
 """After a proposal to expire a session, until the next one."""
 TOUCHES_MAX: Final = 4096
@@ -84,7 +86,7 @@ class Expiry:
             del self._attached[session]
 
     def heard(self, session: int) -> None:
-        """Something came from the client. Costs next to nothing; what has been heard is told to all replicas about once a second."""
+        """Something came from the client. Costs next to nothing; all replicas are told once in a third of its timeout."""
         self._heard[session] = None
 
     # -- what was applied -----------------------------------------------------------------------------------------------
@@ -119,9 +121,9 @@ class Expiry:
 
     def tick(self, now: float) -> list[Touch | Expire]:
         """What is to be proposed. About once in `TICK_SECONDS`, and always right after a `sync`."""
-        is_absent = self._ticked is not None and now - self._ticked > ABSENT_SECONDS
+        gap = 0.0 if self._ticked is None else now - self._ticked
         self._ticked = now
-        for session in [*self._touched, *(self._noted if is_absent else ())]:
+        for session in [*self._touched, *self._unheard(gap)]:
             self._note(session, now)
         self._touched.clear()
         touches = self._pieces(self._due_touches(now), TOUCHES_MAX)
@@ -130,6 +132,12 @@ class Expiry:
             *(Touch(sessions) for sessions in touches),
             *(Expire(tuple((each, self._touches(each)) for each in sessions)) for sessions in expiries),
         ]
+
+    def _unheard(self, gap: float) -> list[int]:
+        """Sessions of which nobody can say that they were silent, after so long without a tick."""
+        if gap <= 2 * TICK_SECONDS:
+            return []
+        return [session for session, noted in self._noted.items() if gap > min(ABSENT_SECONDS, _blink(noted.timeout))]
 
     def _note(self, session: int, now: float) -> None:
         noted = self._noted.get(session)
@@ -175,3 +183,8 @@ class Expiry:
     def attached(self) -> int:
         """Sessions that connections of this server serve."""
         return len(self._attached)
+
+
+def _blink(timeout: float) -> float:
+    """Seconds between two ticks that leave enough of a short timeout for its client to be heard in; never less than two ticks."""
+    return max(timeout / 2, TICK_SECONDS) + TICK_SECONDS

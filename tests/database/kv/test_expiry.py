@@ -113,6 +113,29 @@ def test_what_is_heard_is_told_after_a_third_of_the_timeout(server: Server) -> N
     assert server.tree.session(7).touches == 2  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("heard", range(0, 25, 3))
+def test_a_session_lives_for_its_timeout_and_a_third_of_it_at_most(server: Server, heard: int) -> None:
+    """However its client was last heard of: a ping just after a command is told late, and dated by that. Others wait for its locks."""
+    server.open(timeout_ms=30_000)
+    server.ticks(heard + 1)
+    server.expiry.heard(7)
+    heard_at = server.now
+    while server.expiry.attached:
+        for command in server.tick():
+            server.do(command)
+    assert 30 <= server.now - heard_at <= 40 + 2
+
+
+def test_a_short_session_outlives_a_stop_that_is_as_long(server: Server) -> None:
+    """Nobody could be heard for 2.9 seconds, which is more than the shortest timeout, and less than an absence for others."""
+    server.open(7, timeout_ms=2000)
+    server.open(8, timeout_ms=4000)
+    server.tick()
+    assert server.tick(2.9) == []
+    assert server.ticks(2) == [[], [Expire(((8, 1),))]]
+    assert server.tick() == [Expire(((7, 1),))]
+
+
 def test_the_server_of_a_session_proposes_before_the_others(server: Server) -> None:
     """They wait one to three seconds longer."""
     server.open()
