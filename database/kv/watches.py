@@ -11,7 +11,8 @@ read what changed and before the command itself is answered. A watcher that is t
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import attrs
@@ -46,7 +47,9 @@ class WatchTable:
     def __init__(self) -> None:
         self._modes: dict[str, dict[Watcher, WatchMode]] = {}
         self._paths: dict[Watcher, dict[str, None]] = {}
-        self._recursive = 0
+        self._recursive: Counter[int] = Counter()
+        """How many recursive watches there are on paths of this length. A change looks for watchers there: not at each znode above
+        it, of which a client can make thousands, with longer names each."""
 
     def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
         modes = self._modes.setdefault(path, {})
@@ -54,15 +57,16 @@ class WatchTable:
         if former is None:
             self.count += 1
             self._paths.setdefault(watcher, {})[path] = None
-        self._recursive += (mode is WatchMode.PERSISTENT_RECURSIVE) - (former is WatchMode.PERSISTENT_RECURSIVE)
         modes[watcher] = mode
+        self._count_recursive(path, former, -1)
+        self._count_recursive(path, mode, 1)
 
     def remove(self, path: str, watcher: Watcher) -> bool:
         """Whether there was one."""
         modes = self._modes.get(path)
         if modes is None or watcher not in modes:
             return False
-        self._recursive -= modes.pop(watcher) is WatchMode.PERSISTENT_RECURSIVE
+        self._count_recursive(path, modes.pop(watcher), -1)
         self.count -= 1
         if not modes:
             del self._modes[path]
@@ -86,31 +90,34 @@ class WatchTable:
         """Paths with those who watch them."""
         return ((path, list(modes)) for path, modes in self._modes.items())
 
-    def take(self, path: str, kind: ChangeKind) -> list[Watcher]:
-        """Who is to be told of this change; standard watches are gone with it."""
-        if not self._modes:
-            return []
-        told = list(self._modes.get(path, ()))
-        if told:
-            modes = self._modes[path]
-            if kind is ChangeKind.CHILDREN_CHANGED:
-                told = [each for each in told if modes[each] is not WatchMode.PERSISTENT_RECURSIVE]
-            for watcher in told:
-                if modes[watcher] is WatchMode.STANDARD:
-                    self.remove(path, watcher)
+    def take(self, path: str, kind: ChangeKind) -> dict[Watcher, None]:
+        """Who is to be told of this change, in this order and each once; standard watches are gone with it."""
+        told: dict[Watcher, None] = {}
+        for watcher, mode in list(self._modes.get(path, {}).items()):
+            if mode is WatchMode.PERSISTENT_RECURSIVE and kind is ChangeKind.CHILDREN_CHANGED:
+                continue
+            told[watcher] = None
+            if mode is WatchMode.STANDARD:
+                self.remove(path, watcher)
         if self._recursive and kind is not ChangeKind.CHILDREN_CHANGED:
-            told += [each for each in self._above(path) if each not in told]
+            told |= self._above(path)
         return told
 
     def _above(self, path: str) -> dict[Watcher, None]:
         """Those who watch the whole of a tree that `path` is in."""
         found: dict[Watcher, None] = {}
-        while path != "/":
-            path = paths.parent_of(path)
-            for watcher, mode in self._modes.get(path, {}).items():
-                if mode is WatchMode.PERSISTENT_RECURSIVE:
-                    found[watcher] = None
+        for length in self._recursive:
+            if path[length : length + 1] == "/":
+                modes = self._modes.get(path[:length] or paths.ROOT, {})
+                found |= {each: None for each, mode in modes.items() if mode is WatchMode.PERSISTENT_RECURSIVE}
         return found
+
+    def _count_recursive(self, path: str, mode: WatchMode | None, change: int) -> None:
+        if mode is WatchMode.PERSISTENT_RECURSIVE:
+            length = 0 if path == paths.ROOT else len(path)  # what is below goes on with a slash
+            self._recursive[length] += change
+            if not self._recursive[length]:
+                del self._recursive[length]
 
 
 @attrs.define(eq=False)
@@ -140,13 +147,13 @@ class Watches:
         told = self.data.take(path, kind)
         if kind is not ChangeKind.DATA_CHANGED:
             if kind is ChangeKind.DELETED:
-                told += [each for each in self.child.take(path, kind) if each not in told]
+                told |= self.child.take(path, kind)
             self._tell(told, kind, path, zxid)
             kind, path = ChangeKind.CHILDREN_CHANGED, paths.parent_of(path)
             told = self.child.take(path, kind)
         self._tell(told, kind, path, zxid)
 
     @staticmethod
-    def _tell(watchers: list[Watcher], kind: ChangeKind, path: str, zxid: int) -> None:
+    def _tell(watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int) -> None:
         for watcher in watchers:
             watcher.fire(kind, path, zxid)
