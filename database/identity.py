@@ -24,3 +24,8 @@ class ReplicaIdentity:
     def name(self) -> str:
         """Names the store in the state and in the log, whichever process plays into it."""
         return f"{self.node}-{self.store.hex()[:16]}"
+
+
+def node_of(replica: str) -> NodeId:
+    """Of the replica that has this name."""
+    return NodeId(int(replica.partition("-")[0]))

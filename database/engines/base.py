@@ -32,16 +32,16 @@ import trio
 
 from database.engines.base_meter import BaseMeter
 from database.engines.contents import items
+from database.engines.cursor import read_cursor
 from database.engines.entry import Entry
 from database.engines.keys import CURSOR
 from database.engines.layer import Layer
 from database.engines.player import Item, Player
 from database.engines.tail_checks import TailChecks
 from database.engines.trimming import Trimming
-from database.ports import Reading
 from database.transaction import Transaction
 from virtuallog.appender import Appender, AppenderSettings
-from virtuallog.errors import CorruptionError, RetryableError, UnavailableError, VirtualLogError
+from virtuallog.errors import RetryableError, UnavailableError, VirtualLogError
 from virtuallog.metrics import Family
 from virtuallog.ports import Done
 from virtuallog.types import LogPosition
@@ -76,18 +76,6 @@ class BaseSettings:
     """Between two looks whether a log that was closed on purpose goes on: each asks a majority of the MetaStore."""
     trim_pause: float = 1.0
     """Between two trims of the log: each is a call to all servers, and the allowance moves with every snapshot only."""
-
-
-def read_cursor(store: Reading) -> LogPosition:
-    """First position that is not applied in this store; 0 if nothing is.
-
-    Raises:
-        CorruptionError: what is there is no position.
-    """
-    value = store.get(CURSOR)
-    if value is not None and len(value) != 8:
-        raise CorruptionError(f"the cursor of the store has {len(value)} bytes")
-    return LogPosition(int.from_bytes(value or b"", "big"))
 
 
 @attrs.define(eq=False)

@@ -34,8 +34,8 @@ import trio
 
 from database.engines import lease_state
 from database.engines.commanded import CommandedLayer
+from database.engines.cursor import read_cursor
 from database.engines.entry import Entry
-from database.engines.keys import CURSOR
 from database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
 from database.engines.switches import is_enabled
 from database.engines.vocabulary import Vocabulary
@@ -145,7 +145,7 @@ class Lease(CommandedLayer):
     # -- as a layer -----------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        self._applied = self._shown = LogPosition(int.from_bytes(self.surroundings.store.get(CURSOR) or b"", "big"))
+        self._applied = self._shown = read_cursor(self.surroundings.store)
         self._look()
 
     def propose(self, entry: Entry, done: Done) -> None:

@@ -32,6 +32,7 @@ from database.engines.holds import DropHold, PlaceExactly, PlaceHold
 from database.engines.silence import Silence
 from database.engines.view import MEMBERS_MAX, Hold, Member
 from database.engines.vocabulary import Vocabulary
+from database.identity import node_of
 from database.transaction import Transaction
 from virtuallog.errors import InvalidSettingError
 from virtuallog.metrics import Family, Kind, Sample
@@ -93,7 +94,7 @@ def announce(transaction: Transaction, said: Announce | Heartbeat, position: Log
     present = view.members(transaction)
     if said.replica not in present:
         for former in present:
-            if _node(former) == _node(said.replica):
+            if node_of(former) == node_of(said.replica):
                 view.change_member(transaction, former, None)
         if len(present) >= MEMBERS_MAX:
             return
@@ -109,10 +110,6 @@ def eject(transaction: Transaction, command: Eject) -> bool:
     view.change_member(transaction, command.replica, None)
     view.raise_floor(transaction)
     return True
-
-
-def _node(replica: str) -> str:
-    return replica.partition("-")[0]
 
 
 @attrs.define(eq=False)

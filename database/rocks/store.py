@@ -179,10 +179,11 @@ class RocksStore:
     def _failure(self, error: Exception) -> VirtualLogError:
         """What to raise for `error`; from now on nothing else is believed."""
         failure = translated(error)
+        # Nothing else, not even for a full disk: whoever would wait for room would wait for a store that takes no writes any more.
+        kind = CorruptionError if isinstance(failure, CorruptionError) else StorageError
         if self._database is self._opened:
-            kind = CorruptionError if isinstance(failure, CorruptionError) else StorageError
             self._database = _Refusing(kind(f"the store can no longer be used: {failure}"))
-        return failure
+        return kind(str(failure))
 
 
 @attrs.frozen(eq=False)

@@ -17,7 +17,7 @@ import attrs
 import structlog
 import trio
 
-from database.engines.keys import CURSOR
+from database.engines.cursor import read_cursor
 from database.ports import LocalStore, StoreDirectory
 from database.snapshots.fetching import Source, fetch
 from database.snapshots.messages import GetSnapshot, SnapshotOffer
@@ -83,7 +83,7 @@ class Restorer:
     async def _lacks_something(self, store: LocalStore) -> bool:
         """Whether the log has been trimmed past the store's cursor."""
         try:
-            cursor = cursor_of(store)
+            cursor = read_cursor(store)
             return await self._until_known() > cursor
         except BaseException:  # cancelled, above all
             await store.close()
@@ -184,8 +184,3 @@ class Restorer:
     def _failed(self, error: VirtualLogError) -> None:
         self.waiting_for = str(error)
         log.warning("no snapshot could be restored yet", reason=str(error))
-
-
-def cursor_of(store: LocalStore) -> LogPosition:
-    """First position of the log that is not applied to the store."""
-    return LogPosition(int.from_bytes(store.get(CURSOR) or b"", "big"))

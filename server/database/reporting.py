@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from database.engines import backup_state, switches, view
 from database.engines.view_tracking import ViewTracking
 from database.hosting import Host, State
+from database.identity import node_of
 from database.ports import Reading
 from server.database.messages import DatabaseStatus, Hold, Member
 from server.zookeeper.facts import Mode
@@ -76,11 +76,7 @@ def role_metrics(host: Host | None, service: ZooKeeperService | None) -> list[Fa
 def mode_of(node: NodeId, tracking: ViewTracking) -> Mode:
     """What ZooKeeper would call this server. Nobody leads here; the first of the view is called so, since programs that watch an
     ensemble look for exactly one leader."""
-    nodes = _nodes(list(tracking.members()))
+    nodes = [node_of(replica) for replica in tracking.members()]
     if nodes in ([], [node]):
         return Mode.STANDALONE
     return Mode.LEADER if min(nodes) == node else Mode.FOLLOWER
-
-
-def _nodes(replicas: Sequence[str]) -> list[int]:
-    return sorted(int(name.partition("-")[0]) for name in replicas)

@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from database.engines.api import Failed
-from database.engines.base import read_cursor
 from database.engines.brain_doctor import BrainDoctor
+from database.engines.cursor import read_cursor
 from database.engines.entry import Entry
 from database.engines.layer import Layer
 from database.errors import BinaryTooOldError, SnapshotNeededError

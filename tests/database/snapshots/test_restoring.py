@@ -10,11 +10,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from database.engines.cursor import read_cursor
 from database.ports import CheckpointFile, LocalStore
 from database.snapshots.fetching import missing, superfluous
 from database.snapshots.messages import GetSnapshot, Piece, ReadPiece, SnapshotOffer
 from database.snapshots.policy import name_of
-from database.snapshots.restoring import cursor_of
 from database.snapshots.serving import REQUESTS_MAX, SnapshotService
 from tests.database.snapshots.replicas import CLUSTER, Machine, World, content, world
 from virtuallog.errors import (
@@ -70,7 +70,7 @@ async def test_the_newest_snapshot_of_all_peers_is_installed(autojump_clock: Moc
         made.trim_point = 90
         restorer = machine.restorer()
         store = await restorer.open_store()
-        assert content(store) == await state_at(120) and cursor_of(store) == 120
+        assert content(store) == await state_at(120) and read_cursor(store) == 120
         assert restorer.meter.restores == 1 and restorer.waiting_for == ""
         assert newer.holds[0] == ("restore 3-0000", 120) and older.holds == [("restore 3-0000", 100)]
 
@@ -96,7 +96,7 @@ async def test_it_waits_until_somebody_can_help(autojump_clock: MockClock) -> No
         replica.play(95)
         await snapshots.take(replica)
         await made.clock.sleep(60)
-        assert [cursor_of(store) for store in stores] == [95]
+        assert [read_cursor(store) for store in stores] == [95]
 
 
 async def test_a_log_that_begins_in_an_archive_that_cannot_be_read_is_waited_for(autojump_clock: MockClock) -> None:
@@ -105,7 +105,7 @@ async def test_a_log_that_begins_in_an_archive_that_cannot_be_read_is_waited_for
         await peers(made, 100)
         made.trim_point, made.unknown, made.refusal = 90, 3, StorageError("s3://archive: permission denied")
         restorer = made.machine(3).restorer()
-        assert cursor_of(await restorer.open_store()) == 100
+        assert read_cursor(await restorer.open_store()) == 100
         assert made.unknown == 0 and restorer.waiting_for == ""
 
 
@@ -170,7 +170,7 @@ async def test_a_log_that_is_trimmed_meanwhile_takes_a_newer_snapshot(autojump_c
             made.trim_point = 200
 
         made.meanwhile = go_on  # after the store and before the fetch somebody asks; the third time is behind the fetch
-        assert cursor_of(await restorer.open_store()) == 200
+        assert read_cursor(await restorer.open_store()) == 200
         assert restorer.meter.restores == 1
 
 
@@ -189,8 +189,8 @@ async def test_a_restart_in_the_middle_goes_on_and_never_shows_half_a_store(auto
                     await machine.restorer().open_store()
                 machine = machine.crash()
                 found = await machine.directory.open()
-                assert cursor_of(found) <= 30 or cursor_of(found) == 150
-                assert content(found) == await state_at(cursor_of(found))
+                assert read_cursor(found) <= 30 or read_cursor(found) == 150
+                assert content(found) == await state_at(read_cursor(found))
             assert content(await machine.restorer().open_store()) == await state_at(150)
 
 
@@ -221,7 +221,7 @@ async def _with_damage(autojump_clock: MockClock, damage: Callable[[Piece], Piec
             handlers[ReadPiece](request, answer)
 
         made.network.listen(machine.process, {**handlers, ReadPiece: read})
-        assert cursor_of(await made.machine(3).restorer(peers=[1]).open_store()) == 100
+        assert read_cursor(await made.machine(3).restorer(peers=[1]).open_store()) == 100
         assert damaged > 4
 
 
@@ -249,7 +249,7 @@ async def test_a_full_disk_gives_its_room_back_and_tries_again(autojump_clock: M
             await restorer.open_store()
         assert "full" in restorer.waiting_for and not machine.disk.staged and restorer.meter.restores == 0
         machine.disk.faults.free_bytes = None
-        assert cursor_of(await restorer.open_store()) == 100
+        assert read_cursor(await restorer.open_store()) == 100
 
 
 async def test_our_own_failing_disk_ends_it_and_a_peers_does_not(autojump_clock: MockClock) -> None:
@@ -258,7 +258,7 @@ async def test_our_own_failing_disk_ends_it_and_a_peers_does_not(autojump_clock:
         bad, _ = await peers(made, 120, 100)
         made.trim_point = 90
         bad.disk.faults.read_error = 1.0
-        assert cursor_of(await made.machine(3).restorer().open_store()) == 100
+        assert read_cursor(await made.machine(3).restorer().open_store()) == 100
         machine = made.machine(4)
         machine.disk.faults.write_error = 1.0
         with pytest.raises(StorageError):

@@ -188,6 +188,21 @@ async def test_a_full_disk_refuses_checkpoints_and_staging_and_harms_nothing(tmp
     await directory.close()
 
 
+async def test_a_store_that_has_met_a_full_disk_is_no_longer_used(tmp_path: Path) -> None:
+    """RocksDB takes no more writes then, so it is no disk that is full for the moment: the replica must stop."""
+
+    def fail(_: object) -> None:
+        raise Exception("IO error: No space left on device: While appending to file")  # noqa: TRY002 -- as the library does
+
+    directory = await open_store_directory(tmp_path, SMALL)
+    store = await directory.open()
+    with pytest.raises(StorageError, match="No space"):
+        await store.perform(fail)
+    with pytest.raises(StorageError, match="No space"):
+        await directory.checkpoints.take("1")
+    await directory.close()
+
+
 async def test_an_open_store_is_not_replaced(tmp_path: Path) -> None:
     """Its user would write into files that nobody has any more."""
     source = await open_store_directory(tmp_path / "source", SMALL)
