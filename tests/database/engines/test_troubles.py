@@ -34,6 +34,7 @@ async def test_a_trim_that_is_refused_stops_no_replica(refusal: VirtualLogError,
         running = [await world.start(node, settings=BUSY) for node in (1, 2, 3)]
         for number in range(10):
             await running[0].propose(b"entry %d" % number)
+        await caught_up(*running)
         world.provider.trim_refusal = refusal
         for each in running:
             each.replica.snapshotted(each.replica.cursor)
