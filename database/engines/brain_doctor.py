@@ -56,6 +56,7 @@ class BrainDoctor(Layer):
                 transaction.delete(key)
             else:
                 transaction.put(key, value)
+        transaction.ends_here = True  # all is loaded anew: from a store that has nothing of later entries yet
         return None
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:

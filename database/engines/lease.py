@@ -137,7 +137,8 @@ class Lease(CommandedLayer):
             raise failures[0]
 
     async def release(self) -> None:
-        """Let go of the lease, if we have it. Raises UnavailableError: unknown outcome, but it is not relied on any more."""
+        """Let go of the lease, if we have it. A renewal that is under way may let it be relied on once more, rightly, until the log
+        has the release. Raises UnavailableError: unknown outcome."""
         self._reliance = None
         if self._grant is not None and self._is_ours:
             await self.command(Release(self._grant.lease))

@@ -18,6 +18,9 @@ from virtuallog.errors import CorruptionError, MalformedError
 _VERSION: Final = 1
 _BYTES_MAX: Final = 1 << 20
 """Of one value: maps of a digest for each part of the state are the largest, some KB."""
+_BRACKETS_MAX: Final = 256
+"""In one value, those in its texts included; without any there are two or three. How deep the parser can go depends on the interpreter
+and on its caller, so replicas would disagree about what nests deeper."""
 
 
 def _is_text_list(value: object) -> bool:
@@ -63,11 +66,11 @@ class Vocabulary:
             MalformedError: it is no such value. All replicas agree on that.
             BinaryTooOldError: it is one of a later version. Others may know it, so this replica must stop.
         """
-        if len(blob) > _BYTES_MAX:
-            raise MalformedError(f"{len(blob)} bytes for a command of an engine")
+        if len(blob) > _BYTES_MAX or blob.count(b"[") + blob.count(b"{") > _BRACKETS_MAX:
+            raise MalformedError(f"{len(blob)} bytes, or brackets without end, for a command of an engine")
         try:
             version, name, *values = json.loads(blob)
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError) as error:
             raise MalformedError(f"no value of an engine: {bytes(blob[:40])!r}") from error
         kind = next((each for each in self.classes if each.__name__ == name), None)
         if version != _VERSION or kind is None:

@@ -103,6 +103,22 @@ def test_a_later_version_is_nothing_that_all_agree_on() -> None:
         ALL.parse_stored(b'[1,"Enable",7]')
 
 
+def test_what_nests_too_deep_is_malformed_whoever_reads_it() -> None:
+    """How deep the parser may go depends on how deep its caller stands, and on the interpreter: one replica would take this for a
+    command of a later version, and stop, where another one passes over it."""
+    blob = b'[1,"Later",' + b"[" * 900 + b"]" * 900 + b"]"
+
+    def read(depth: int) -> None:
+        if depth:
+            read(depth - 1)
+        else:
+            ALL.parse_untrusted(blob)
+
+    for depth in (0, 200):
+        with pytest.raises(MalformedError):
+            read(depth)
+
+
 def test_a_class_whose_fields_have_no_form_is_no_part_of_a_vocabulary() -> None:
     """That is said when the program starts, and not when the first such command is in the log for good."""
 
