@@ -115,7 +115,7 @@ class Facts:
     zxid: int = 0
     nodes: int = 0
     data_bytes: int = 0
-    """Of paths and data together, roughly."""
+    """Of data alone, without paths."""
     ephemerals: int = 0
     sessions: int = 0
     """Of the whole cluster."""

@@ -58,8 +58,8 @@ class Caller:
     host: str
     """Its address; empty if it has none."""
     port: int = 0
-    subject: str = ""
-    """Of the certificate that it has shown."""
+    subject: str | None = None
+    """Of the certificate that it has shown; empty, if it has none. None: it does not come by TLS."""
 
     @property
     def address(self) -> str:
@@ -165,7 +165,7 @@ class Guest:
             sent=connection.sent_frames,
             established_ms=self.established_ms,
             identities=[each.scheme if each.scheme == "digest" else f"{each.scheme}:{each.id}" for each in self.identities],
-            secure=bool(self.caller.subject),
+            secure=self.caller.subject is not None,
         )  # fmt: skip
 
     # -- what others do ----------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Guest:
             self.connection.end("a word was answered")
 
     def _greet(self) -> tuple[Identity, ...]:
-        return self.house.hooks.authentication.greet(self.caller.host, self.caller.subject)
+        return self.house.hooks.authentication.greet(self.caller.host, self.caller.subject or "")
 
     # -- the session -------------------------------------------------------------------------------------------------
 

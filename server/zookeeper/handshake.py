@@ -15,9 +15,9 @@ from typing import Final
 
 import attrs
 
+from database.kv.session_ids import PASSWORD_BYTES
 from server.zookeeper.jute import Reader
 
-PASSWORD_BYTES: Final = 16
 _RESPONSE: Final = struct.Struct(f">iiiqi{PASSWORD_BYTES}s")
 
 

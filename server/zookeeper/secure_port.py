@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 class ServesStreams(Protocol):
     """Who goes on with a connection: see `server.zookeeper.serving`."""
 
-    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str = "") -> None: ...
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None: ...
 
 
 @attrs.define(eq=False)

@@ -97,14 +97,14 @@ class ZooKeeperServer:
         else:
             await self.serve_stream(stream, *address)
 
-    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str = "") -> None:
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None:
         """Serve one connection until it ends; closes the stream. Cancelling cuts it off.
 
         Args:
             stream: to the client.
             host: its address, without a port; empty if it has none.
             port: its own; 0 if it has none.
-            subject: of the certificate that it has shown; empty: none.
+            subject: of the certificate that it has shown by TLS; empty: none. None: it does not come by TLS.
         """
         caller = Caller(host=host, port=port, subject=subject)
         guest = Guest(self, caller)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from structlog.testing import capture_logs
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from database.kv.commands import Expire
 from database.kv.database import NOBODY
@@ -263,6 +263,16 @@ async def test_what_goes_wrong_behind_a_word_ends_one_connection(error: Exceptio
             assert await curious.closed() == b""
         assert len([line for line in lines if "exc_info" in line]) == tracebacks
         assert (await bystander.get("/")).error == 0
+
+
+@pytest.mark.parametrize(("subject", "secure"), [(None, False), ("", True), ("CN=app", True)])
+async def test_who_comes_by_tls_is_shown_as_secure(subject: str | None, secure: bool) -> None:
+    """Also without a certificate, where none is asked for: an operator looks there for who still speaks in the clear."""
+    async with served() as world:
+        _, theirs = memory_stream_pair()
+        world.nursery.start_soon(world.server.serve_stream, theirs, "10.0.0.1", 4000, subject)
+        await world.settled()
+        assert [each.secure for each in world.server.traffic().connections] == [secure]
 
 
 async def test_connections_are_bounded_for_all_and_for_each_address() -> None:

@@ -108,7 +108,7 @@ class KeyValueClient:
             return None
 
     async def children(self, path: str, *, linearizable: bool = False) -> list[str]:
-        """Names, in no order. Raises: NoNodeError, NoAuthError."""
+        """Names, sorted. Raises: NoNodeError, NoAuthError."""
         async with self._reading(path, linearizable):
             names, _ = self._access.database.tree.get_children(path, self._access.identities)
         return names
