@@ -10,6 +10,8 @@ from weakref import WeakKeyDictionary
 from database.engines import view
 from database.engines.entry import Entry
 from database.engines.keys import CURSOR
+from database.engines.lease import Lease
+from database.engines.silence import Silence
 from database.engines.view_tracking import ViewTracking
 from database.kv import apply, keys, session_operations
 from database.kv.database import Database
@@ -24,6 +26,7 @@ from database.transaction import Transaction
 from server.zookeeper.pipeline import Pipeline, Turn
 from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
+from virtuallog.ports import Done
 from virtuallog.types import LogPosition
 
 CALM: Final = Options(faults=())
@@ -34,6 +37,7 @@ WATCHES: Final = ["watches fire once and first"]
 committed_in_one_step = Transaction.commit
 finished_as_it_should = apply._finish
 took_as_it_should = Snapshots.take
+was_silent = Silence.silent
 fired_as_it_should = Watches.fire
 _applied: Final = count()
 _late: Final[WeakKeyDictionary[Database, tuple[Change, ...]]] = WeakKeyDictionary()
@@ -206,6 +210,30 @@ def trims_to_its_own_snapshot(self: ViewTracking) -> None:
 def holds_hold_nothing(state: Reading) -> LogPosition:
     """Whoever restores a snapshot finds that the log has been trimmed meanwhile."""
     return min((member.durable for member in view.members(state).values()), default=LogPosition(0))
+
+
+# -- the lease, timers ----------------------------------------------------------------------------------------------
+
+
+@mutant(Lease._complete, scenario="zelos", options=CALM, found_by=["linearizable reads"])
+def writes_of_others_do_not_wait_for_the_holder(self: Lease, done: Done, result: Any) -> None:
+    """They are completed, and the holder has not applied them."""
+    done(result)
+
+
+@mutant(Lease._tell_waiting, scenario="zelos", options=CALM, found_by=[*MODEL, *WATCHES])
+def who_waited_for_the_holder_is_told_in_between(self: Lease) -> None:
+    """The store shows what lies behind, and watches were not told of that."""
+    grant = self._grant
+    while self._waiting and (grant is None or self._is_ours or grant.applied >= self._waiting[0][0]):
+        _, done, result = self._waiting.popleft()
+        done(result)
+
+
+@mutant(Silence.silent, scenario="zelos", options=CALM, found_by=["timers fire"])
+def silence_lasts_half_as_long(self: Silence, name: str, seconds: float, now: float) -> bool:
+    """So timers are over before their time."""
+    return was_silent(self, name, seconds / 2, now)
 
 
 # -- applying -------------------------------------------------------------------------------------------------------
