@@ -52,6 +52,8 @@ OPEN_ACL = (Acl(int(Permission.ALL), "world", "anyone"),)
 ANY_VERSION = -1
 TTL_MS_MAX = (1 << 40) - 1
 """ZooKeeper keeps 40 bits of it."""
+PASSWORD_BYTES = 16
+"""Of a session, as ZooKeeper's clients expect it."""
 
 
 @attrs.frozen(cache_hash=True)

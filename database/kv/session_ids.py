@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-PASSWORD_BYTES: Final = 16
+from database.kv.commands import PASSWORD_BYTES
+
 _NODES: Final = 0x7E
 """A top byte from 1 to 0x7e keeps ids positive, and none is 0, which stands for no session."""
 _RANDOM_BITS: Final = 56

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from database.kv.session_ids import PASSWORD_BYTES
+from database.kv.commands import PASSWORD_BYTES
 from server.zookeeper.jute import Reader
 
 _RESPONSE: Final = struct.Struct(f">iiiqi{PASSWORD_BYTES}s")
