@@ -32,6 +32,8 @@ UNSENT_BYTES_MAX: Final = 4 << 20
 PENDING_BYTES_MAX: Final = 16 << 20
 """Requests of one client without an answer: sixteen of the largest. A window of 1,000 small ones is a hundredth of that."""
 _HEADER: Final = struct.Struct(">ii")
+_ZXID: Final = slice(8, 16)
+"""Where it is in the frame of an answer: behind its length and its xid."""
 
 
 class Phase(enum.Enum):
@@ -75,16 +77,22 @@ class Connection:
     """Why it is over. What is in the outbox is still sent."""
     received_frames: int = attrs.field(default=0, init=False)
     sent_frames: int = attrs.field(default=0, init=False)
+    _last_zxid: bytes = attrs.field(default=b"", init=False)
     _splitter: FrameSplitter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.pipeline = Pipeline(self.emit, self._may_answer)
+        self.pipeline = Pipeline(self._answer, self._may_answer)
         self._splitter = FrameSplitter(self.frame_bytes_max)
 
     @property
     def unfinished_bytes(self) -> int:
         """Received, of a frame that is not whole, or that is not taken yet."""
         return self._splitter.buffered_bytes
+
+    @property
+    def last_zxid(self) -> int:
+        """Of the last answer; 0 before any."""
+        return int.from_bytes(self._last_zxid, "big", signed=True)
 
     @property
     def has_room(self) -> bool:
@@ -129,6 +137,10 @@ class Connection:
         else:
             outbox.add(frame)
             self._on_output()
+
+    def _answer(self, frame: bytes) -> None:
+        self._last_zxid = frame[_ZXID]
+        self.emit(frame)
 
     def end_after(self, frame: bytes, reason: str) -> None:
         """Answer the request that was taken last with `frame`, once it is its turn; then the connection is over."""

@@ -164,6 +164,7 @@ class Guest:
             received=connection.received_frames,
             sent=connection.sent_frames,
             established_ms=self.established_ms,
+            last_zxid=connection.last_zxid,
             identities=[each.scheme if each.scheme == "digest" else f"{each.scheme}:{each.id}" for each in self.identities],
             secure=self.caller.subject is not None,
         )  # fmt: skip

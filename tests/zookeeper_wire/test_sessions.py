@@ -275,6 +275,18 @@ async def test_who_comes_by_tls_is_shown_as_secure(subject: str | None, secure: 
         assert [each.secure for each in world.server.traffic().connections] == [secure]
 
 
+async def test_what_a_client_has_seen_last_is_shown() -> None:
+    """`cons` tells the zxid of its last answer: whoever looks why clients disagree compares them. Events do not count."""
+    async with served() as world:
+        client, other = await world.client(), await world.client()
+        await client.get("/", watch=True)
+        seen = await client.create("/a")
+        await other.set("/", b"fires")
+        assert await client.event() == (3, "/")
+        first, second = world.server.traffic().connections
+        assert (first.last_zxid, second.last_zxid) == (seen.zxid, seen.zxid + 1)
+
+
 async def test_connections_are_bounded_for_all_and_for_each_address() -> None:
     """One more is closed. Those that are there stay, idle or not."""
     settings = ZooKeeperSettings(connections_max=3, connections_per_client_max=2)
