@@ -15,7 +15,7 @@ Rules:
 * Before each transaction the store is asked whether it is behind: proposers wait then, and reads and heartbeats do not.
 * The store is not flushed here: whoever takes snapshots does that. What a crash takes is played again.
 
-Departures from the paper: this base also plays when nobody waits, some 10 to 25 ms behind, so that watches fire and a sync finds
+Departures from the paper: this base also plays when nobody waits, up to 25 ms behind, so that watches fire and a sync finds
 little to do.
 """
 
@@ -36,6 +36,7 @@ from database.engines.cursor import read_cursor
 from database.engines.entry import Entry
 from database.engines.keys import CURSOR
 from database.engines.layer import Layer
+from database.engines.pacing import Pace
 from database.engines.player import Item, Player
 from database.engines.tail_checks import TailChecks
 from database.engines.trimming import Trimming
@@ -62,14 +63,12 @@ class BaseSettings:
     """The same by their payloads. What is played at a stretch keeps everybody else waiting."""
     fetch_bytes: int = 1 << 20
     """How much one read brings."""
-    follow_pause: float = 0.01
-    """Between two looks for entries of other replicas. Shorter costs every replica a call and a wake-up each time, longer makes
-    what watches say later at other replicas than the proposer's."""
+    follow_pause: float = 0.025
+    """Between two looks for entries of other replicas under load; see `pacing`. Nobody's answer waits for a look: a sync does not."""
+    follow_burst: int = 32
+    """Looks that are saved up while little is written, and not waited for."""
     behind_pause: float = 0.005
     """Between two looks whether a disk that is behind has caught up: some flush ends every 100 ms then."""
-    busy_pause: float = 0.025
-    """The same while there is more than one entry at a look, if it is longer. A look costs the same however
-    much it brings: calls to two servers, a read, a transaction. So under load fewer do. Nobody's answer waits for it: a sync does not."""
     retry_pause: float = 0.05
     """Before a read that failed is tried again."""
     closed_pause: float = 1.0
@@ -286,7 +285,7 @@ class Base(Layer):
     async def _follow(self) -> None:
         """What other replicas propose."""
         reader, clock, settings = self.surroundings.log.reader(), self.surroundings.environment.clock, self.settings
-        busy_pause, played = max(settings.follow_pause, settings.busy_pause), self.meter.entries
+        pace = Pace(settings.follow_pause, settings.follow_burst)
         while True:
             reader.position = self._player.committed
             try:
@@ -299,9 +298,7 @@ class Base(Layer):
                 continue
             self._player.commit(limit)
             self._work.set()
-            # What the look before has brought has been played by now.
-            played, before = self.meter.entries, played
-            await clock.sleep(settings.follow_pause if played - before <= 1 else busy_pause)
+            await clock.sleep(pace.next_pause(clock.monotonic()))
 
     def metrics(self) -> list[Family]:
         return self.meter.metrics(self.cursor, self._player.committed, len(self._waiting))

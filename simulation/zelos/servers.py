@@ -37,7 +37,7 @@ from virtuallog.types import NodeId
 
 ZOOKEEPER: Final = ZooKeeperSettings(session_timeout_min_ms=1000)
 STACK: Final = StackSettings(
-    base=BaseSettings(follow_pause=0.05, trim_pause=0.3),
+    base=BaseSettings(follow_pause=0.05, follow_burst=4, trim_pause=0.3),
     view=ViewSettings(announce_seconds=0.4, eject_seconds=4.0),
     checksums=ChecksumSettings(period_seconds=3.0, first_seconds=1.0),
 )

@@ -37,7 +37,7 @@ WANTED: StackSettings = attrs.evolve(FAST, lease=attrs.evolve(FAST.lease, wanted
 
 def lagging(settings: StackSettings, seconds: float) -> StackSettings:
     """A replica that looks only now and then for what others have put into the log."""
-    base = BaseSettings(appender=AppenderSettings(give_up=1.0), follow_pause=seconds)
+    base = BaseSettings(appender=AppenderSettings(give_up=1.0), follow_pause=seconds, follow_burst=0)
     return attrs.evolve(settings, base=base)
 
 

@@ -33,7 +33,7 @@ NODES = (1, 2, 3)
 SETTINGS = HostSettings(
     replica=ReplicaSettings(
         stack=StackSettings(
-            base=BaseSettings(follow_pause=0.5, trim_pause=0.5),
+            base=BaseSettings(follow_pause=0.5, follow_burst=0, trim_pause=0.5),
             view=ViewSettings(announce_seconds=0.5, eject_seconds=10.0),
         )
     ),
