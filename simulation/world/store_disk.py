@@ -167,12 +167,13 @@ class _Life:
     disk: StoreDisk
     process: Process
     clock: Clock
-    failed: bool = False
+    failure: VirtualLogError | None = None
+    """Raised by every further use, like RocksDB's store does: who saw it first may have been somebody who only read."""
 
     def check(self) -> None:
         self.process.check()
-        if self.failed:
-            raise StorageError("the store failed before")
+        if self.failure is not None:
+            raise self.failure
 
     def check_reads(self, keys: Sequence[bytes] = ()) -> None:
         self.check()
@@ -201,7 +202,7 @@ class _Life:
         self.disk.flushed(max(0, self.disk.unflushed - later))
 
     def fail(self, error: VirtualLogError) -> None:
-        self.failed = True
+        self.failure = error
         raise error
 
 

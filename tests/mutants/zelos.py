@@ -96,7 +96,7 @@ def writes_behind_a_read_are_not_held(
 
 
 @mutant(WatchTable.take, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)
-def watches_fire_for_ever(self: WatchTable, path: str, kind: ChangeKind) -> list[Watcher]:
+def watches_fire_for_ever(self: WatchTable, path: str, kind: ChangeKind) -> dict[Watcher, None]:
     """A standard watch is not taken away when it fires."""
     modes = self._modes.get(path, {})
     told = [
@@ -104,7 +104,8 @@ def watches_fire_for_ever(self: WatchTable, path: str, kind: ChangeKind) -> list
         for each, mode in modes.items()
         if not (kind is ChangeKind.CHILDREN_CHANGED and mode is WatchMode.PERSISTENT_RECURSIVE)
     ]
-    return told + [each for each in self._above(path) if each not in told and kind is not ChangeKind.CHILDREN_CHANGED]
+    above = self._above(path) if kind is not ChangeKind.CHILDREN_CHANGED else {}
+    return {**dict.fromkeys(told), **above}
 
 
 @mutant(Watches.fire, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)
@@ -114,9 +115,7 @@ def a_delete_is_not_told_to_who_watches_the_parent(self: Watches, change: Change
     if kind is not ChangeKind.DELETED:
         fired_as_it_should(self, change, zxid)
         return
-    told = self.data.take(path, kind)
-    told += [each for each in self.child.take(path, kind) if each not in told]
-    self._tell(told, kind, path, zxid)
+    self._tell({**self.data.take(path, kind), **self.child.take(path, kind)}, kind, path, zxid)
 
 
 @mutant(Database.post_apply, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)

@@ -88,3 +88,17 @@ async def test_rot_is_met_and_never_served(disk: StoreDisk, directory: Simulated
         await directory.staging.install()
     with pytest.raises(CorruptionError):
         store.get(min(disk.rotten))
+
+
+async def test_whoever_comes_later_hears_why_the_store_has_failed(
+    disk: StoreDisk, directory: SimulatedDirectory
+) -> None:
+    """As with RocksDB's. Somebody who only reads may be the first who meets rot; the replica, next, must stop for that reason."""
+    store = await directory.open()
+    store.write(at(1))
+    while not disk.rotten:
+        disk.rot()
+    with pytest.raises(CorruptionError, match="checksum"):
+        store.get(min(disk.rotten))
+    with pytest.raises(CorruptionError, match="checksum"):
+        store.write(at(2))
