@@ -114,6 +114,10 @@ class ModelTree:
             znode.owner, len(znode.data or b""), children, znode.pzxid,
         )  # fmt: skip
 
+    def find(self, path: str) -> Stat | None:
+        """Its stat; None: there is no such znode."""
+        return self.stat(path) if path in self.znodes else None
+
     def ephemerals(self, session: int) -> list[str]:
         """Paths, sorted."""
         return sorted(path for path, znode in self.znodes.items() if session and znode.owner == session)

@@ -22,8 +22,9 @@ from database.kv.commands import (
     Operation,
     Touch,
 )
-from database.kv.results import ChangeKind, Error
-from simulation.checks.zelos_model import Change, Model, Outcome
+from database.kv.paths import parent_of
+from database.kv.results import Change, ChangeKind, Created, Error, Result
+from database.testing.model_tree import ModelTree
 from simulation.zelos.asked import (
     Answer,
     Asked,
@@ -49,7 +50,7 @@ class Committed:
     """A replica has applied this command, as the first one that did."""
 
     zxid: int
-    """The newest one, whether it is this command's own or not (`zelos_model.UNSEEN`)."""
+    """The newest one, whether it is this command's own or not: what servers tell each other takes none."""
     position: int
     index: int
     """Among the commands of its entry."""
@@ -83,10 +84,10 @@ class Life:
 class Replay:
     """See above."""
 
-    model: Model
+    model: ModelTree
     """After the last command."""
     changes: Mapping[int, tuple[Change, ...]]
-    """By zxid; those without any are left out."""
+    """By zxid, with those of the lists of children; those without any are left out."""
     lives: Mapping[int, Life]
     missed: Mapping[int, tuple[Change, ...]]
     """What a client that comes back with its watches has to be told, by the number of the operation."""
@@ -129,7 +130,7 @@ def replay(history: History) -> Replay:
 @attrs.define(eq=False)
 class _Replayer:
     history: History
-    model: Model = attrs.field(factory=Model)
+    model: ModelTree = attrs.field(factory=ModelTree)
     changes: dict[int, tuple[Change, ...]] = attrs.field(factory=dict)
     lives: dict[int, Life] = attrs.field(factory=dict)
     missed: dict[int, tuple[Change, ...]] = attrs.field(factory=dict)
@@ -143,7 +144,7 @@ class _Replayer:
         for told in self.history.operations(Began):
             self.model.zxid = told.action.zxid
             for path, version in told.action.versions.items():
-                self.model.nodes[path].version = version
+                self.model.znodes[path] = attrs.evolve(self.model.znodes[path], version=version)
         shown, written = self._by_zxid()
         yield from self._read_all(shown.pop(self.model.zxid, []))
         for told in committed(self.history):
@@ -168,7 +169,7 @@ class _Replayer:
                 (written if is_write(told) else shown).setdefault(told.result.zxid, []).append(told)
         return shown, written
 
-    def _compare_apply(self, told: Told, outcome: Outcome) -> Iterator[Violation]:
+    def _compare_apply(self, told: Told, outcome: Result) -> Iterator[Violation]:
         zxid, found = self.model.zxid, told.action
         self.compared += 1
         if (found.zxid, found.error) != (zxid, outcome.error):
@@ -177,22 +178,22 @@ class _Replayer:
             )
             yield Violation("results as the model has them", message, proof(told))
         if outcome.changes:
-            self.changes[zxid] = outcome.changes
+            self.changes[zxid] = tuple(_with_lists(outcome.changes))
 
-    def _compare_writes(self, told: Told, outcome: Outcome, written: list[Told]) -> Iterator[Violation]:
+    def _compare_writes(self, told: Told, outcome: Result, written: list[Told]) -> Iterator[Violation]:
         for answer in written:
             yield from self._compare_write(answer, told, outcome)
         if len(written) > 1:
             message = f"zxid {told.action.zxid} was told twice"
             yield Violation("one answer for one command", message, proof(*written))
 
-    def _compare_write(self, answer: Told, told: Told, outcome: Outcome) -> Iterator[Violation]:
+    def _compare_write(self, answer: Told, told: Told, outcome: Result) -> Iterator[Violation]:
         zxid, command = told.action.zxid, told.action.command
         if (as_operation(answer), answer.action.session) != (command.operation, command.origin.session):
             message = f"{answer.action.request} was answered with zxid {zxid}, which is that of {command}"
             yield Violation("one answer for one command", message, proof(answer, told))
             return
-        expected = _as_told(outcome)
+        expected = as_told(outcome)
         if (answer.result.error, answer.result.value) != (expected.error, expected.value):
             message = f"{answer.action.request} was answered {answer.result}, and the model says {expected}"
             yield Violation("results as the model has them", message, proof(answer, told))
@@ -210,37 +211,36 @@ class _Replayer:
                 self.missed[told.number] = tuple(self._missed(request))
 
     def _read(self, request: Exists | GetData | GetChildren) -> Answer:
-        stat = self.model.stat(request.path)
+        stat = self.model.find(request.path)
         if stat is None:
             return Answer(0, Error.NO_NODE)
-        node = self.model.nodes[request.path]
         match request:
             case Exists():
                 return Answer(0, 0, stat)
             case GetData():
-                return Answer(0, 0, (node.data, stat))
+                return Answer(0, 0, (self.model.znodes[request.path].data, stat))
             case GetChildren():
-                return Answer(0, 0, (tuple(sorted(node.children)), stat))
+                return Answer(0, 0, (tuple(self.model.children(request.path)), stat))
 
     def _missed(self, request: SetWatches) -> Iterator[Change]:
         """What has changed since the client was gone, of what it had watched."""
         for path in request.data:
-            stat = self.model.stat(path)
+            stat = self.model.find(path)
             if stat is None:
                 yield ChangeKind.DELETED, path
             elif stat.mzxid > request.since:
                 yield ChangeKind.DATA_CHANGED, path
         for path in request.exist:
-            if path in self.model.nodes:
+            if path in self.model.znodes:
                 yield ChangeKind.CREATED, path
         for path in request.child:
-            stat = self.model.stat(path)
+            stat = self.model.find(path)
             if stat is None:
                 yield ChangeKind.DELETED, path
             elif stat.pzxid > request.since:
                 yield ChangeKind.CHILDREN_CHANGED, path
 
-    def _note_sessions(self, command: Command, told: Told, outcome: Outcome) -> None:
+    def _note_sessions(self, command: Command, told: Told, outcome: Result) -> None:
         for number in outcome.ended:
             self.lives[number].ended = told
             self.lives[number].expired = isinstance(command.operation, Expire)
@@ -267,14 +267,25 @@ def _heard(command: Command) -> Iterator[int]:
             pass
 
 
-def _as_told(outcome: Outcome) -> Answer:
-    """As the wire has it. A multi is answered without an error, whatever has become of it."""
-    value: Any = outcome.value
-    if isinstance(value, tuple) and value and isinstance(value[0], Outcome):
-        return Answer(0, 0, tuple(Answer(0, part.error, as_part(part.value)) for part in value))
-    return Answer(0, outcome.error, value)
+def _with_lists(changes: Sequence[Change]) -> Iterator[Change]:
+    """As watches have them: that the children of the parent have changed comes right behind a creation or deletion."""
+    for kind, path in changes:
+        yield kind, path
+        if kind is not ChangeKind.DATA_CHANGED:
+            yield ChangeKind.CHILDREN_CHANGED, parent_of(path)
 
 
-def as_part(value: Any) -> Any:
-    """Of a multi: what was created is known by its path alone."""
-    return (value[0], None) if isinstance(value, tuple) and isinstance(value[0], str) else value
+def as_told(outcome: Result, zxid: int = 0) -> Answer:
+    """As the wire has it. A multi is answered without an error, whatever has become of it, and what it created is known by its path
+    alone."""
+    match outcome.value:
+        case Created(path, stat):
+            return Answer(zxid, outcome.error, (path, stat))
+        case (Result(), *_) as parts:
+            return Answer(zxid, 0, tuple(Answer(0, part.error, _as_part(part.value)) for part in parts))
+        case value:
+            return Answer(zxid, outcome.error, value)
+
+
+def _as_part(value: Any) -> Any:
+    return (value.path, None) if isinstance(value, Created) else value

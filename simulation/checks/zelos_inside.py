@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from database.testing.model_tree import ModelTree
 from simulation.checks.zelos_facts import answered, committed, is_write
-from simulation.checks.zelos_model import Model
 from simulation.checks.zelos_replicas import trimmed_to
 from simulation.zelos.inside import Hold, Release, SetTimer, StrongRead
 from virtuallog.testing.actions import LogletTrim
@@ -72,13 +72,13 @@ def _in_order(history: History) -> Sequence[tuple[str, Told]]:
 
 
 def _timelines(history: History, paths: set[str]) -> Mapping[str, Timeline]:
-    model = Model()
+    model = ModelTree()
     times: dict[str, list[tuple[int, Any]]] = {path: [(0, None)] for path in paths}
     for told in committed(history):
         model.apply(told.action.command)
         for path, timeline in times.items():
-            node = model.nodes.get(path)
-            seen = None if node is None else (node.data or b"", model.stat(path))
+            znode = model.znodes.get(path)
+            seen = None if znode is None else (znode.data or b"", model.stat(path))
             if seen != timeline[-1][1]:
                 timeline.append((model.zxid, seen))
     return times

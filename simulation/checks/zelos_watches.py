@@ -13,9 +13,8 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from database.kv.results import ChangeKind, Error
+from database.kv.results import Change, ChangeKind, Error
 from simulation.checks.zelos_facts import Replay, answered, replay
-from simulation.checks.zelos_model import Change
 from simulation.zelos.asked import AddWatch, Event, Exists, GetChildren, GetData, SetWatches
 from virtuallog.testing.history import History
 from virtuallog.testing.history import Operation as Told

@@ -22,10 +22,10 @@ from database.kv.commands import (
     SetData,
     Touch,
 )
-from database.kv.results import ChangeKind, Error
+from database.kv.results import ChangeKind, Error, Result
+from database.testing.model_tree import ModelTree
 from simulation.checks.zelos import ZELOS_CHECKS
-from simulation.checks.zelos_facts import Committed, as_part, replay
-from simulation.checks.zelos_model import Model, Outcome
+from simulation.checks.zelos_facts import Committed, as_told, replay
 from simulation.checks.zelos_sessions import lives_on, session_checks
 from simulation.checks.zelos_watches import WATCH_CHECKS, events_compared
 from simulation.zelos.asked import (
@@ -59,7 +59,7 @@ class Zelos:
     """A server that is always right, and clients of it; a test may let it say something else."""
 
     history: History = attrs.field(init=False)
-    model: Model = attrs.field(factory=Model)
+    model: ModelTree = attrs.field(factory=ModelTree)
     time: float = 0.0
     position: int = 0
 
@@ -68,7 +68,7 @@ class Zelos:
         for session in (SESSION, OTHER):
             self.commit(CreateSession(session, b"", TIMEOUT_MS), session=0)
 
-    def commit(self, operation: Any, session: int = SESSION, error: Error | None = None) -> Outcome:
+    def commit(self, operation: Any, session: int = SESSION, error: Error | None = None) -> Result:
         """A command is applied."""
         generation = self.model.sessions[session].generation if session in self.model.sessions else 1
         command = Command(operation, Origin(session, generation if session else 0), 1000)
@@ -87,19 +87,16 @@ class Zelos:
             returned(answer)
         return answer
 
-    def answer(self, outcome: Outcome) -> Answer:
-        value: Any = outcome.value
-        if isinstance(value, tuple) and value and isinstance(value[0], Outcome):
-            return Answer(self.model.zxid, 0, tuple(Answer(0, part.error, as_part(part.value)) for part in value))
-        return Answer(self.model.zxid, outcome.error, value)
+    def answer(self, outcome: Result) -> Answer:
+        return as_told(outcome, self.model.zxid)
 
     def read(self, request: Any, connection: int = 1, session: int = SESSION) -> Answer:
-        stat = self.model.stat(request.path)
+        stat = self.model.find(request.path)
         value: Any = stat
         if stat is not None and isinstance(request, GetData):
-            value = self.model.nodes[request.path].data, stat
+            value = self.model.znodes[request.path].data, stat
         if stat is not None and isinstance(request, GetChildren):
-            value = tuple(sorted(self.model.nodes[request.path].children)), stat
+            value = tuple(self.model.children(request.path)), stat
         answer = Answer(self.model.zxid, 0 if stat else Error.NO_NODE, value)
         self.hear(request, answer, connection, session)
         return answer
@@ -212,7 +209,7 @@ def test_a_read_that_shows_the_write_behind_it(zelos: Zelos) -> None:
     """Pipelined: set, get, set. Writes behind a read wait for it, so it must not show the zxid with which the second one is answered."""
     first = zelos.answer(zelos.commit(SetData("/a", b"2")))
     second = zelos.answer(zelos.commit(SetData("/a", b"3")))
-    value = zelos.model.nodes["/a"].data, zelos.model.stat("/a")
+    value = zelos.model.znodes["/a"].data, zelos.model.stat("/a")
     zelos.hear(SetData("/a", b"2"), first)
     zelos.hear(GetData("/a"), Answer(zelos.model.zxid, 0, value))
     zelos.hear(SetData("/a", b"3"), second)
@@ -318,7 +315,7 @@ def test_a_session_ends_once_its_timeout_is_over(zelos: Zelos) -> None:
     zelos.history.observed("client", Connect(2, SESSION, 0, TIMEOUT_MS), Granted(0, 0, b""))
 
     assert zelos.objections() == set()
-    assert "/a/e" not in zelos.model.nodes
+    assert "/a/e" not in zelos.model.znodes
 
 
 def test_a_session_that_ends_too_early(zelos: Zelos) -> None:

@@ -30,9 +30,7 @@ class Told(Zelos):
     @property
     def now(self) -> Node:
         """What a read would show."""
-        stat = self.model.stat("/a")
-        assert stat is not None
-        return Node(self.model.nodes["/a"].data or b"", stat)
+        return Node(self.model.znodes["/a"].data or b"", self.model.stat("/a"))
 
     @property
     def found(self) -> Sequence[str]:
