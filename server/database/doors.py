@@ -53,7 +53,7 @@ class Doors:
             if address is not None:
                 await self.serve_stream(stream, *address)
 
-    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str = "") -> None:
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None:
         """See `DatabaseRole.serve_stream`. A bug that the bytes of one client have brought to light ends its connection and not the
         node, as it is with requests of the RPC. (In the simulator, which has no doors, it ends the run.)"""
         try:

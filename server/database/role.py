@@ -98,7 +98,7 @@ class DatabaseRole:
         """The replica and its tree; None while there are none, as during a restore."""
         return self.host.life if self.host is not None else None
 
-    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str = "") -> None:
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None:
         """Serve one client until its connection ends; see `ZooKeeperServer.serve_stream`. While nobody is served the stream is
         closed, and the client goes on to another server."""
         if self.service is None:

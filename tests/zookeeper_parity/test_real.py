@@ -84,6 +84,14 @@ def test_every_server_is_on_the_list_and_one_is_called_leader(cluster: ParityClu
     assert json.loads(page(cluster, 3, "stats"))["server_stats"]["server_state"] in modes
 
 
+def test_a_client_without_tls_is_not_shown_as_secure(cluster: ParityCluster) -> None:
+    """An operator who looks for those that still come in the clear finds them on the admin page, through the doors of a real node."""
+    with client(f"{HOST}:{cluster.client_port(1)}"):
+        shown = json.loads(page(cluster, 1, "connections"))
+
+    assert [each["secure"] for each in shown["connections"]] == [False]
+
+
 def test_one_server_that_is_left_can_be_read(cluster: ParityCluster) -> None:
     """Two of three are killed: it takes clients who ask for no more. When they are back, clients are told to look for a full server."""
     with client(cluster.hosts) as writer:
