@@ -21,7 +21,7 @@ from virtuallog.errors import InvalidSettingError
 class Echo:
     """Says who the client is, then ends."""
 
-    async def serve_stream(self, stream: trio.abc.Stream, host: str, port: int = 0, subject: str = "") -> None:
+    async def serve_stream(self, stream: trio.abc.Stream, host: str, port: int = 0, subject: str | None = None) -> None:
         await stream.send_all(f"{host} {subject}".encode())
         await stream.receive_some()
 
