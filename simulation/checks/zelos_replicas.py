@@ -16,7 +16,10 @@ from typing import Final
 import attrs
 
 from database.engines import view
+from database.engines.cursor import read_cursor
 from database.engines.keys import CURSOR, section_span
+from database.identity import node_of
+from database.ports import Reading
 from database.snapshots.policy import position_of
 from simulation.checks.facts import chains
 from simulation.world.store_disk import StoreDisk
@@ -85,23 +88,27 @@ class StateWatch:
     def _look_at_view(self, node: NodeId, disk: StoreDisk) -> None:
         members, floor = view.members(disk.content), view.floor(disk.content)
         for name, member in members.items():
-            if name.partition("-")[0] == str(node) and not self._is_of_a_lost_store(node, member.heard):
+            if node_of(name) == node and not self._is_of_a_lost_store(node, member.heard):
                 self._compare_own(node, disk, member.durable)
         if floor > self._allowed:
             self._allowed = floor
             self.counts[ALLOWED] += 1
             self.history.observed(f"node {node}", Allowed(floor), None)
-            needed = {**{name: member.durable for name, member in members.items()}, **_holds(disk)}
-            for name, position in needed.items():
-                # Who came, or came back, with this very transaction may stand below what was allowed before.
-                if position < floor and name in self._known_before(disk):
-                    message = f"{floor} was allowed, and {name} needs everything from {position} on"
-                    self.violations.append(Violation("trims leave what is needed", message))
+        self._compare_needs(disk.former, disk.content)
 
-    def _known_before(self, disk: StoreDisk) -> set[str]:
-        """Members and holds as they were before the last write."""
-        former = disk.former
-        return {*view.members(former), *view.holds(former)}
+    def _compare_needs(self, former: Reading, now: Reading) -> None:
+        """Whether who was in the view all the time needs nothing below a floor that a transaction has raised. Who was ejected in
+        this very transaction, and has come back, may: such a one was heard of behind the former cursor. So an announcement is
+        judged where it comes first in its transaction, and most are alone in theirs on some replica."""
+        floor, first = view.floor(now), read_cursor(former)
+        if floor <= view.floor(former):
+            return
+        needed = {name: hold.position for name, hold in view.holds(now).items()}
+        needed |= {name: member.durable for name, member in view.members(now).items() if member.heard <= first}
+        for name, position in needed.items():
+            if position < floor:
+                message = f"{floor} was allowed, and {name} needs everything from {position} on"
+                self.violations.append(Violation("trims leave what is needed", message))
 
     def _is_of_a_lost_store(self, node: NodeId, position: LogPosition) -> bool:
         """Whether this was said before, or was on its way into the log when the store was lost."""
@@ -120,10 +127,6 @@ class StateWatch:
         if durable > newest:
             message = f"node {node} has told of a durable snapshot at {durable}; what is durable ends at {newest}"
             self.violations.append(Violation("snapshots are durable before they are told", message))
-
-
-def _holds(disk: StoreDisk) -> dict[str, LogPosition]:
-    return {name: hold.position for name, hold in view.holds(disk.content).items()}
 
 
 def trims_stay_below_what_is_allowed(history: History) -> Iterator[Violation]:
