@@ -7,6 +7,10 @@ the time that their clusters need to elect, to notice and to recover.
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # examples take as long as the machine takes
+settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
