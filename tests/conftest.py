@@ -13,6 +13,7 @@ settings.register_profile("untimed", deadline=None)  # examples take as long as 
 settings.load_profile("untimed")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("processes"):
