@@ -129,7 +129,7 @@ async def test_savepoints_of_a_failed_command_do_not_reach_the_one_before(autoju
 
 
 async def test_a_replica_that_follows_looks_less_often_while_much_is_written(autojump_clock: MockClock) -> None:
-    """Each look costs the same, however much it brings. What is written after a pause is seen as soon as ever."""
+    """Each look costs the same, however much it brings: those that were saved up, then one in 25 ms. After a quiet while it sees at once."""
     async with replicas() as world:
         writer, follower = await world.start(1), await world.start(2)
         await trio.sleep(2.0)
@@ -137,10 +137,10 @@ async def test_a_replica_that_follows_looks_less_often_while_much_is_written(aut
         for number in range(500):
             await writer.propose(b"entry %d" % number)
             await trio.sleep(0.002)
-        assert 30 <= world.provider.reads - before <= 60
+        assert 30 <= world.provider.reads - before <= 32 + 45
         assert writer.replica.cursor - follower.replica.cursor <= 15
 
         await trio.sleep(0.1)
         await writer.propose(b"alone")
-        await trio.sleep(0.011)
+        await trio.sleep(0.003)
         assert follower.replica.cursor == writer.replica.cursor
