@@ -23,6 +23,7 @@ from simulation.conformance.providers import below, find_in
 from simulation.faults import streams
 from simulation.faults.crash_points import COUNTED, CRASH_POINT
 from simulation.faults.nemesis import FaultPlan, Nemesis
+from simulation.faults.processes import LOST_DATABASE
 from simulation.faults.registry import CLASSES
 from simulation.faults.stage import Stage
 from simulation.stories.loglet import SEGMENT, Cast, Race
@@ -41,7 +42,7 @@ STRIKE_SECONDS: Final = 0.3
 PACE: Final = 0.1
 """Factor on how long a fault lasts, for the same reason."""
 NONE: Final = "none"
-ELSEWHERE: Final = ("wipe", *(fault.name for fault in streams.CLASSES))
+ELSEWHERE: Final = ("wipe", LOST_DATABASE, *(fault.name for fault in streams.CLASSES))
 """Left to the chain: a node recognises that it was wiped by what surrounds its loglets; streams lie beneath them."""
 
 DYING: Final = ("crash", "kill", "relaunch", "blackout")
