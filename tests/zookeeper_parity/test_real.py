@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,14 +72,20 @@ def page(cluster: ParityCluster, node: int, name: str) -> str:
 
 
 def test_every_server_is_on_the_list_and_one_is_called_leader(cluster: ParityCluster) -> None:
-    """What programs that watch an ensemble look at: /zookeeper/config, `mntr`, admin pages."""
+    """What programs that watch an ensemble look at: /zookeeper/config, `mntr`, admin pages. A server puts itself on the list once it
+    serves; two that do so at a time see each other, and one of them tries again."""
     with client(cluster.hosts) as any_server:
-        any_server.sync("/")
-        listed = any_server.get("/zookeeper/config")[0].decode()
+        complete = threading.Event()
+
+        def look(data: bytes, _stat: object) -> None:
+            if all(f";{HOST}:{cluster.client_port(node)}" in data.decode() for node in (1, 2, 3)):
+                complete.set()
+
+        any_server.DataWatch("/zookeeper/config", look)
+        assert complete.wait(PATIENCE_SECONDS)
         modes = sorted(cluster.word(node, "srvr").partition("Mode: ")[2].partition("\n")[0] for node in (1, 2, 3))
         monitored = dict(line.split("\t") for line in cluster.word(2, "mntr").splitlines())
 
-    assert all(f";{HOST}:{cluster.client_port(node)}" in listed for node in (1, 2, 3))
     assert modes == ["follower", "follower", "leader"]
     assert int(monitored["zk_znode_count"]) >= 4
     assert json.loads(page(cluster, 3, "stats"))["server_stats"]["server_state"] in modes
