@@ -54,6 +54,7 @@ verify: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Tests differ much in length; loadgroup deals them out one by one.
 test: verify
 	timeout --foreground --signal=INT --kill-after=120 $(TEST_SECONDS) $(BIN)/pytest --numprocesses=2 --dist=loadgroup
 
