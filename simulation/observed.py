@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider
+from virtuallog.api import Cluster, Loglet, LogletProvider, MetaStore, MetaStoreProvider, PostsAppends
 from virtuallog.chain import SegmentId
 from virtuallog.composite import CompositeProvider
 from virtuallog.dropped import ForgetsOthers
@@ -22,7 +22,7 @@ from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.replicated import Pace, Placement, ReplicatedProvider
 from virtuallog.rpc.interface import Interface
 from virtuallog.testing.history import History
-from virtuallog.testing.recorded import RecordedLoglet, RecordedMetaStore
+from virtuallog.testing.recorded import RecordedLoglet, RecordedMetaStore, RecordedPosts
 from virtuallog.types import LogletOffset, NodeId
 from virtuallog.versions import FIRST, Recent
 
@@ -64,7 +64,8 @@ class ObservedProvider:
         if isinstance(self._provider, ReleasesLater):
             return loglet
         known_as = origin(self._provider, segment, config)
-        return RecordedLoglet(loglet, self._history, known_as, self._who, is_copy=known_as != segment)
+        recorded = RecordedPosts if isinstance(loglet, PostsAppends) else RecordedLoglet
+        return recorded(loglet, self._history, known_as, self._who, is_copy=known_as != segment)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
         return await self._provider.serve(environment)

@@ -3,7 +3,7 @@
     append() ... append()       callers wait, one task each
          |          |
          v          v
-       queue  --> batches --> session.sendable() --> loglet.append, one task per batch in flight
+       queue  --> batches --> session.sendable() --> loglet.post_append, or loglet.append in a task per batch in flight
                     ^                                     |
                     |      sealed: search the sealed range, send the rest to the successor
                     '-------------------------------------'
@@ -22,6 +22,7 @@ import attrs
 import trio
 
 from virtuallog.address_space import AddressSpace
+from virtuallog.api import PostsAppends
 from virtuallog.append_metrics import AppendMeter
 from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, ENTRY_BYTES_MAX, SessionId
 from virtuallog.chain import Chain, Segment
@@ -119,8 +120,16 @@ class Appender:
         """Where the session appends now."""
         self._floor = LogPosition(0)
         """Nothing that is not acknowledged can be below."""
+        self._poster: PostsAppends | None = None
+        """The loglet of `_segment`, if it takes appends without a task."""
+        self._posted: dict[Flight, object] = {}
+        """Flights that were posted, and have no outcome yet; each with its attempt."""
+        self._tasks = 0
+        """Flights that have a task."""
         self._sends: list[trio.CancelScope] = []
-        """Of the batches in flight."""
+        """Of these tasks."""
+        self._has_told = False
+        """Callers have just been told, and may append again."""
         self._is_watching = False
         self._asked_for_successor = False
         """By the loglet itself, rather than sealed by somebody."""
@@ -162,6 +171,7 @@ class Appender:
         """End the session. Appends still waiting fail with UnavailableError: unknown outcome."""
         self._scope.cancel()
         self._closed = True
+        self._posted.clear()
         self._on_close(self)
         self._abandon_all(UnavailableError("the appender was closed: unknown outcome"))
 
@@ -223,11 +233,16 @@ class Appender:
                     await self._work_on(nursery)
                 finally:
                     self._nursery = None
+                    self._posted.clear()
 
     async def _work_on(self, nursery: trio.Nursery) -> None:
         while True:
             await self._work.wait()
             self._work = trio.Event()
+            if self._has_told:
+                # They run before what waits is cut: if they append again, it is to be one batch.
+                self._has_told = False
+                await trio.lowlevel.checkpoint()
             try:
                 await self._work_once(nursery)
             except VirtualLogError as error:
@@ -242,7 +257,7 @@ class Appender:
             await self._enter_segment()
         segment = self._segment
         for number, flight in enumerate(self._session.sendable()):
-            if number:
+            if number and self._tasks:
                 # This flight's task must not start before the one before has offered its batch, but trio may start the
                 # tasks of one scheduler turn in any order. What is cut later is sent in a later turn anyway.
                 await trio.lowlevel.checkpoint()
@@ -256,7 +271,11 @@ class Appender:
         flight.since, self._waiting_since = self._waiting_since, self._clock.monotonic()
 
     def _start_sending(self, nursery: trio.Nursery, flight: Flight, segment: Segment) -> None:
-        nursery.start_soon(self._send, flight, segment)
+        """Offers of one session reach the loglet in order. A task offers in a later turn, so nothing is posted past one."""
+        if self._poster is not None and not self._tasks and offers_of(flight)[0].expected_tail is None:
+            self._post(self._poster, nursery, flight, segment)
+        else:
+            self._start_task(nursery, flight, segment)
         if not self._is_watching:
             self._is_watching = True
             nursery.start_soon(self._watch)
@@ -267,32 +286,68 @@ class Appender:
             chain = (await self._view.refresh()).chain
         if chain.active is None:
             raise SealedError("the log has been closed")
-        self._segment = chain.active
+        self._segment, loglet = chain.active, self._view.loglet(chain.active)
+        self._poster = loglet if isinstance(loglet, PostsAppends) else None
         self._asked_for_successor = False
         # Nothing of ours is in this segment yet, and nothing can get below a tail that was seen before we send.
         self._floor = max(chain.active.start, self._view.known_tail)
 
-    async def _send(self, flight: Flight, segment: Segment) -> None:
+    def _post(self, loglet: PostsAppends, nursery: trio.Nursery, flight: Flight, segment: Segment) -> None:
+        """The first attempt costs no task. If it fails, one takes over; if the loglet is lost meanwhile, the batch is a maybe, like any
+        other, and settled by the search."""
+        attempt = self._posted[flight] = object()
+        maybe, flight.maybe = flight.maybe, True
+
+        def done(outcome: range | VirtualLogError) -> None:
+            if self._posted.get(flight) is not attempt:
+                return
+            del self._posted[flight]
+            if isinstance(outcome, VirtualLogError):
+                flight.maybe = maybe
+                self._start_task(nursery, flight, segment, outcome)
+            else:
+                _PLACED.reached()
+                self._acknowledged(flight, segment, outcome)
+                self._go_on()
+
+        loglet.post_append(flight.batch, opens=not self._session.opened, done=done)
+
+    def _start_task(
+        self, nursery: trio.Nursery, flight: Flight, segment: Segment, error: VirtualLogError | None = None
+    ) -> None:
+        self._tasks += 1
+        nursery.start_soon(self._send, flight, segment, error)
+
+    async def _send(self, flight: Flight, segment: Segment, error: VirtualLogError | None) -> None:
         """Offer one batch until the loglet has placed it or takes no more. Cancelled when the loglet is lost: the
-        batch is then a maybe, like any other, and settled by the search."""
+        batch is then a maybe, like any other, and settled by the search.
+
+        Args:
+            error: the outcome of the first attempt, if it has been made.
+        """
         with trio.CancelScope() as scope:
             self._sends.append(scope)
             try:
-                await self._offer_until_placed(flight, segment)
+                await self._offer_until_placed(flight, segment, error)
             finally:
                 self._sends.remove(scope)
+                self._tasks -= 1
                 flight.sent = False
-        # The callers that were just told run before what waits is cut: if they append again, it is to be one batch. (If
-        # this is cancelled, so is `_run`.)
-        await trio.lowlevel.checkpoint()
-        self._work.set()
+        self._go_on()
 
-    async def _offer_until_placed(self, flight: Flight, segment: Segment) -> None:
+    def _go_on(self) -> None:
+        if self._queue.offers or self._session.flights or self._session.lost:
+            self._has_told = True
+            self._work.set()
+
+    async def _offer_until_placed(self, flight: Flight, segment: Segment, failed: VirtualLogError | None) -> None:
         opens, pause = not self._session.opened, self._settings.retry_min
         while flight.batch.session == self._session.id:
             # Also if the attempt is cancelled, or refused for the moment: a second copy of the call may yet be taken.
             maybe, flight.maybe = flight.maybe, True
             try:
+                if failed is not None:
+                    raise failed
                 places = await self._offer(flight, segment, opens)
             except (OutOfOrderError, OverloadedError, DiskFullError) as error:
                 self._meter.again.add(type(error).__name__)
@@ -320,6 +375,7 @@ class Appender:
                 _PLACED.reached()
                 self._acknowledged(flight, segment, places)
                 return
+            failed = None
             await self._clock.sleep(pause)
             pause = min(2 * pause, self._settings.retry_max)
 
@@ -390,6 +446,10 @@ class Appender:
                 self._lost_at = self._clock.monotonic()
             for scope in self._sends:
                 scope.cancel()
+            for flight in self._posted:
+                flight.sent = False
+            self._posted.clear()
+            self._work.set()
 
     # -- settling maybes ----------------------------------------------------------------------------------------
 

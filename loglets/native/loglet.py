@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
 
 from loglets.native import reading
 from loglets.native.config import NativeConfig
-from loglets.native.messages import NO_EXPECTATION, Append, ReadWaves, Seal, State, Trim, WaitTail
+from loglets.native.messages import NO_EXPECTATION, Append, Appended, ReadWaves, Seal, State, Trim, WaitTail
 from loglets.native.pieces import Pieces
 from loglets.native.quorum import committed_tail
 from loglets.native.tail_check import TailCheck
@@ -69,20 +69,35 @@ class NativeLoglet:
         self._readable = sorted(self.config.servers, key=lambda server: server != self._own)
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
-        request = Append(
-            segment=self.segment,
-            batch=batch.blob,
-            opens=opens,
-            expected_tail=NO_EXPECTATION if expected_tail is None else expected_tail,
-        )
+        request = self._append(batch, opens, NO_EXPECTATION if expected_tail is None else expected_tail)
         try:
             reply = await self._environment.services.call(self.config.sequencer, request, APPEND_SECONDS)
-        except (CorruptionError, StorageError, WrongRecipientError) as error:
-            # The sequencer's node has lost its disk, or this role on it. It orders nothing more, and what it had
-            # ordered is a maybe.
-            raise ReconfigurationNeededError(f"the sequencer on node {self.config.sequencer}: {error}") from error
+        except VirtualLogError as error:
+            raise self._refused(error) from error
+        return self._placed(batch, reply)
+
+    def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
+        """See `virtuallog.api.PostsAppends`."""
+
+        def answered(outcome: Appended | VirtualLogError) -> None:
+            done(self._refused(outcome) if isinstance(outcome, VirtualLogError) else self._placed(batch, outcome))
+
+        request = self._append(batch, opens, NO_EXPECTATION)
+        self._environment.services.post(self.config.sequencer, request, answered, APPEND_SECONDS)
+
+    def _append(self, batch: Batch, opens: bool, expected_tail: int) -> Append:
+        return Append(segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected_tail)
+
+    def _placed(self, batch: Batch, reply: Appended) -> range:
         self._learn(reply.known_tail)
         return range(reply.first, reply.first + batch.count)
+
+    def _refused(self, error: VirtualLogError) -> VirtualLogError:
+        if isinstance(error, CorruptionError | StorageError | WrongRecipientError):
+            # The sequencer's node has lost its disk, or this role on it. It orders nothing more, and what it had
+            # ordered is a maybe.
+            return ReconfigurationNeededError(f"the sequencer on node {self.config.sequencer}: {error}")
+        return error
 
     async def check_tail(self) -> Tail:
         """As promised; moreover ReconfigurationNeededError when entries in flight are never completed: seal it."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import attrs
+import trio
 
 from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
@@ -106,14 +107,14 @@ async def appended_again_without_looking(self: Appender, left: Segment, chain: C
     return []
 
 
-sent_for_all = Appender._send
+sent_for_all = Appender._start_sending
 
 
-@mutant(Appender._send, scenario="cancelled", found_by=["progress"], published="Relos")
-async def cancelled_append_leaves_a_hole(self: Appender, flight: Flight, segment: Segment) -> None:
+@mutant(Appender._start_sending, scenario="cancelled", found_by=["progress"], published="Relos")
+def cancelled_append_leaves_a_hole(self: Appender, nursery: trio.Nursery, flight: Flight, segment: Segment) -> None:
     """A batch whose callers have all given up is not sent any more; its sequence numbers stay used."""
     if any(offer._task is not None for offer in offers_of(flight)):
-        await sent_for_all(self, flight, segment)
+        sent_for_all(self, nursery, flight, segment)
     else:
         self._session.flights.remove(flight)
         self._work.set()

@@ -13,7 +13,7 @@ import trio.lowlevel
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from loglets.memory import MemoryLoglet, MemoryProvider
-from tests.virtuallog.worlds import World, active_loglet, contents, world
+from tests.virtuallog.worlds import World, active_loglet, contents, post_everything, world
 from virtuallog.api import Loglet, Placed
 from virtuallog.appender import AppenderSettings
 from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Batch
@@ -32,6 +32,13 @@ from virtuallog.offers import BATCH_HEADERS_BYTES
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, LogPosition, PlacedBatch, Tail
 from virtuallog.virtual_log import VirtualLog
+
+
+@pytest.fixture(autouse=True, params=["waits", "posts"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here holds for both: loglets that are waited for, and those that take posts."""
+    if request.param == "posts":
+        post_everything(monkeypatch)
 
 
 @attrs.define

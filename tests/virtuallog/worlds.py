@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import cast
 
 import attrs
+import pytest
 import trio
 
 from loglets.memory import MemoryProvider
 from virtuallog import chain
 from virtuallog.api import Cluster, Loglet, LogletProvider
 from virtuallog.appender import AppenderSettings
+from virtuallog.batch import Batch
+from virtuallog.chain import Segment
 from virtuallog.chain_writer import ChainWriterSettings
+from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Environment, Request, Services
 from virtuallog.register import ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.testing.process import Process
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
+from virtuallog.view import View
 from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
 
 SETTINGS = VirtualLogSettings(
@@ -96,4 +102,56 @@ async def contents(log: VirtualLog) -> list[tuple[LogPosition, bytes]]:
 
 def active_loglet(log: VirtualLog, world: World) -> Loglet:
     """A client of the active loglet, for acting behind the back of the VirtualLog."""
-    return log.view.loglet(world.register.chain.last)
+    found = log.view.loglet(world.register.chain.last)
+    return found.inner if isinstance(found, Posting) else found
+
+
+@attrs.define(eq=False)
+class Posting:
+    """Any loglet, with posts on top: what they come to is what its `append` comes to."""
+
+    inner: Loglet
+    nursery: trio.Nursery
+    _last: trio.Event = attrs.field(init=False)
+    """Set when the latest post has been offered."""
+
+    def __attrs_post_init__(self) -> None:
+        self._last = trio.Event()
+        self._last.set()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
+        before, self._last = self._last, trio.Event()
+        self.nursery.start_soon(self._append, batch, opens, done, before, self._last)
+
+    async def _append(
+        self,
+        batch: Batch,
+        opens: bool,
+        done: Callable[[range | VirtualLogError], None],
+        before: trio.Event,
+        offered: trio.Event,
+    ) -> None:
+        await before.wait()
+        offered.set()
+        try:
+            places = await self.inner.append(batch, opens=opens)
+        except VirtualLogError as error:
+            done(error)
+        else:
+            done(places)
+
+
+def post_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on every loglet that is opened takes posts."""
+    opened, posting = View.loglet, dict[int, tuple[Loglet, Posting]]()
+
+    def loglet(view: View, segment: Segment) -> Loglet:
+        inner = opened(view, segment)
+        if id(inner) not in posting:
+            posting[id(inner)] = inner, Posting(inner, view.environment.nursery)
+        return cast(Loglet, posting[id(inner)][1])
+
+    monkeypatch.setattr(View, "loglet", loglet)

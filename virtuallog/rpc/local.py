@@ -1,4 +1,5 @@
-"""Calls to the own node: handed over as they are, but in a turn of their own, so that nothing is called from `post`."""
+"""Calls to the own node: handed over as they are, at once. Only an answer that comes at once waits for a turn of its own: `done` is
+never called from within `post`."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class LocalLink:
     _handlers: Handlers
     _clock: Clock
     turns: Later = attrs.field(factory=Later, init=False)
-    """Where the handlers run. Its task is not run here."""
+    """Where answers are told that came within `post`. Its task is not run here."""
     _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
     _numbers: count[int] = attrs.field(factory=count, init=False)
 
@@ -62,9 +63,15 @@ class LocalLink:
         if len(self._calls) >= QUESTIONS_MAX:
             self.turns.report(done, OverloadedError(f"{QUESTIONS_MAX} calls within this node are without an answer"))
             return
-        number = next(self._numbers)
+        number, posting = next(self._numbers), True
+
+        def answered(outcome: Any) -> None:
+            settle = partial(self._calls.settle, number, outcome)
+            self.turns.put(settle) if posting else settle()
+
         self._calls.add(number, request, done, self._clock.monotonic(), timeout_seconds)
-        self.turns.put(lambda: dispatch(self._handlers, request, partial(self._calls.settle, number)))
+        dispatch(self._handlers, request, answered)
+        posting = False
 
     def expire(self, now: float) -> None:
         self._calls.expire(now)

@@ -115,24 +115,47 @@ class History:
 
         What ends by itself and without a result has returned None.
         """
-        operation = Operation(self._count, client, action, len(self.events))
-        self.events.append(Invoked(self._time(), operation.number, client, action))
-        self.add(operation)
+        operation = self._invoked(client, action)
 
         def returned(result: Any) -> None:
-            operation.result, operation.returned, operation.ended = result, True, len(self.events)
-            self.events.append(Returned(self._time(), operation.number, result))
+            self._returned(operation, result)
 
         try:
             yield returned
             if not operation.returned:
                 returned(None)
         except VirtualLogError as error:
-            self._fail(operation, error, f"{type(error).__name__}: {error}", refused=nothing_done(action, error))
+            self._refused(operation, error)
             raise
         except BaseException as error:  # cancelled, or the process crashed: nobody will ever hear of the outcome
             self._fail(operation, error, type(error).__name__, refused=False)
             raise
+
+    def begin(self, client: str, action: object) -> Recorder:
+        """Record what has no end in this place: call what comes back with the result or the error. Whom nobody tells hears nothing."""
+        operation = self._invoked(client, action)
+
+        def told(outcome: Any) -> None:
+            if isinstance(outcome, VirtualLogError):
+                self._refused(operation, outcome)
+            else:
+                self._returned(operation, outcome)
+
+        return told
+
+    def _invoked(self, client: str, action: object) -> Operation:
+        operation = Operation(self._count, client, action, len(self.events))
+        self.events.append(Invoked(self._time(), operation.number, client, action))
+        self.add(operation)
+        return operation
+
+    def _returned(self, operation: Operation, result: Any) -> None:
+        operation.result, operation.returned, operation.ended = result, True, len(self.events)
+        self.events.append(Returned(self._time(), operation.number, result))
+
+    def _refused(self, operation: Operation, error: VirtualLogError) -> None:
+        told = f"{type(error).__name__}: {error}"
+        self._fail(operation, error, told, refused=nothing_done(operation.action, error))
 
     def _fail(self, operation: Operation, error: BaseException, told: str, *, refused: bool) -> None:
         if operation.returned:

@@ -5,14 +5,15 @@ The conformance suites, the simulator and tests of loglets wrap their clients in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 
-from virtuallog.api import Loglet, MetaStore, Placed
+from virtuallog.api import Loglet, MetaStore, Placed, PostsAppends
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
+from virtuallog.errors import VirtualLogError
 from virtuallog.testing.actions import Get, LogletAppend, LogletRead, LogletSeal, LogletTail, LogletTrim, Put
 from virtuallog.testing.history import History
 from virtuallog.types import LogletOffset, NodeId, Tail
@@ -71,6 +72,21 @@ class RecordedLoglet:
             trim_point = await self._loglet.prefix_trim(offset)
             returned(trim_point)
             return trim_point
+
+
+@attrs.frozen
+class RecordedPosts(RecordedLoglet):
+    """One of a loglet that implements `virtuallog.api.PostsAppends`."""
+
+    def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
+        assert isinstance(self._loglet, PostsAppends)
+        told = self._history.begin(self._who, LogletAppend(self._segment, batch, None))
+
+        def answered(outcome: range | VirtualLogError) -> None:
+            told(outcome)
+            done(outcome)
+
+        self._loglet.post_append(batch, opens=opens, done=answered)
 
 
 @attrs.frozen
