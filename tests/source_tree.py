@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-SHIPPED = ("virtuallog", "loglets", "metastore", "database", "server", "simulation")
+SHIPPED = ("virtuallog", "loglets", "metastore", "database", "server", "simulation", "pyspark_virtuallog")
 """The import roots of the wheel."""
 
 

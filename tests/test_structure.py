@@ -38,8 +38,8 @@ ADAPTERS = {
 }
 """Where the real clock, threads and processes enter."""
 
-UNNAMED = {"pytest-trio", "pytest-xdist", "setuptools"}
-"""Used without an import statement."""
+UNNAMED = {"pandas", "pytest-trio", "pytest-xdist", "setuptools"}
+"""Used without an import statement: by PySpark, by pytest, by a subprocess."""
 
 COMMANDS = Path("server/cli")
 """What runs in a terminal and in no node may wait for that terminal in a thread."""

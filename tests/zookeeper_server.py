@@ -5,62 +5,28 @@ Only the process that was started here is ever ended, by its pid.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import attrs
-import pytest
 import trio
 
 from server.bench.zookeeper import is_installed, java_command
+from tests.debian import require
 from tests.free_ports import free_ports
 
 PACKAGES = (
     "zookeeper", "libzookeeper-java", "libslf4j-java", "liblog4j1.2-java", "libnetty-java", "libservlet-api-java",
     "default-jre-headless",
 )  # fmt: skip
-NO_SERVICES = Path("/usr/sbin/policy-rc.d")
-"""Keeps Debian from starting what it installs."""
 START_SECONDS = 60.0
 ANSWER_SECONDS = 2.0
 
 
 def require_zookeeper() -> None:
     """Skip the test, loudly, if there is no ZooKeeper here and none can be had."""
-    if is_installed():
-        return
-    reason = "ZooKeeper is not installed, and cannot be: needs root and apt-get"
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        reason = f"ZooKeeper is not installed, and apt-get failed: {_install()}"
-    if not is_installed():
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn(f"{reason}: WHAT NEEDS ZOOKEEPER IS NOT TESTED", stacklevel=2)
-        pytest.skip(reason)
-
-
-def _install() -> str:
-    made = not NO_SERVICES.exists()
-    if made:
-        NO_SERVICES.write_text("#!/bin/sh\nexit 101\n")
-        NO_SERVICES.chmod(0o755)
-    try:
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
-            done = subprocess.run(
-                ["apt-get", "-q", *arguments], env=environment, capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                return done.stderr[-300:]
-    finally:
-        if made:
-            NO_SERVICES.unlink()
-    return ""
+    require("ZooKeeper", is_installed, *PACKAGES)
 
 
 @attrs.define(eq=False)

@@ -45,7 +45,7 @@ class Program(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         found = _OWN.get(name) or _plugged_in().get(name)
-        return _load(found) if found else None
+        return load(found) if found else None
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         with translated():
@@ -56,7 +56,7 @@ class Program(click.Group):
             return super().invoke(context)
 
 
-def _load(found: EntryPoint) -> click.Command:
+def load(found: EntryPoint) -> click.Command:
     """The command; one that cannot be loaded says so when it is run, and spoils no other."""
     try:
         command = found.load()

@@ -1,0 +1,137 @@
+"""What entries of a database tell: which keys commands write, and what replicas say of their states.                 Pure.
+
+Commands are counted as they were proposed. Whether each succeeded only a replay knows: a write to a key that was not there is
+counted as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from database.engines import checksums
+from database.engines.batching import commands_of_untrusted
+from database.engines.entry import MAGIC, Entry, parse_untrusted
+from database.errors import BinaryTooOldError
+from database.kv import codec, commands
+from pyspark_virtuallog.audit.observations import rows_of
+from pyspark_virtuallog.audit.spelling import digests_text
+from virtuallog.errors import MalformedError
+
+Numbers = npt.NDArray[Any]
+
+STRAY: Final = "stray entry"
+NEWER: Final = "entry of a newer version"
+FOREIGN: Final = "command of something else"
+COMPARED: Final = "states compared"
+SESSIONS: Final = "(sessions)"
+"""Stands for the prefix of commands about sessions; those of keys begin with a slash."""
+_PREFIXES_MAX: Final = 10_000
+"""Of one task at a time; with more, what is counted leaves for Spark to add up."""
+_Counts = list[int]
+"""Writes, deletes, bytes."""
+
+
+@attrs.define
+class DatabaseLook:
+    """Takes the entries of one task, some thousands at a time; `finish` tells the rest."""
+
+    depth: int = 1
+    """How many components of a path make a prefix."""
+    _growth: defaultdict[tuple[int, str], _Counts] = attrs.field(factory=lambda: defaultdict(lambda: [0, 0, 0]), init=False)
+    _remarks: dict[str, _Counts] = attrs.field(factory=dict, init=False)
+    """How often, and where first."""
+    _reports: list[dict[str, Any]] = attrs.field(factory=list, init=False)
+
+    def __call__(self, entries: pa.RecordBatch, buckets: Numbers) -> Iterator[pa.RecordBatch]:
+        positions = entries["position"].to_numpy(zero_copy_only=False)
+        is_ours = pc.starts_with(entries["payload"], MAGIC).to_numpy(zero_copy_only=False)
+        if strays := positions[~is_ours]:
+            self._note(STRAY, int(strays[0]), len(strays))
+        rows = np.flatnonzero(is_ours)
+        payloads = entries["payload"].take(pa.array(rows)).to_pylist()
+        for at, bucket, payload in zip(positions[rows].tolist(), buckets[rows].tolist(), payloads, strict=True):
+            self._entry(at, bucket, payload)
+        if len(self._growth) > _PREFIXES_MAX:
+            yield self._take_growth()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What has been counted and not been told."""
+        yield self._take_growth()
+        yield rows_of("report", self._reports)
+        remarks = [
+            {"check": check, "count": count, "position": position, "text": f"at {position}"}
+            for check, (count, position) in self._remarks.items()
+        ]
+        yield rows_of("remark", remarks)
+
+    def _entry(self, position: int, bucket: int, payload: bytes) -> None:
+        try:
+            entry = parse_untrusted(payload)
+            self._checksums(entry, position)
+            for command in commands_of_untrusted(entry):
+                self._command(command, bucket)
+        except BinaryTooOldError:
+            self._note(NEWER, position)
+        except MalformedError:
+            self._note(FOREIGN if payload.startswith(MAGIC) else STRAY, position)
+
+    def _checksums(self, entry: Entry, position: int) -> None:
+        header = entry.headers.get(checksums.NAME)
+        if header is None:
+            return
+        command = checksums.Checksums.vocabulary.parse_untrusted(header)
+        if isinstance(command, checksums.Compare):
+            self._note(COMPARED, position)
+        else:
+            digests = digests_text(command.digests)
+            self._reports.append({"compared": command.compared, "replica": command.replica, "digests": digests})
+
+    def _command(self, blob: bytes, bucket: int) -> None:
+        for path, is_delete, size in changes(codec.parse_untrusted(blob).operation):
+            counts = self._growth[bucket, prefix_of(path, self.depth)]
+            counts[is_delete] += 1
+            counts[2] += size
+
+    def _note(self, check: str, position: int, count: int = 1) -> None:
+        self._remarks.setdefault(check, [0, position])[0] += count
+
+    def _take_growth(self) -> pa.RecordBatch:
+        rows = [
+            {"bucket": bucket, "prefix": prefix, "writes": writes, "deletes": deletes, "bytes": size}
+            for (bucket, prefix), (writes, deletes, size) in self._growth.items()
+        ]
+        self._growth.clear()
+        return rows_of("growth", rows)
+
+
+def changes(operation: commands.Operation) -> Iterator[tuple[str, bool, int]]:
+    """(path, whether it is deleted, bytes of path and data) for each key that an operation is about; "" for sessions."""
+    match operation:
+        case commands.Create(path=path, data=data) | commands.SetData(path=path, data=data):
+            yield path, False, len(path) + len(data or b"")
+        case commands.SetAcl(path=path):
+            yield path, False, len(path)
+        case commands.Delete(path=path):
+            yield path, True, len(path)
+        case commands.Reap(paths=paths):
+            yield from ((path, True, len(path)) for path in paths)
+        case commands.Multi(operations=operations):
+            for each in operations:
+                yield from changes(each)
+        case commands.Check():
+            pass
+        case _:
+            yield "", False, 0
+
+
+def prefix_of(path: str, depth: int) -> str:
+    """The first components of a path: "/a/b" of "/a/b/c", with a depth of two."""
+    return "/".join(path.split("/", depth + 1)[: depth + 1]) or ("/" if path else SESSIONS)

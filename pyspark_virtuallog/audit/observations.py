@@ -1,0 +1,108 @@
+"""What tasks tell of their rows: one struct column for each sort of observation, all but one of which are null.      Pure.
+
+    piece   where a run of adjacent rows begins and ends: pieces lie side by side
+    gap     one gap that is no filler; of fillers there may be as many as batches, so they are only counted
+    tally   what a segment holds of one span of time
+    run     adjacent sequence numbers of one session, as they stand in the log
+    remark  something that is wrong by itself, or only worth counting
+    report  what a replica of the database says of its state
+    growth  what commands of the database do to the keys with one prefix, within one span of time
+    marker  a session that a marker of the sink names
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+BUCKET_MS: Final = 10_000
+"""The span of time of a tally: fine enough for a log of a minute, and at most one row for ten seconds of a quiet one."""
+
+_KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
+    "piece": (
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("ends_in_gap", pa.bool_()),  # then it ends where the next one begins
+        ("first_segment", pa.string()),
+        ("last_segment", pa.string()),
+        ("first_time_ms", pa.int64()),  # null: no entries
+        ("last_time_ms", pa.int64()),
+    ),
+    "gap": (
+        ("kind", pa.string()),
+        ("segment", pa.string()),
+        ("start", pa.int64()),
+        ("stop", pa.int64()),  # null: the last row of its piece
+    ),
+    "tally": (
+        ("segment", pa.string()),
+        ("loglet", pa.string()),
+        ("bucket", pa.int64()),  # time / BUCKET_MS; null: fillers, which have no time
+        ("entries", pa.int64()),
+        ("bytes", pa.int64()),
+        ("fillers", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+    ),
+    "run": (
+        ("session", pa.binary()),
+        ("first", pa.int64()),
+        ("count", pa.int64()),
+        ("start", pa.int64()),
+        ("last", pa.int64()),
+        ("bytes", pa.int64()),
+    ),
+    "remark": (
+        ("check", pa.string()),
+        ("count", pa.int64()),
+        ("position", pa.int64()),
+        ("text", pa.string()),
+    ),
+    "report": (
+        ("compared", pa.int64()),
+        ("replica", pa.string()),
+        ("digests", pa.string()),  # JSON with sorted keys: equal digests are equal texts
+    ),
+    "growth": (
+        ("bucket", pa.int64()),
+        ("prefix", pa.string()),
+        ("writes", pa.int64()),
+        ("deletes", pa.int64()),
+        ("bytes", pa.int64()),
+    ),
+    "marker": (
+        ("query", pa.string()),
+        ("batch", pa.int64()),
+        ("position", pa.int64()),
+        ("session", pa.binary()),  # null: a marker that names none
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("entries", pa.int64()),
+    ),
+}  # fmt: skip
+STRUCTS: Final = {kind: pa.struct(list(fields)) for kind, fields in _KINDS.items()}
+SCHEMA: Final = pa.schema([(kind, struct) for kind, struct in STRUCTS.items()])
+
+
+def rows_of(kind: str, rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Observations of one sort, each a mapping of all its fields."""
+    return of_struct(kind, pa.array(list(rows), type=STRUCTS[kind]))
+
+
+def of_columns(kind: str, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """The same of columns: arrays of numpy, Arrow or Python values."""
+    struct = STRUCTS[kind]
+    arrays = [_array(columns[field.name]).cast(field.type) for field in struct]
+    return of_struct(kind, pa.StructArray.from_arrays(arrays, fields=list(struct)))
+
+
+def of_struct(kind: str, values: pa.StructArray) -> pa.RecordBatch:
+    """Rows in which all other sorts are null."""
+    columns = [values if field.name == kind else pa.nulls(len(values), field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _array(values: Any) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values)
