@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 import trio
@@ -31,6 +31,8 @@ from virtuallog.metrics import Family
 from virtuallog.ports import Done, Outcome
 from virtuallog.session import COMPANY_MAX
 from virtuallog.types import LogPosition
+
+NAME: Final = "batching"
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +76,7 @@ class _Way:
 class Batching(Layer):
     """See above. Commands under way and waiting are bounded by whoever proposes."""
 
-    name: ClassVar[str] = "batching"
+    name: ClassVar[str] = NAME
 
     settings: BatchingSettings
     _commands: list[bytes] = attrs.field(factory=list, init=False)
@@ -202,6 +204,18 @@ def _tell(dones: Sequence[Done], outcome: Outcome[Any]) -> None:
     else:  # the same for all of them
         for done in dones:
             done(outcome)
+
+
+def commands_of_untrusted(entry: Entry) -> list[bytes]:
+    """The commands of the application in an entry: those of a group, or the one that travels alone, or none.
+
+    Raises:
+        MalformedError: a group whose commands do not add up.
+    """
+    header = entry.headers.get(NAME)
+    if header is not None:
+        return _cut_untrusted(header, entry.payload)
+    return [entry.payload] if entry.payload else []
 
 
 def _cut_untrusted(header: bytes, payload: bytes) -> list[bytes]:

@@ -20,7 +20,8 @@ from virtuallog.errors import MalformedError
 
 _PREFIX: Final = struct.Struct("<2sBB")
 _LENGTH: Final = struct.Struct("<I")
-_MAGIC: Final = b"VE"
+MAGIC: Final = b"VE"
+"""How every entry of a database begins, of whatever version."""
 _VERSION: Final = 1
 
 
@@ -36,7 +37,7 @@ class Entry:
         return Entry(self.payload, {**self.headers, name: value})
 
     def encode(self) -> bytes:
-        parts = [_PREFIX.pack(_MAGIC, _VERSION, len(self.headers))]
+        parts = [_PREFIX.pack(MAGIC, _VERSION, len(self.headers))]
         for name, value in self.headers.items():
             encoded = name.encode()
             parts += [bytes((len(encoded),)), encoded, _LENGTH.pack(len(value)), value]
@@ -53,7 +54,7 @@ def parse_untrusted(blob: bytes) -> Entry:
     """
     try:
         magic, version, count = _PREFIX.unpack_from(blob)
-        if magic != _MAGIC or not version:
+        if magic != MAGIC or not version:
             raise MalformedError(f"not an entry of a database: starts with {bytes(blob[:4]).hex()}")
         if version != _VERSION:
             raise BinaryTooOldError(f"an entry of version {version}, where {_VERSION} is the last one known")
