@@ -8,6 +8,7 @@ error, what it and those above have written is taken back, what layers below wro
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from typing import Any, Final, NewType
 
 import attrs
@@ -103,6 +104,11 @@ class Transaction:
     def changed(self) -> int:
         """Keys that are to be written."""
         return len(self._changes)
+
+    @property
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """What is to be written so far: a copy."""
+        return dict(self._changes)
 
     def _change(self, key: bytes, value: bytes | None) -> None:
         self._undo.append((key, self._changes.get(key, _UNTOUCHED)))

@@ -67,8 +67,8 @@ def open_database(path: Path, settings: StoreSettings, *, read_only: bool = Fals
     """Blocks. Raises anything."""
     if read_only:
         # Checks below are to see the files, not what another look has left in a cache.
-        return rocksdict.Rdict(str(path), _options(settings), access_type=rocksdict.AccessType.read_only())
-    database = rocksdict.Rdict(str(path), _options(settings))
+        return rocksdict.Rdict(str(path), database_options(settings), access_type=rocksdict.AccessType.read_only())
+    database = rocksdict.Rdict(str(path), database_options(settings))
     database.set_write_options(unlogged_writes())
     return database
 
@@ -233,7 +233,8 @@ def _until(stop: bytes) -> Any:
     return options
 
 
-def _options(settings: StoreSettings) -> Any:
+def database_options(settings: StoreSettings) -> Any:
+    """Of a database, and of the tables that it is to take in."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_max_open_files(_FILES_MAX)
