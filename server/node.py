@@ -240,7 +240,7 @@ class Node:
                 random=self._ports.random,
                 nursery=nursery,
                 learned=lambda value: self._on_register(decode_untrusted(value)),
-                beside=self.config.node,
+                near=self.config.node,
             )
             metastore = self._metastore.open(self.config.members, client)
             await self._formatter.run(metastore, partial(self._found, client, metastore))

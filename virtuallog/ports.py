@@ -203,8 +203,9 @@ class Environment:
     learned: Callable[[bytes], None] = lambda value: None
     """Told of every value of the register that is known to be decided, as soon as that is so, newest or not: where nodes are,
     and who, is in it, and it may take that to reach a majority which can say whether it is the newest. Must not block."""
-    beside: NodeId | None = None
-    """The node in whose process this client runs: what that stores is read there first, which costs no message."""
+    near: NodeId | None = None
+    """What this node stores is read there first. For a client in the process of a node that one: it costs no message. Others
+    may choose one, so that many of them do not all read from the same."""
 
 
 async def _no_register() -> int:
@@ -216,6 +217,7 @@ class NodeEnvironment(Environment):
     """What a role of a node is given on top."""
 
     node: NodeId
+    near: NodeId | None = attrs.field(default=attrs.Factory(lambda self: self.node, takes_self=True))
     boot: int
     """Durable counter of process starts: names what must not survive a restart, such as a sequencer."""
     storage: Callable[[str], Awaitable[Storage]]

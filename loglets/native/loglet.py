@@ -30,7 +30,8 @@ from virtuallog.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
-from virtuallog.ports import Environment, NodeEnvironment, Request
+from virtuallog.nearest import Nearest
+from virtuallog.ports import Environment, Request
 from virtuallog.types import LogletOffset, NodeId, Open, Sealed, Tail
 
 APPEND_SECONDS: Final = 5.0
@@ -40,8 +41,6 @@ WAIT_SECONDS: Final = 2.0
 READ_SECONDS: Final = (0.4, 2.0)
 """For one server; then the next one is asked. Once all have been asked, those that did not answer get more time: first find
 one that is well, whoever stands still, then be patient with those that are slow."""
-OWN_AGAIN_SECONDS: Final = 5.0
-"""After a failure this node's own server is asked first again: it costs no message, and may only have been starting."""
 
 _SEALING = CrashPoint("native: a seal has left for one LogServer more")
 _TRIMMING = CrashPoint("native: a trim has left for one LogServer more")
@@ -57,16 +56,11 @@ class NativeLoglet:
     _environment: Environment
     _pieces: Pieces = attrs.field(factory=Pieces)
     _known_tail: int = attrs.field(default=0, init=False)
-    _readable: list[NodeId] = attrs.field(init=False)
-    """Servers in the order in which they are asked for data: this node's own first, one that failed last."""
-    _own: NodeId | None = attrs.field(init=False)
-    """This node's own server, if it has one."""
-    _own_failed_at: float | None = attrs.field(default=None, init=False)
+    _nearest: Nearest = attrs.field(init=False)
+    """Servers in the order in which they are asked for data."""
 
     def __attrs_post_init__(self) -> None:
-        environment = self._environment
-        self._own = environment.node if isinstance(environment, NodeEnvironment) else environment.beside
-        self._readable = sorted(self.config.servers, key=lambda server: server != self._own)
+        self._nearest = Nearest.of(self.config.servers, self._environment)
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         request = self._append(batch, opens, NO_EXPECTATION if expected_tail is None else expected_tail)
@@ -124,10 +118,9 @@ class NativeLoglet:
             await clock.sleep(PAUSE_SECONDS)
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        self._prefer_own()
         request = ReadWaves(segment=self.segment, start=start, stop=stop, max_bytes=max_bytes)
         damage: VirtualLogError | None = None
-        unheard: dict[NodeId, VirtualLogError | None] = dict.fromkeys(self._readable)
+        unheard: dict[NodeId, VirtualLogError | None] = dict.fromkeys(self._nearest.order())
         for seconds in READ_SECONDS:
             for server in list(unheard):
                 try:
@@ -140,7 +133,7 @@ class NativeLoglet:
                     continue
                 except VirtualLogError as error:
                     unheard[server] = error
-                    self._ask_last(server)
+                    self._nearest.failed(server)
                     continue
                 del unheard[server]
                 copy = reading.assemble_untrusted(self.segment, reply, start, stop)
@@ -168,18 +161,6 @@ class NativeLoglet:
     def _learn(self, known_tail: int) -> None:
         self._known_tail = max(self._known_tail, known_tail)
 
-    def _ask_last(self, server: NodeId) -> None:
-        self._readable.remove(server)
-        self._readable.append(server)
-        if server == self._own:
-            self._own_failed_at = self._environment.clock.monotonic()
-
-    def _prefer_own(self) -> None:
-        failed_at = self._own_failed_at
-        if failed_at is not None and self._environment.clock.monotonic() >= failed_at + OWN_AGAIN_SECONDS:
-            self._own_failed_at = None
-            self._readable.sort(key=lambda server: server != self._own)
-
     async def _wait_for_news(self, past: int, deadline: float) -> int:
         """Park at a majority. What all of them have, none being sealed, is committed: any majority that is sealed later shares a
         server with them, so whoever seals sees it (the last rule of `tail_check`). That tail is returned if it is beyond
@@ -187,7 +168,7 @@ class NativeLoglet:
         do not get, or nothing for too long."""
         courier, clock = Courier(self._environment), self._environment.clock
         request = WaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
-        asked = self._readable[: max(2, self.config.majority)]
+        asked = self._nearest.order()[: max(2, self.config.majority)]
         for server in asked:
             courier.ask(server, request, None, ANSWER_SECONDS, lambda: True)
         until, tails = deadline, dict[NodeId, int]()

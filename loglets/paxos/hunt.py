@@ -14,6 +14,7 @@ from loglets.paxos.places import position_of
 from virtuallog.api import Placed
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.nearest import Nearest
 from virtuallog.ports import Environment
 from virtuallog.types import NodeId
 
@@ -27,8 +28,8 @@ class Hunt:
     stop: int
     max_bytes: int
     _environment: Environment
-    _readable: list[NodeId]
-    """Replicas in the order in which they are asked, shared by all reads: one that fails is asked last from then on."""
+    _nearest: Nearest
+    """The replicas, shared by all reads: one that fails is asked last from then on."""
     was_patient: bool = attrs.field(default=False, init=False)
     """The reader has waited for replicas to learn."""
     _damaged: dict[NodeId, VirtualLogError] = attrs.field(factory=dict, init=False)
@@ -42,7 +43,7 @@ class Hunt:
         Raises:
             SealedError: the loglet has been dropped.
         """
-        for replica in [replica for replica in self._readable if replica not in self._damaged]:
+        for replica in [replica for replica in self._nearest.order() if replica not in self._damaged]:
             copy = await self._ask(replica, seconds)
             if copy is not None and copy.items:
                 return copy.items
@@ -53,7 +54,7 @@ class Hunt:
     @property
     def is_lacked(self) -> bool:
         """Whether somebody knows of the position, who has not learned what it holds."""
-        return self._end >= position_of(self.start) and len(self._damaged) < len(self._readable)
+        return self._end >= position_of(self.start) and len(self._damaged) < len(self._nearest.order())
 
     @property
     def settles(self) -> int:
@@ -62,7 +63,7 @@ class Hunt:
 
     def failure(self) -> VirtualLogError:
         """Why nothing was found. A replica that did not answer may have a whole copy."""
-        if len(self._damaged) == len(self._readable):
+        if len(self._damaged) == len(self._nearest.order()):
             return CorruptionError(
                 f"every copy of offset {self.start} is damaged: {next(iter(self._damaged.values()))}"
             )
@@ -78,8 +79,7 @@ class Hunt:
             return reading.Copy([], error)
         except VirtualLogError as error:
             self._unheard = error
-            self._readable.remove(replica)
-            self._readable.append(replica)
+            self._nearest.failed(replica)
             return None
         self._end = max(self._end, reply.standing.end)
         return self._assemble(reply)

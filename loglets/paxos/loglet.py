@@ -32,7 +32,8 @@ from virtuallog.chain import SegmentId
 from virtuallog.courier import Courier
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import SealedError, TailMismatchError, UnavailableError
-from virtuallog.ports import Environment, NodeEnvironment
+from virtuallog.nearest import Nearest
+from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, NodeId, Open, Sealed, Tail
 
 APPEND_SECONDS: Final = 5.0
@@ -60,15 +61,14 @@ class PaxosLoglet:
     config: PaxosConfig
     _environment: Environment
     _leader: LeaderClient = attrs.field(init=False)
-    _readable: list[NodeId] = attrs.field(init=False)
+    _nearest: Nearest = attrs.field(init=False)
+    """Replicas in the order in which they are asked for data."""
     _asked: dict[tuple[SessionId, int], set[NodeId]] = attrs.field(factory=dict, init=False)
     """Who has been sent each conditional batch that has no answer, the oldest first."""
-    """Replicas in the order in which they are asked for data: this node's own first, one that failed last."""
 
     def __attrs_post_init__(self) -> None:
         environment, config = self._environment, self.config
-        own = environment.node if isinstance(environment, NodeEnvironment) else environment.beside
-        self._readable = sorted(config.replicas, key=lambda replica: replica != own)
+        self._nearest = Nearest.of(config.replicas, environment)
         self._leader = LeaderClient(self.segment, environment, Leadership(config.replicas, config.coordinator))
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
@@ -106,7 +106,7 @@ class PaxosLoglet:
         courier, clock = Courier(self._environment), self._environment.clock
         request = WaitLearned(segment=self.segment, past=position_of(past))
         deadline = clock.monotonic() + WAIT_SECONDS
-        for replica in self._readable[:2]:  # one that is cut off from the others does not hold us up
+        for replica in self._nearest.order()[:2]:  # one that is cut off from the others does not hold us up
             courier.ask(replica, request, None, ANSWER_SECONDS, lambda: True)
         while (answer := await courier.receive(deadline - clock.monotonic())) is not None:
             tail = _tail(answer.outcome)
@@ -117,7 +117,7 @@ class PaxosLoglet:
         return await self.check_tail()
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        hunt = Hunt(self.segment, start, stop, max_bytes, self._environment, self._readable)
+        hunt = Hunt(self.segment, start, stop, max_bytes, self._environment, self._nearest)
         for seconds in READ_SECONDS:
             if items := await hunt.ask_all(seconds):
                 return items

@@ -76,7 +76,7 @@ async def entries_of_one_server_read(self: NativeLoglet, past: LogletOffset) -> 
     """A reader that waits takes news from one server for the tail, and reads what may never be committed."""
     courier = Courier(self._environment)
     request = WaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
-    for server in self._readable[:2]:
+    for server in self._nearest.order()[:2]:
         courier.ask(server, request, None, WAIT_SECONDS, lambda: True)
     answer = await courier.receive(WAIT_SECONDS)
     if answer is None or answer.outcome.sealed:

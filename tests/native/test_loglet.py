@@ -10,13 +10,14 @@ import pytest
 import trio
 
 from loglets.native import log_server
-from loglets.native.loglet import OWN_AGAIN_SECONDS, NativeLoglet
+from loglets.native.loglet import NativeLoglet
 from loglets.native.messages import Append, ReadWaves, Repair, Seal, Store, Trim, WaitTail
 from loglets.native.sequencer_service import RESUME_SECONDS
 from tests.loglet_outage import seal_after_an_outage
 from tests.native.cluster import SEGMENT, Cluster, read_all, running_cluster, writer
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, ReconfigurationNeededError, SealedError, UnavailableError
+from virtuallog.nearest import NEAR_AGAIN_SECONDS
 from virtuallog.testing.links import LinkQuality
 from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed
 
@@ -257,8 +258,7 @@ async def test_item_31_a_slow_server_catches_up_by_omission(autojump_clock: trio
         assert server is not None
         assert server.core.state(SEGMENT).local_tail == 6
         assert server.core.find(ReadWaves(segment=SEGMENT, start=2, stop=3, max_bytes=9)) == []
-        reader = cluster.client()
-        reader._readable.sort(key=lambda node: node != 3)
+        reader = NativeLoglet(SEGMENT, cluster.chain[SEGMENT], attrs.evolve(cluster.environment(), near=NodeId(3)))
         assert await read_all(reader, 0, 6) == [b"%d" % n for n in range(6)]
         cluster.crash(1)
         assert await reader.check_tail() == Open(6)
@@ -529,7 +529,7 @@ async def test_a_client_beside_a_server_reads_from_that_one_first(autojump_clock
             return True
 
         cluster.gate = note
-        reader = NativeLoglet(SEGMENT, cluster.chain[SEGMENT], attrs.evolve(cluster.environment(), beside=NodeId(3)))
+        reader = NativeLoglet(SEGMENT, cluster.chain[SEGMENT], attrs.evolve(cluster.environment(), near=NodeId(3)))
         await read_all(reader, 0, 1)
         assert asked == [3]
 
@@ -539,7 +539,7 @@ async def test_a_client_beside_a_server_reads_from_that_one_first(autojump_clock
         asked.clear()
         await read_all(reader, 0, 1)
         assert asked == [1]
-        await cluster.clock.sleep(OWN_AGAIN_SECONDS)
+        await cluster.clock.sleep(NEAR_AGAIN_SECONDS)
         await read_all(reader, 0, 1)
         assert asked == [1, 3]
 
