@@ -6,7 +6,7 @@ Everything else about a cluster is in its register. `virtuallog up` writes such 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -90,6 +90,30 @@ def read_cluster_file(path: Path) -> ClusterFile:
     """
     cluster = read_toml(ClusterFile, path)
     return attrs.evolve(cluster, tls=cluster.tls.below(path.parent)) if cluster.tls else cluster
+
+
+def with_own_certificate(cluster: ClusterFile, environment: Mapping[str, str]) -> ClusterFile:
+    """The cluster, with the certificate that the environment names in place of the one in the file, which many share.
+
+    Args:
+        cluster: as its file says.
+        environment: `os.environ`; VIRTUALLOG_CERTIFICATE, VIRTUALLOG_KEY and VIRTUALLOG_AUTHORITY are looked at.
+
+    Raises:
+        InvalidSettingError: a certificate without its key, or nobody says which authority to believe.
+    """
+    found = {field.name: environment.get(f"VIRTUALLOG_{field.name.upper()}", "") for field in attrs.fields(TlsFiles)}
+    given = {name: Path(path) for name, path in found.items() if path}
+    if not given:
+        return cluster
+    if ("certificate" in given) != ("key" in given):
+        raise InvalidSettingError("environment", "VIRTUALLOG_CERTIFICATE and VIRTUALLOG_KEY go together")
+    if cluster.tls is not None:
+        return attrs.evolve(cluster, tls=attrs.evolve(cluster.tls, **given))
+    if len(given) < len(found):
+        needed = "needs VIRTUALLOG_CERTIFICATE, VIRTUALLOG_KEY and VIRTUALLOG_AUTHORITY"
+        raise InvalidSettingError("environment", needed)
+    return attrs.evolve(cluster, tls=TlsFiles(**given))
 
 
 def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:

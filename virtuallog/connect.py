@@ -6,6 +6,7 @@ position = await log.append(b"entry")
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -17,10 +18,10 @@ import trio
 from virtuallog.address_book import AddressBook
 from virtuallog.api import LogletProvider
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.cluster_file import ClusterFile, read_cluster_file, with_own_certificate
 from virtuallog.composite import compose
 from virtuallog.control import CONTROL, NodeStatus
-from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
+from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError, WrongRecipientError
 from virtuallog.membership import MEMBERSHIP
 from virtuallog.plain_errors import plain_errors
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
@@ -43,27 +44,34 @@ async def connect(
     providers: Mapping[str, LogletProvider] | None = None,
     settings: VirtualLogSettings | None = None,
     more: Sequence[Interface] = (),
+    near: NodeId | None = None,
+    expected_cluster: bytes | None = None,
 ) -> AsyncIterator[VirtualLog]:
     """A client of the cluster's log, for as long as the block runs.
 
     Args:
-        cluster: a `cluster.toml`, or what it says.
+        cluster: a `cluster.toml`, with the certificate that the environment names, if any (`with_own_certificate`); or what it
+            says, as it is.
         providers: the loglet kinds to use; None: all that are installed.
         settings: how the client behaves.
         more: what else is asked of nodes, through the services of the log's environment.
+        near: the node that is asked first for data, of those that store it. Without it everybody asks the same one first.
+        expected_cluster: the id of the cluster (`Register.cluster`), if it is known.
 
     Raises:
         UnavailableError: none of the listed nodes answers, or the cluster is not bootstrapped.
         UntrustedError: none of them takes our certificate, or proves that it is a node of our cluster.
+        WrongRecipientError: they are of another cluster than expected.
         InvalidSettingError: the file, or our certificate, cannot be used.
     """
-    seeds = cluster if isinstance(cluster, ClusterFile) else read_cluster_file(Path(cluster))
+    seeds = cluster if isinstance(cluster, ClusterFile) else _read_own(Path(cluster))
     kinds, metastore = providers if providers is not None else loglet_providers(), metastore_provider()
     compose(kinds)
     book, source = AddressBook.of(seeds.nodes), random.Random()
     credentials = Credentials.open(seeds.tls) if seeds.tls else None
     async with _run_services(book, [*all_interfaces(kinds, metastore), *more], credentials) as services:
         register = newest_register(await ask_all(services, _ids(seeds)))
+        _check_cluster(register, expected_cluster)
         book.learn(register)
         with plain_errors():
             async with trio.open_nursery() as nursery:
@@ -73,6 +81,7 @@ async def connect(
                     random=source,
                     nursery=nursery,
                     learned=book.learn_value,
+                    near=near,
                 )
                 yield VirtualLog(
                     metastore.open(register.members, environment),
@@ -142,6 +151,15 @@ def _reason(answer: Outcome[NodeStatus]) -> str:
     if isinstance(answer, VirtualLogError):
         return str(answer)
     return "; ".join(answer.failures) or "the cluster has not been bootstrapped"
+
+
+def _read_own(path: Path) -> ClusterFile:
+    return with_own_certificate(read_cluster_file(path), os.environ)
+
+
+def _check_cluster(register: Register, expected: bytes | None) -> None:
+    if expected is not None and register.cluster != expected:
+        raise WrongRecipientError("cluster", expected.hex(), register.cluster.hex())
 
 
 def _ids(cluster: ClusterFile) -> list[NodeId]:

@@ -49,6 +49,11 @@ class VirtualLogSettings:
     chain: ChainWriterSettings = attrs.field(factory=ChainWriterSettings)
 
 
+READS_ONLY: Final = VirtualLogSettings(chain=ChainWriterSettings(may_change=False))
+"""For jobs that read: what others have left half done is left to the nodes, which look after the chain every second. Many such
+clients would only get into each other's way."""
+
+
 @attrs.frozen(kw_only=True)
 class VirtualLogStatistics:
     """What a client has done since it was made, at one moment."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,9 +13,9 @@ from metastore.editing import edit
 from server import revival
 from server.cli.failures import Failure
 from server.cli.membership import ask_once, listed
-from server.cli.options import cluster_option, echo_json, json_option, with_own_certificate
+from server.cli.options import cluster_option, echo_json, json_option, read_own_cluster
 from server.cli.reach import widened
-from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import connect, newest_register, open_services_to
 from virtuallog.control import NodeStatus
 from virtuallog.errors import InvalidSettingError, StorageError, VirtualLogError
@@ -142,7 +141,7 @@ def import_(file: Path, data: Path, wanted: str, force: bool, cluster: Path | No
     found = decode_untrusted(_bytes(file))
     if not force:
         raise Failure(f"nothing has been changed: {WARNING}")
-    tls = with_own_certificate(read_cluster_file(cluster), os.environ).tls if cluster else None
+    tls = read_own_cluster(cluster).tls if cluster else None
     decision = trio.run(revival.import_register, data, found, members, tls)
     register = decode_register(decision.proposal.value)
     if as_json:
@@ -175,7 +174,7 @@ async def _read(data: Path | None, cluster: Path | None) -> Dump:
     if data is not None:
         return await revival.read_dump(data)
     assert cluster is not None
-    async with connect(read_cluster_file(cluster)) as log:
+    async with connect(read_own_cluster(cluster)) as log:
         _, value = await log.view.metastore.get()
         return dump(value)
 

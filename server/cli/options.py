@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import attrs
 import click
 
-from virtuallog.cluster_file import ClusterFile, TlsFiles, read_cluster_file
+from virtuallog.cluster_file import ClusterFile, read_cluster_file, with_own_certificate
+from virtuallog.errors import InvalidSettingError
 from virtuallog.types import POSITION_MAX
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -21,26 +21,21 @@ POSITION: Final = click.IntRange(0, POSITION_MAX)
 def _read_cluster(context: click.Context, parameter: click.Parameter, path: Path | None) -> ClusterFile:
     if path is None:
         raise click.UsageError("name the cluster: --cluster FILE, or VIRTUALLOG_CLUSTER=FILE in the environment")
-    return with_own_certificate(read_cluster_file(path), os.environ)
+    return read_own_cluster(path)
 
 
-def with_own_certificate(cluster: ClusterFile, environment: Mapping[str, str]) -> ClusterFile:
-    """The cluster, with the certificate that the environment names in place of the one in the file, which many share.
+def read_own_cluster(path: Path) -> ClusterFile:
+    """The cluster, with the certificate that the environment names.
 
     Raises:
-        click.UsageError: a certificate without its key, or nobody says which authority to believe.
+        click.UsageError: the environment names half of one.
+        InvalidSettingError: the file cannot be used.
     """
-    found = {field: environment.get(f"VIRTUALLOG_{field.upper()}", "") for field in ("certificate", "key", "authority")}
-    given = {field: Path(path) for field, path in found.items() if path}
-    if not given:
-        return cluster
-    if ("certificate" in given) != ("key" in given):
-        raise click.UsageError("VIRTUALLOG_CERTIFICATE and VIRTUALLOG_KEY go together")
-    if cluster.tls is not None:
-        return attrs.evolve(cluster, tls=attrs.evolve(cluster.tls, **given))
-    if len(given) < len(found):
-        raise click.UsageError("needs VIRTUALLOG_CERTIFICATE, VIRTUALLOG_KEY and VIRTUALLOG_AUTHORITY")
-    return attrs.evolve(cluster, tls=TlsFiles(**given))
+    cluster = read_cluster_file(path)
+    try:
+        return with_own_certificate(cluster, os.environ)
+    except InvalidSettingError as error:
+        raise click.UsageError(error.reason) from error
 
 
 def cluster_option(command: CommandT) -> CommandT:

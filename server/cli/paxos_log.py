@@ -5,7 +5,6 @@ Source: Mesos, `src/log/tool/`. docs/paxos-log.md is its manual.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -27,9 +26,9 @@ from server import process
 from server.bench.trace import Appended, Content, Total, entries, parse_trace, replay
 from server.cli import paxos_records, paxos_status
 from server.cli.failures import Failure, Unavailable
-from server.cli.options import echo_json, json_option, with_own_certificate
+from server.cli.options import echo_json, json_option, read_own_cluster
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import TlsFiles, read_cluster_file
+from virtuallog.cluster_file import TlsFiles
 
 _Opened: TypeAlias = Callable[[], AbstractAsyncContextManager[Log]]
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -204,7 +203,7 @@ def status(
     elif peers is not None:
         rows = trio.run(paxos_status.of_peers, _listed(peers), name, _tls(files))
     elif cluster is not None:
-        rows = trio.run(paxos_status.of_cluster, with_own_certificate(read_cluster_file(cluster), os.environ))
+        rows = trio.run(paxos_status.of_cluster, read_own_cluster(cluster))
     else:
         raise click.UsageError("name a directory (--path), replicas (--peers) or a cluster (--cluster)")
     if as_json:
