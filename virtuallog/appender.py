@@ -80,6 +80,10 @@ class AppenderSettings:
     give_up: float = 60.0
     """Without any progress for so long, appends fail with UnavailableError: their outcome is unknown, for good. Loglets
     need not remember an idle session for much longer than this default; a larger value could put an entry in twice."""
+    one_session: bool = False
+    """An appender whose session has to be given up, since the outcome of an append is unknown or it was refused, goes on as a
+    new one. With this it ends instead: all that was offered and all that comes fails. For those who tell others which session
+    their entries are of."""
 
     def __attrs_post_init__(self) -> None:
         _check_range("batch_entries", self.batch_entries, BATCH_COUNT_MAX)
@@ -116,6 +120,10 @@ class Appender:
         """When the segment before took no more, until its successor acknowledges something."""
         self._queue = OfferQueue(settings.queue_bytes_max)
         self._session = Session(self._new_session_id(), settings.window)
+        self._only = self._session.id if settings.one_session else None
+        """The session for good."""
+        self._ended_by: VirtualLogError | None = None
+        """Why there is no session any more."""
         self._segment: Segment | None = None
         """Where the session appends now."""
         self._floor = LogPosition(0)
@@ -146,8 +154,8 @@ class Appender:
 
     @property
     def session(self) -> SessionId:
-        """Names this appender's entries in the log."""
-        return self._session.id
+        """Names this appender's entries in the log. Another one after appends have failed, unless there may be only one."""
+        return self._only or self._session.id
 
     @property
     def queued_bytes(self) -> int:
@@ -201,6 +209,8 @@ class Appender:
     def _put(self, offer: Offer) -> None:
         if self._closed:
             raise UnavailableError("the appender is closed: nothing was done")
+        if self._ended_by is not None:
+            raise UnavailableError(f"the session has ended, nothing was done: {self._ended_by}")
         queue = self._queue
         if not queue.offers:
             self._waiting_since = self._clock.monotonic()
@@ -518,14 +528,25 @@ class Appender:
         """
         others = UnavailableError(f"unknown outcome: an earlier entry failed: {error}")
         self._segment = None
-        for flight in self._session.abandon(self._new_session_id()):
+        abandoned = self._session.abandon(self._new_session_id())
+        waiting = self._end(error)
+        for flight in abandoned:
             self._fail(offers_of(flight), error if flight is failed else others)
+        self._fail(waiting, others)
 
     def _abandon_all(self, error: VirtualLogError) -> None:
         abandoned = [offer for flight in self._session.abandon(self._new_session_id()) for offer in offers_of(flight)]
         abandoned += self._queue.clear()
         self._segment = None
+        self._end(error)
         self._fail(abandoned, error)  # last: those who are told may post again, to the new session
+
+    def _end(self, error: VirtualLogError) -> list[Offer]:
+        """Nothing goes on as another session if there may be only one; returns what waits for a batch."""
+        if self._only is None:
+            return []
+        self._ended_by = self._ended_by or error
+        return self._queue.clear()
 
     def _fail(self, offers: list[Offer], error: VirtualLogError) -> None:
         for offer in offers:

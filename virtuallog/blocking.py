@@ -7,29 +7,41 @@
 
 One background thread runs the async client. Every method may be called from any number of threads; concurrent appends
 share batches. What a method means and raises is what the method of the same name in `virtuallog.virtual_log` says.
+
+A call costs some tenth of a millisecond on the way to that thread and back: ask for much at a time (`scan`, `append_many`), or let
+`run` do more there.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import trio
 
 from virtuallog.api import Placed
+from virtuallog.appender import Appender, AppenderSettings
+from virtuallog.batch import SessionId
+from virtuallog.chain import SegmentId
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import connect
+from virtuallog.ports import ReplyT, Request
 from virtuallog.reader import READ_BYTES, records
 from virtuallog.register import Register
-from virtuallog.types import LogPosition, Record, Tail
+from virtuallog.scanning import PATIENCE_SECONDS, PIECE_BYTES, scan
+from virtuallog.time_search import find_time
+from virtuallog.types import LogletOffset, LogPosition, NodeId, Record, Tail
 from virtuallog.virtual_log import VirtualLog
 
 ResultT = TypeVar("ResultT")
+ParametersT = ParamSpec("ParametersT")
 _FIRST: Final = LogPosition(0)
+_ORIGIN: Final = LogletOffset(0)
 
 
 class BlockingLog:
@@ -66,6 +78,45 @@ class BlockingLog:
         while (placed := self._run(_next, batches)) is not None:
             yield from records(placed)
 
+    def scan(
+        self,
+        start: LogPosition,
+        stop: LogPosition,
+        *,
+        patience: float = PATIENCE_SECONDS,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> Iterator[Sequence[Placed]]:
+        """See `virtuallog.scanning.scan`. The next piece comes while the caller works on one; it need not be closed."""
+        pieces = scan(self._log, start, stop, patience=patience, piece_bytes=piece_bytes)
+        while (piece := self._run(_next, pieces)) is not None:
+            yield piece
+
+    def find_time(self, milliseconds: int, *, patience: float = PATIENCE_SECONDS) -> LogPosition:
+        """See `virtuallog.time_search.find_time`: approximate, by as much as clocks of nodes differ."""
+        return self.run(find_time, milliseconds, patience=patience)
+
+    def find_trim_point(self) -> LogPosition:
+        """See `VirtualLog.find_trim_point`."""
+        return self._run(self._log.find_trim_point)
+
+    def register(self) -> Register:
+        """The register as it is now.
+
+        Raises:
+            UnavailableError: no majority of those that keep it answered.
+        """
+        return self._run(self._log.view.refresh)
+
+    @contextmanager
+    def appender(self, settings: AppenderSettings | None = None) -> Iterator[BlockingAppender]:
+        """A session of its own, which ends with the block; see `VirtualLog.appender`."""
+        opened = self.run(_open_appender, settings)
+        try:
+            yield BlockingAppender(self, opened)
+        finally:
+            with suppress(trio.RunFinishedError):  # the client has ended before, and all its sessions with it
+                self.run(_close_appender, opened)
+
     def prefix_trim(self, position: LogPosition) -> LogPosition:
         """See `VirtualLog.prefix_trim`."""
         return self._run(self._log.prefix_trim, position)
@@ -82,13 +133,63 @@ class BlockingLog:
         """See `VirtualLog.reconfig_truncate`."""
         return self._run(self._log.reconfig_truncate)
 
+    def reconfig_modify(
+        self,
+        segment: SegmentId,
+        kind: str,
+        config: bytes,
+        base: LogletOffset = _ORIGIN,
+        directories: Mapping[NodeId, bytes] | None = None,
+    ) -> Register:
+        """See `VirtualLog.reconfig_modify`."""
+        return self._run(self._log.reconfig_modify, segment, kind, config, base, directories)
+
+    def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
+        """Ask a node for something of an interface that `connect_blocking(more=...)` named; see `virtuallog.ports.Services.call`."""
+        reply: ReplyT = self._run(self._log.view.environment.services.call, node, request, timeout_seconds)
+        return reply
+
+    def run(
+        self,
+        function: Callable[Concatenate[VirtualLog, ParametersT], Awaitable[ResultT]],
+        *arguments: ParametersT.args,
+        **named: ParametersT.kwargs,
+    ) -> ResultT:
+        """What an async function of the VirtualLog returns, or raises; it runs beside everything else of this client."""
+        return self._run(partial(function, self._log, *arguments, **named))
+
     def _run(self, function: Callable[..., Awaitable[ResultT]], *arguments: Any) -> ResultT:
         return trio.from_thread.run(function, *arguments, trio_token=self._token)
 
 
-async def _next(batches: Any) -> Placed | None:
-    placed: Placed | None = await anext(batches, None)
-    return placed
+class BlockingAppender:
+    """A session of a BlockingLog. Calls of one thread are in the log in their order."""
+
+    def __init__(self, log: BlockingLog, appender: Appender) -> None:
+        """For `BlockingLog.appender`."""
+        self._log = log
+        self._appender = appender
+
+    @property
+    def session(self) -> SessionId:
+        """See `Appender.session`."""
+        return self._appender.session
+
+    def append(self, payloads: list[bytes]) -> range:
+        """See `Appender.append`."""
+        return self._log.run(lambda _: self._appender.append(payloads))
+
+
+async def _open_appender(log: VirtualLog, settings: AppenderSettings | None) -> Appender:
+    return log.appender(settings)
+
+
+async def _close_appender(_: VirtualLog, appender: Appender) -> None:
+    appender.close()
+
+
+async def _next(found: AsyncIterator[ResultT]) -> ResultT | None:
+    return await anext(found, None)
 
 
 @contextmanager

@@ -1,0 +1,55 @@
+"""Finds the position that belongs to a time of day, by a binary search over what the log holds.
+
+Each batch carries the wall-clock time of whoever ordered it. Sequencers come and go, and their clocks differ, so times go back
+at some places, and there may be several answers; this finds one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virtuallog.scanning import PATIENCE_SECONDS, read_patiently
+from virtuallog.types import LogPosition, PlacedBatch
+from virtuallog.virtual_log import VirtualLog
+
+LOOK_BYTES: Final = 1
+"""Of one look: the first batch is enough."""
+
+
+async def find_time(log: VirtualLog, milliseconds: int, *, patience: float = PATIENCE_SECONDS) -> LogPosition:
+    """A position that the log had reached at a time of day: what lies there was ordered at that time or later, what lies right
+    before it earlier, by the clocks of those that ordered them.
+
+    Approximate: entries further away may be on the other side by as much as clocks of nodes differ. Within one segment of the
+    kind `native` times never go back. Exact enough for "since noon", not for "after that entry".
+
+    Costs about one read per binary digit of the length of the log, of one batch each.
+
+    Args:
+        log: to search.
+        milliseconds: since the epoch.
+        patience: as of `scan`, for each read.
+
+    Returns:
+        The trim point if nothing is left of what is older, the tail if everything is older.
+
+    Raises: as `scan`, and as `VirtualLog.find_trim_point`.
+    """
+    low, high = await log.find_trim_point(), LogPosition((await log.check_tail()).tail)
+    while low < high:
+        middle = LogPosition((low + high) // 2)
+        found = await _first_batch(log, middle, high, patience)
+        if found is not None and found.time_ms < milliseconds:
+            low = LogPosition(found.stop)
+        else:  # from the middle on there are only gaps, or what is late enough
+            high = middle
+    return high
+
+
+async def _first_batch(log: VirtualLog, start: LogPosition, stop: LogPosition, patience: float) -> PlacedBatch | None:
+    while start < stop:
+        for placed in await read_patiently(log, start, stop, LOOK_BYTES, patience):
+            if isinstance(placed, PlacedBatch):
+                return placed
+            start = LogPosition(placed.stop)
+    return None
