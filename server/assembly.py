@@ -8,10 +8,13 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import attrs
 
+from loglets.archive.fsspec_files import FsspecFiles
+from loglets.archive.origin import Origin, read_origin
 from server.config import NodeConfig
 from server.data_directory import open_data_directory
 from server.database.wire import INTERFACES
@@ -24,6 +27,10 @@ from virtuallog.ports import Clock, Handler, Handlers, Request
 from virtuallog.rpc.interface import Interface
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import Connect
+
+
+async def _origin(url: str) -> Origin | None:
+    return await read_origin(FsspecFiles(url), url) if url else None
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -66,6 +73,7 @@ async def assembled(config: NodeConfig, connect: Connect) -> AsyncIterator[Assem
             storage=data.storage,
             key_values=data.key_values,
             local_store=data.local_store,
+            origin=partial(_origin, config.origin),
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
         handlers.update(node.handlers)

@@ -3,6 +3,9 @@
 Every MetaStore member of the initial configuration proposes version 1 once all peers have formatted their data
 directories: a random cluster id, one segment of the configured kind, the members, the table of nodes. The proposals
 differ; the MetaStore decides one, and the others adopt it ("create if the version is 0", specs/delos.md, section 4).
+
+A cluster that is restored has an origin (`loglets.archive.origin`): its id and where its log begins were decided by the restore, all propose the
+same, and a cluster that began otherwise (a member without the origin was faster) is refused by everybody who knows better.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from loglets.archive.origin import Origin
 from server.config import NodeConfig
 from server.formatting import phase_of
 from server.identity import Phase
@@ -20,9 +24,9 @@ from virtuallog import chain
 from virtuallog.api import Cluster, LogletProvider, Member, MetaStore
 from virtuallog.control import NodeStatus
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import ChainConflictError, UnavailableError, VirtualLogError
+from virtuallog.errors import ChainConflictError, UnavailableError, VirtualLogError, WrongRecipientError
 from virtuallog.ports import Clock, Services
-from virtuallog.register import ClusterId, NodeEntry, Register
+from virtuallog.register import ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 from virtuallog.versions import check_level, level_of, roles_at
@@ -39,23 +43,34 @@ _FOUNDED = CrashPoint("node: the first register is decided, its proposer has not
 async def bootstrap(
     config: NodeConfig,
     metastore: MetaStore,
-    provider: LogletProvider,
+    providers: Mapping[str, LogletProvider],
     services: Services,
     clock: Clock,
     source: random.Random,
+    origin: Origin | None = None,
 ) -> None:
     """Return once the register has a version, whoever decided it. Cancelled, it may still be decided.
 
+    Args:
+        config: of this node.
+        metastore: of the cluster.
+        providers: of all kinds of loglets.
+        services: to ask the other nodes.
+        clock: of this node.
+        source: of ids.
+        origin: what the cluster goes on from; None: a new log begins at 0.
+
     Raises:
         InvalidSettingError: the configured loglet kind cannot be planned on these nodes.
-        UnsupportedError: one of them is too old for it.
+        UnsupportedError: one of them is too old for it, or for the history of the origin.
+        WrongRecipientError: another cluster than that of the origin has begun here.
     """
     proposal: bytes | None = None
     attempt = source.getrandbits(63)
-    while not await _is_bootstrapped(metastore):
+    while (decided := await _decided(metastore)) is None:
         if config.node in config.members:
             # The same bytes under the same attempt each time: an earlier put may have been decided unnoticed.
-            proposal = proposal or await _propose(config, provider, services, source)
+            proposal = proposal or await _propose(config, providers, services, source, origin)
             if proposal is not None:
                 _PROPOSING.reached()
                 if await _put(metastore, proposal, attempt, config):
@@ -63,14 +78,17 @@ async def bootstrap(
                     log.info("bootstrapped", node=config.id)
                     return
         await clock.sleep(RETRY_SECONDS * (0.5 + source.random()))
+    if origin is not None and decided.cluster != origin.cluster:
+        raise WrongRecipientError("cluster", origin.cluster.hex(), decided.cluster.hex())
 
 
-async def _is_bootstrapped(metastore: MetaStore) -> bool:
+async def _decided(metastore: MetaStore) -> Register | None:
+    """The register, if anybody has decided one and a majority answers."""
     try:
-        version, _ = await metastore.get()
+        version, value = await metastore.get()
     except UnavailableError:
-        return False
-    return version > 0
+        return None
+    return decode_untrusted(value) if version > 0 else None
 
 
 async def _put(metastore: MetaStore, proposal: bytes, attempt: int, config: NodeConfig) -> bool:
@@ -82,29 +100,43 @@ async def _put(metastore: MetaStore, proposal: bytes, attempt: int, config: Node
 
 
 async def _propose(
-    config: NodeConfig, provider: LogletProvider, services: Services, source: random.Random
+    config: NodeConfig,
+    providers: Mapping[str, LogletProvider],
+    services: Services,
+    source: random.Random,
+    origin: Origin | None,
 ) -> bytes | None:
     """An encoded register; None as long as not all peers are there."""
     answers = await ask_all(services, [NodeId(peer.id) for peer in config.all_peers])
     statuses = {node: answer for node, answer in answers.items() if not isinstance(answer, VirtualLogError)}
     if len(statuses) < len(answers) or any(phase_of(status) is not Phase.FORMATTED for status in statuses.values()):
         return None
-    return _first_register(config, provider, statuses, source).encode()
+    return _first_register(config, providers, statuses, source, origin).encode()
 
 
 def _first_register(
-    config: NodeConfig, provider: LogletProvider, statuses: Mapping[NodeId, NodeStatus], source: random.Random
+    config: NodeConfig,
+    providers: Mapping[str, LogletProvider],
+    statuses: Mapping[NodeId, NodeStatus],
+    source: random.Random,
+    origin: Origin | None,
 ) -> Register:
     level = level_of(status.protocol for status in statuses.values())
     roles = {node: roles_at(level, status.roles) for node, status in statuses.items()}
     members = tuple(
         Member(node=node, boot=status.boot, roles=roles[node], alive=True) for node, status in statuses.items()
     )
-    check_level(provider, level)
+    origin = origin or Origin(cluster=ClusterId(source.randbytes(16)))
+    history, provider = origin.segments(source), providers[config.loglet]
+    for used in (provider, *(providers[segment.kind] for segment in history)):
+        check_level(used, level)
     segment_config = provider.plan(Cluster(members=members, planner=config.node), {}, None)
+    first = chain.genesis(
+        provider.kind, segment_config, source.getrandbits(63), start=origin.position, history=history
+    )
     return Register(
-        cluster=ClusterId(source.randbytes(16)),
-        chain=chain.genesis(provider.kind, segment_config, source.getrandbits(63)),
+        cluster=origin.cluster,
+        chain=first,
         members=config.members,
         nodes={
             NodeId(peer.id): NodeEntry(

@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from loglets.archive.fsspec_files import absolute_url
 from server.healing.policy import HealingSettings
 from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.cluster_file import NODE_ID_MAX, NodeAddress, TlsFiles, check_address, check_unique, read_toml
@@ -59,6 +60,11 @@ class NodeConfig:
 
     loglet: str = "native"
     """Kind of the first loglet of a new cluster; later ones are chosen by `virtuallog reconfigure`."""
+
+    origin: str = ""
+    """Where `virtuallog spark restore` has put what a new cluster goes on from: a directory that fsspec knows, or a path, which counts
+    from the folder of the config file. The same on all nodes. Its log then begins at the restored position, and servers of the database that
+    have nothing yet take the restored state. Used at the first start. Empty: a new log begins at 0."""
 
     console: str = ""
     """host:port on which the node answers HTTP: /metrics for Prometheus, /healthz, /readyz, /status. Loopback addresses
@@ -167,7 +173,8 @@ def read_node_config(path: Path) -> NodeConfig:
     config = read_toml(NodeConfig, path)
     tls = config.tls.below(path.parent) if config.tls else None
     zookeeper = config.zookeeper.below(path.parent) if config.zookeeper else None
-    return attrs.evolve(config, data=path.parent / config.data, tls=tls, zookeeper=zookeeper)
+    origin = absolute_url(config.origin, path.parent) if config.origin else ""
+    return attrs.evolve(config, data=path.parent / config.data, origin=origin, tls=tls, zookeeper=zookeeper)
 
 
 def parse_peers(text: str) -> tuple[NodeAddress, ...]:

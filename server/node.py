@@ -24,6 +24,7 @@ import attrs
 import trio
 
 from database.ports import StoreDirectory
+from loglets.archive.origin import Origin
 from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
@@ -72,6 +73,10 @@ async def _no_local_store(role: str) -> StoreDirectory:
     raise UnsupportedError(f"this node has no place for the state of a {role}")
 
 
+async def _no_origin() -> Origin | None:
+    return None
+
+
 @attrs.frozen(kw_only=True)
 class NodePorts:
     """The world of one node."""
@@ -85,6 +90,8 @@ class NodePorts:
     """The small durable map of the role of this name."""
     local_store: Callable[[str], Awaitable[StoreDirectory]] = _no_local_store
     """Where the role of this name keeps a replica of a database and its snapshots; asked for only if the config has `[zookeeper]`."""
+    origin: Callable[[], Awaitable[Origin | None]] = _no_origin
+    """What a new cluster goes on from; None: a new log begins at 0. Asked for at the first start only."""
 
 
 class Node:
@@ -227,7 +234,7 @@ class Node:
         """Be a node until cancelled. Serve `handlers` once `task_status` says started.
 
         Raises (within exception groups):
-            WrongRecipientError: the data directory belongs to another cluster.
+            WrongRecipientError: the data directory belongs to another cluster, or another one than that of the origin began.
             InvalidSettingError: the first loglet cannot be planned.
             StorageError: the identity file cannot be written.
         """
@@ -297,8 +304,9 @@ class Node:
             if not role.settled.is_set():
                 client.nursery.start_soon(role.run, environment)
         if self.identity.joined == 0:  # else the cluster had a register before it had this directory
-            first = self._providers[config.loglet]
-            await bootstrap(config, metastore, first, ports.services, ports.clock, ports.random)
+            # Once the directory knows its cluster nobody needs the origin any more: it may be gone.
+            origin = await ports.origin() if self.identity.cluster is None else None
+            await bootstrap(config, metastore, self._providers, ports.services, ports.clock, ports.random, origin)
         return VirtualLog(metastore, self._providers, client, planner=self._survey)
 
     async def segment_config(self, segment_id: Any) -> tuple[str, bytes]:

@@ -9,7 +9,7 @@ Delos, OSDI'20, section 3.1. Ranges are half-open. A segment is one loglet over 
 the change that put it there, is never used again. Only this module converts between positions and offsets.
 
 Rules, held by `validate` and `validate_successor`:
-* segments are adjacent, in order, and only the last may be open (no `stop`);
+* segments are adjacent, in order, and only the last may be open (no `stop`). The first one need not start at 0: what lies below is trimmed;
 * every change of the chain adds one to its version;
 * a boundary, once decided, never moves: changes may close the open segment, add one behind it, replace a closed
   segment by another over the same range (`modify`), or drop the first ones (`truncate`).
@@ -20,6 +20,7 @@ Empty segments are dropped when they are closed, so no two segments ever start a
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 
 import attrs
 
@@ -115,9 +116,18 @@ class Chain:
         return next((segment for segment in self.segments if segment.id == segment_id), None)
 
 
-def genesis(kind: str, config: bytes, attempt: int) -> Chain:
-    """The first chain of a log: version 1, one open segment from position 0."""
-    return Chain(1, (Segment(id=SegmentId(1, attempt), kind=kind, config=config, start=LogPosition(0)),))
+def genesis(kind: str, config: bytes, attempt: int, *, start: int = 0, history: Sequence[Segment] = ()) -> Chain:
+    """The first chain of a log: version 1, one open segment from `start` on; 0, unless the log goes on where another one ended.
+
+    Args:
+        kind: of the open segment's loglet.
+        config: of that loglet.
+        attempt: for the id of that segment.
+        start: its first position. Everything below that is not history counts as trimmed.
+        history: closed segments of version 1 that end there.
+    """
+    first = Segment(id=SegmentId(1, attempt), kind=kind, config=config, start=LogPosition(start))
+    return Chain(1, (*history, first))
 
 
 def _closed(chain: Chain, stop: int) -> tuple[Segment, ...]:

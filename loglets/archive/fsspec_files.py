@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from loglets.archive.config import check_url
 from loglets.archive.files import NEEDS
 from virtuallog.errors import (
     DiskFullError,
@@ -31,8 +32,23 @@ ResultT = TypeVar("ResultT")
 
 THREADS_MAX: Final = 8
 """Calls under way at a place that does not answer: further ones wait, and are given up by whoever waits."""
+_HERE: Final = Path()
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED: Final = (PermissionError, NotADirectoryError, IsADirectoryError, FileNotFoundError, FileExistsError)
+
+
+def absolute_url(place: str, folder: Path = _HERE) -> str:
+    """The URL of a place that somebody names, by a URL or by a path, which counts from `folder`: a path means the same to everybody on
+    this machine then, and says so.
+
+    Raises:
+        InvalidSettingError: as `check_url`.
+    """
+    if "://" not in place and "::" not in place:
+        # The path as it is: fsspec decodes no %20, and would make another directory.
+        place = f"file://{(folder / place).resolve()}"
+    check_url(place)
+    return place
 
 
 class FsspecFiles:

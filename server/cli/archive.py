@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import click
 import trio
 
-from loglets.archive.config import GRACE_SECONDS, ArchiveConfig, check_url, decode_untrusted
+from loglets.archive.config import GRACE_SECONDS, ArchiveConfig, decode_untrusted
+from loglets.archive.fsspec_files import absolute_url
 from loglets.archive.provider import KIND, ArchiveProvider
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.progress import progress_bar
@@ -74,7 +74,7 @@ def archive(
     if (url is None) != (verify_only or undo):
         raise click.UsageError("--to URL says where to; --verify-only and --undo go by the chain")
     if url is not None:
-        work = partial(_archive, cluster, wanted, _absolute(url), grace)
+        work = partial(_archive, cluster, wanted, absolute_url(url), grace)
     else:
         work = partial(_undo if undo else _verify, cluster, wanted)
     done = list[Done]()
@@ -237,14 +237,6 @@ def _checked_grace(seconds: float) -> float:
     if not 0 <= seconds <= GRACE_SECONDS_MAX:
         raise click.BadParameter(f"{seconds:g} is not from 0 to {GRACE_SECONDS_MAX:g} seconds, ten years")
     return seconds
-
-
-def _absolute(url: str) -> str:
-    """A path means the same for the nodes on this machine, and says so."""
-    if "://" not in url and "::" not in url:
-        url = f"file://{Path(url).resolve()}"  # as it is: fsspec decodes no %20, and would make another directory
-    check_url(url)
-    return url
 
 
 def _teller(bar: Any, segment: Segment) -> Any:

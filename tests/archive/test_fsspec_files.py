@@ -12,8 +12,7 @@ import fsspec
 import pytest
 
 from loglets.archive.config import check_url, join
-from loglets.archive.fsspec_files import FsspecFiles
-from server.cli.archive import _absolute
+from loglets.archive.fsspec_files import FsspecFiles, absolute_url
 from virtuallog.errors import DiskFullError, InvalidSettingError, StorageError, UnavailableError, UnsupportedError
 
 
@@ -129,7 +128,7 @@ async def test_without_the_library_a_call_says_what_to_install(monkeypatch: pyte
 @pytest.mark.parametrize("name", ["my archives", "ärger", "100%", "50%25", "a#b", "why?"])
 async def test_a_path_is_the_directory_that_it_names(name: str, tmp_path: Path) -> None:
     """Whatever characters are in it: hot copies are given up for files that must be where somebody looks for them."""
-    files = FsspecFiles(join(_absolute(str(tmp_path / name)), "directory"))
+    files = FsspecFiles(join(absolute_url(str(tmp_path / name)), "directory"))
     await files.write("file", b"content")
     assert (tmp_path / name / "directory" / "file").read_bytes() == b"content"
 

@@ -41,7 +41,9 @@ PICTURE = Chain(3, (segment(1, 0, 100), segment(2, 100, 150), segment(3, 150, No
 @st.composite
 def histories(draw: st.DrawFn) -> list[Chain]:
     """A chain and what became of it, by changes of every sort with stops and places from anywhere."""
-    chains = [genesis("memory", b"", attempt=1)]
+    start = draw(st.sampled_from([0, 0, 5]))
+    past = [segment(1, 2, 5)] if start and draw(st.booleans()) else []
+    chains = [genesis("memory", b"", attempt=99, start=start, history=past)]
     for attempt in range(2, draw(st.integers(3, 15))):
         chain = chains[-1]
         end = chain.last.start if chain.last.stop is None else chain.last.stop
