@@ -45,16 +45,20 @@ class DatabaseLook:
 
     depth: int = 1
     """How many components of a path make a prefix."""
-    _growth: defaultdict[tuple[int, str], _Counts] = attrs.field(factory=lambda: defaultdict(lambda: [0, 0, 0]), init=False)
+    _growth: defaultdict[tuple[int, str], _Counts] = attrs.field(
+        factory=lambda: defaultdict(lambda: [0, 0, 0]), init=False
+    )
     _remarks: dict[str, _Counts] = attrs.field(factory=dict, init=False)
     """How often, and where first."""
     _reports: list[dict[str, Any]] = attrs.field(factory=list, init=False)
 
-    def __call__(self, entries: pa.RecordBatch, buckets: Numbers) -> Iterator[pa.RecordBatch]:
+    def entries(self, entries: pa.RecordBatch, buckets: Numbers) -> Iterator[pa.RecordBatch]:
+        """See `observing.Look`."""
         positions = entries["position"].to_numpy(zero_copy_only=False)
         is_ours = pc.starts_with(entries["payload"], MAGIC).to_numpy(zero_copy_only=False)
-        if strays := positions[~is_ours]:
-            self._note(STRAY, int(strays[0]), len(strays))
+        strays = positions[~is_ours]
+        if strays.size:
+            self._note(STRAY, int(strays[0]), strays.size)
         rows = np.flatnonzero(is_ours)
         payloads = entries["payload"].take(pa.array(rows)).to_pylist()
         for at, bucket, payload in zip(positions[rows].tolist(), buckets[rows].tolist(), payloads, strict=True):
@@ -63,7 +67,7 @@ class DatabaseLook:
             yield self._take_growth()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What has been counted and not been told."""
+        """See `observing.Look`."""
         yield self._take_growth()
         yield rows_of("report", self._reports)
         remarks = [

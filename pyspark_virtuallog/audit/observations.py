@@ -1,13 +1,13 @@
 """What tasks tell of their rows: one struct column for each sort of observation, all but one of which are null.      Pure.
 
-    piece   where a run of adjacent rows begins and ends: pieces lie side by side
-    gap     one gap that is no filler; of fillers there may be as many as batches, so they are only counted
-    tally   what a segment holds of one span of time
-    run     adjacent sequence numbers of one session, as they stand in the log
-    remark  something that is wrong by itself, or only worth counting
-    report  what a replica of the database says of its state
-    growth  what commands of the database do to the keys with one prefix, within one span of time
-    marker  a session that a marker of the sink names
+piece   where a run of adjacent rows begins and ends: pieces lie side by side
+gap     one gap that is no filler; of fillers there may be as many as batches, so they are only counted
+tally   what a segment holds of one span of time
+run     adjacent sequence numbers of one session, as they stand in the log
+remark  something that is wrong by itself, or only worth counting
+report  what a replica of the database says of its state
+growth  what commands of the database do to the keys with one prefix, within one span of time
+marker  a session that a marker of the sink names
 """
 
 from __future__ import annotations

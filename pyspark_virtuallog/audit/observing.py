@@ -6,8 +6,8 @@ does this piece go on where the one before ends?) leaves as runs and pieces, for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 import attrs
 import numpy as np
@@ -20,8 +20,6 @@ from pyspark_virtuallog.audit.runs import runs_of
 from virtuallog.types import GapKind
 
 Numbers = npt.NDArray[Any]
-Looks = Callable[[pa.RecordBatch, Numbers], Iterator[pa.RecordBatch]]
-"""Makes observations of entries, given with the buckets of time that they are in."""
 
 AGAIN: Final = "position again"
 MISSING: Final = "position missing"
@@ -29,26 +27,30 @@ TIME_BACK: Final = "time goes back"
 FILLER: Final = GapKind.FILLER.value
 
 
-def observe(batches: Iterable[pa.RecordBatch], looks: Looks | None = None) -> Iterator[pa.RecordBatch]:
-    """All observations of adjacent rows; the last one is the piece that they are.
+class Look(Protocol):
+    """Sees something in the payloads of entries."""
 
-    Args:
-        batches: rows with the columns of the source.
-        looks: what else is to be seen in the entries.
-    """
+    def entries(self, entries: pa.RecordBatch, buckets: Numbers) -> Iterator[pa.RecordBatch]:
+        """Rows of entries that follow, and the spans of time that they are in."""
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What has not been told yet."""
+
+
+def observe(batches: Iterable[pa.RecordBatch], looks: Sequence[Look] = ()) -> Iterator[pa.RecordBatch]:
+    """All observations of adjacent rows, which have the columns of the source."""
     observer = Observer()
     for batch in batches:
-        if batch.num_rows:
-            yield from observer.rows(batch)
-            if looks is not None:
-                yield from _looked(batch, looks)
+        if not batch.num_rows:
+            continue
+        yield from observer.rows(batch)
+        entries = batch.filter(batch["gap"].is_null())
+        buckets = milliseconds(entries) // BUCKET_MS
+        for look in looks:
+            yield from look.entries(entries, buckets)
     yield from observer.finish()
-
-
-def _looked(batch: pa.RecordBatch, looks: Looks) -> Iterator[pa.RecordBatch]:
-    entries = batch.filter(batch["gap"].is_null())
-    if entries.num_rows:
-        yield from looks(entries, _milliseconds(entries) // BUCKET_MS)
+    for look in looks:
+        yield from look.finish()
 
 
 @attrs.define
@@ -115,19 +117,16 @@ class Observer:
 
     def _times(self, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Within a segment time should not go back: its sequencer sees to that, while it stays the same."""
-        times, (position,) = _milliseconds(entries), _numbers(entries, "position")
-        segments = entries["segment"].dictionary_encode()
-        codes = segments.indices.to_numpy(zero_copy_only=False)
-        back = np.flatnonzero((np.diff(times) < 0) & (np.diff(codes) == 0)) + 1
-        before = times[back - 1]
-        if self._last_time is not None and self._last_time > times[0]:
-            if segments.dictionary[int(codes[0])].as_py() == self._last_time_segment:
-                back, before = np.insert(back, 0, 0), np.insert(before, 0, self._last_time)
+        times, (position,) = milliseconds(entries), _numbers(entries, "position")
+        segments = entries["segment"].to_numpy(zero_copy_only=False)
+        before = np.concatenate(([times[0] if self._last_time is None else self._last_time], times[:-1]))
+        neighbours = np.concatenate(([self._last_time_segment], segments[:-1]))
+        back = np.flatnonzero((times < before) & (segments == neighbours))
         if back.size:
-            by = int(before[0] - times[back[0]])
-            yield _remark(TIME_BACK, len(back), int(position[back[0]]), f"by {by} ms at {int(position[back[0]])}")
+            by, at = int((before - times)[back[0]]), int(position[back[0]])
+            yield _remark(TIME_BACK, back.size, at, f"by {by} ms at {at}")
         self._first_time = int(times[0]) if self._first_time is None else self._first_time
-        self._last_time, self._last_time_segment = int(times[-1]), segments.dictionary[int(codes[-1])].as_py()
+        self._last_time, self._last_time_segment = int(times[-1]), segments[-1]
 
 
 def _tally(batch: pa.RecordBatch, is_gap: Numbers) -> pa.RecordBatch:
@@ -161,7 +160,7 @@ def _is_gap(batch: pa.RecordBatch) -> Numbers:
     return found
 
 
-def _milliseconds(entries: pa.RecordBatch) -> Numbers:
+def milliseconds(entries: pa.RecordBatch) -> Numbers:
     found: Numbers = _epoch_ms(entries["time"]).to_numpy(zero_copy_only=False)
     return found
 
