@@ -55,6 +55,16 @@ class Files(Protocol):
         ...
 
 
+class BlockingFiles(Protocol):
+    """The files of one archive for whoever reads them without trio, as in a worker of Spark. Methods, and errors, as `Files`."""
+
+    def read(self, name: str) -> bytes | None: ...
+
+    def read_range(self, name: str, start: int, stop: int) -> bytes | None: ...
+
+    def list(self) -> Mapping[str, int]: ...
+
+
 OpenFiles: TypeAlias = Callable[[str], Files]
 """The directory with this URL; asks nobody before the first operation.
 

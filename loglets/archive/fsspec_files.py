@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -51,39 +51,69 @@ def absolute_url(place: str, folder: Path = _HERE) -> str:
     return place
 
 
-class FsspecFiles:
-    """One directory. Implements `loglets.archive.files.Files`."""
+class FsspecDirectory:
+    """The same without trio: in the thread of the caller. Implements `loglets.archive.files.BlockingFiles`."""
 
     def __init__(self, url: str) -> None:
         """Asks nobody yet."""
         self._url = url
         self._opened: tuple[Any, str] | None = None
+
+    def read(self, name: str) -> bytes | None:
+        return self._run(lambda fs, path: _read(fs, f"{path}/{name}", None, None))
+
+    def read_range(self, name: str, start: int, stop: int) -> bytes | None:
+        return self._run(lambda fs, path: _read(fs, f"{path}/{name}", start, stop))
+
+    def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
+        return self._run(lambda fs, path: _write(fs, path, name, content, replace))
+
+    def list(self) -> Mapping[str, int]:
+        return self._run(_list)
+
+    def delete(self, name: str) -> None:
+        self._run(lambda fs, path: _delete(fs, f"{path}/{name}"))
+
+    def directories(self) -> Sequence[str]:
+        """Names of the directories in this one, in order: each may be an archive. None if this one is not there."""
+        return self._run(_directories)
+
+    def _run(self, function: Callable[[Any, str], ResultT]) -> ResultT:
+        with _translated(self._url):
+            self._opened = self._opened or _open(self._url)
+            return function(*self._opened)
+
+
+class FsspecFiles:
+    """One directory. Implements `loglets.archive.files.Files`."""
+
+    def __init__(self, url: str) -> None:
+        """Asks nobody yet."""
+        self._directory = FsspecDirectory(url)
         self._threads = trio.CapacityLimiter(THREADS_MAX)
 
     async def read(self, name: str) -> bytes | None:
-        return await self._run(lambda fs, path: _read(fs, f"{path}/{name}", None, None))
+        return await self._run(lambda: self._directory.read(name))
 
     async def read_range(self, name: str, start: int, stop: int) -> bytes | None:
-        return await self._run(lambda fs, path: _read(fs, f"{path}/{name}", start, stop))
+        return await self._run(lambda: self._directory.read_range(name, start, stop))
 
     async def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
-        return await self._run(lambda fs, path: _write(fs, path, name, content, replace))
+        return await self._run(lambda: self._directory.write(name, content, replace=replace))
 
     async def list(self) -> Mapping[str, int]:
-        return await self._run(_list)
+        return await self._run(self._directory.list)
 
     async def delete(self, name: str) -> None:
-        await self._run(lambda fs, path: _delete(fs, f"{path}/{name}"))
+        await self._run(lambda: self._directory.delete(name))
 
-    async def _run(self, function: Callable[[Any, str], ResultT]) -> ResultT:
+    async def directories(self) -> Sequence[str]:
+        """Names of the directories in this one, in order: each may be an archive. None if this one is not there."""
+        return await self._run(self._directory.directories)
+
+    async def _run(self, function: Callable[[], ResultT]) -> ResultT:
         """In a thread, which goes on when nobody waits any more: every call here may be made twice, or too late."""
-
-        def run() -> ResultT:
-            with _translated(self._url):
-                self._opened = self._opened or _open(self._url)
-                return function(*self._opened)
-
-        return await trio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=self._threads)
+        return await trio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._threads)
 
 
 def _open(url: str) -> tuple[Any, str]:
@@ -182,13 +212,22 @@ def _umask() -> int:
 
 
 def _list(filesystem: Any, path: str) -> Mapping[str, int]:
+    return {name: int(entry.get("size") or 0) for name, entry in _entries(filesystem, path, "file")}
+
+
+def _directories(filesystem: Any, path: str) -> Sequence[str]:
+    return [name for name, _ in _entries(filesystem, path, "directory")]
+
+
+def _entries(filesystem: Any, path: str, kind: str) -> Sequence[tuple[str, Any]]:
+    """What is there of a kind, in order of the names, without what is hidden."""
     filesystem.invalidate_cache()  # object stores remember what they have listed
     try:
         found = filesystem.ls(path, detail=True)
     except FileNotFoundError:
-        return {}
-    sizes = {str(entry["name"]).rsplit("/", 1)[-1]: entry.get("size") for entry in found if entry["type"] == "file"}
-    return {name: int(size or 0) for name, size in sorted(sizes.items()) if not name.startswith(".")}
+        return []
+    named = [(str(entry["name"]).rstrip("/").rsplit("/", 1)[-1], entry) for entry in found if entry["type"] == kind]
+    return sorted(((name, entry) for name, entry in named if not name.startswith(".")), key=lambda pair: pair[0])
 
 
 def _delete(filesystem: Any, path: str) -> None:

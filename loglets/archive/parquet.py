@@ -9,9 +9,9 @@ instead of raising an error. Where row groups are, the manifest says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 import pyarrow as pa
@@ -22,6 +22,7 @@ from loglets.archive.manifest import DataFile, RowGroup, checksum
 from virtuallog.api import Placed
 from virtuallog.errors import CorruptionError
 
+Bytes: TypeAlias = bytes | memoryview
 _TAIL_BYTES: Final = 8
 """Length of the footer, and the magic."""
 _MAGIC: Final = b"PAR1"
@@ -124,27 +125,51 @@ def parse_footer_untrusted(file: DataFile, tail: bytes) -> Footer:
     return Footer(file, metadata)
 
 
-def read_group_untrusted(footer: Footer, index: int, content: bytes) -> list[Placed]:
+def read_group_untrusted(footer: Footer, index: int, content: Bytes) -> list[Placed]:
     """The batches and gaps of a row group, whose bytes are `content`.
 
     Raises:
         CorruptionError: damaged.
         MalformedError: rows that are none of an archive.
     """
+    with _damage_reported(footer.file.name):
+        return rows.items_of_untrusted(_read(footer, index, content, None), *group_range(footer.file, index))
+
+
+def read_group_table_untrusted(footer: Footer, index: int, content: Bytes, columns: Collection[str]) -> pa.Table:
+    """These columns of a row group, whose bytes are `content`, and those that tell its places; only they are decoded.
+
+    The rows cover the positions of the group, and what is null in gaps is null in no entry. That rows of a batch go together
+    is not looked at.
+
+    Raises: as `read_group_untrusted`.
+    """
+    wanted = [name for name in rows.SCHEMA.names if name in columns or name in rows.COVER_COLUMNS]
+    with _damage_reported(footer.file.name):
+        table = _read(footer, index, content, wanted)
+        rows.check_columns_untrusted(table, wanted)
+        rows.check_cover_untrusted(table, *group_range(footer.file, index))
+        return table
+
+
+def group_range(file: DataFile, index: int) -> tuple[int, int]:
+    """The positions of a row group."""
+    following = file.groups[index + 1].start if index + 1 < len(file.groups) else file.stop
+    return file.groups[index].start, following
+
+
+def _read(footer: Footer, index: int, content: Bytes, columns: list[str] | None) -> pa.Table:
     file, group = footer.file, footer.file.groups[index]
     if len(content) != group.stop_byte - group.first_byte:
         raise CorruptionError(f"file {file.name} of an archive is shorter than its manifest says")
-    stops = [*(following.start for following in file.groups[1:]), file.stop]
-    with _damage_reported(file.name):
-        opened = pq.ParquetFile(
-            _Window(file.bytes, group.first_byte, content),
-            metadata=footer.metadata,
-            page_checksum_verification=True,
-            pre_buffer=False,
-        )
-        # Threads of Arrow would change nothing in the simulator, but what is this small gains nothing from them.
-        table = opened.read_row_group(index, use_threads=False)
-        return rows.items_of_untrusted(table, group.start, stops[index])
+    opened = pq.ParquetFile(
+        _Window(file.bytes, group.first_byte, content),
+        metadata=footer.metadata,
+        page_checksum_verification=True,
+        pre_buffer=False,
+    )
+    # Threads of Arrow would change nothing in the simulator, but what is this small gains nothing from them.
+    return opened.read_row_group(index, columns=columns, use_threads=False)
 
 
 def read_file_untrusted(file: DataFile, content: bytes) -> Iterator[list[Placed]]:
@@ -156,9 +181,9 @@ def read_file_untrusted(file: DataFile, content: bytes) -> Iterator[list[Placed]
     """
     if len(content) != file.bytes or checksum(content) != file.checksum:
         raise CorruptionError(f"file {file.name} of an archive does not match its checksum")
-    footer = footer_untrusted(file, content[-file.footer_bytes :])
+    footer, view = footer_untrusted(file, content[-file.footer_bytes :]), memoryview(content)
     for index, group in enumerate(file.groups):
-        yield read_group_untrusted(footer, index, content[group.first_byte : group.stop_byte])
+        yield read_group_untrusted(footer, index, view[group.first_byte : group.stop_byte])
 
 
 class _Window:
@@ -166,8 +191,8 @@ class _Window:
 
     closed = False
 
-    def __init__(self, size: int, start: int, content: bytes) -> None:
-        self._size, self._start, self._content = size, start, content
+    def __init__(self, size: int, start: int, content: Bytes) -> None:
+        self._size, self._start, self._content = size, start, memoryview(content)
         self._at = 0
 
     def readable(self) -> bool:
@@ -186,7 +211,7 @@ class _Window:
     def tell(self) -> int:
         return self._at
 
-    def read(self, length: int = -1) -> bytes:
+    def read(self, length: int = -1) -> Bytes:
         """What is asked for; less at the end of the file, as files do. Arrow asks for more than it needs (64 KiB for a
         footer): zeros stand for what is not here, and if they are looked at, no checksum of a page is right."""
         stop = self._size if length < 0 else min(self._size, self._at + length)
@@ -196,6 +221,8 @@ class _Window:
         found = self._content[max(0, low) : max(0, high)]
         before = min(max(0, -low), high - low)
         self._at = stop
+        if len(found) == high - low:
+            return found
         return bytes(before) + found + bytes(high - low - before - len(found))
 
     def flush(self) -> None:

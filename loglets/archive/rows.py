@@ -12,12 +12,13 @@ one before stopped, in position, sequence, session and time. A row group begins 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId
@@ -39,6 +40,7 @@ SCHEMA = pa.schema(
     ]
 )
 _NO_SESSION = SessionId(bytes(16))
+_KINDS = {None, *(kind.value for kind in GapKind)}
 
 
 # -- to rows --------------------------------------------------------------------------------------------------------------
@@ -110,6 +112,89 @@ def _validity(is_null: Numbers) -> pa.Buffer | None:
 
 # -- from rows ------------------------------------------------------------------------------------------------------------
 
+COVER_COLUMNS: Final = ("position", "gap", "gap_stop")
+"""What tells which positions rows stand for."""
+_OF_ENTRIES: Final = ("payload", "time", "session", "sequence")
+"""Null in gaps, and in gaps only."""
+
+
+def check_cover_untrusted(table: pa.Table, start: int, stop: int) -> None:
+    """Whether the rows cover [start, stop), and entries and gaps have what they have, of those columns that are in the table.
+
+    The columns of `COVER_COLUMNS` must be.
+
+    Raises:
+        MalformedError: other types of columns, or rows that break the rules above.
+        CorruptionError: rows that do not cover the range.
+    """
+    check_columns_untrusted(table, table.schema.names)
+    if not table.num_rows:
+        raise CorruptionError(f"no rows for [{start}, {stop}) in an archive")
+    positions, gaps, stops = (_whole(table.column(name)) for name in COVER_COLUMNS)
+    if gaps.null_count == stops.null_count == table.num_rows:
+        _check_dense(_integers(positions), start, stop)
+    else:
+        _check_places(_integers(positions), gaps, stops, start, stop)
+    _check_entries(table, gaps)
+
+
+def check_columns_untrusted(table: pa.Table, names: Iterable[str]) -> None:
+    """Raises MalformedError: one of these columns of an archive is missing, or has another type."""
+    for field in (SCHEMA.field(name) for name in names if name in SCHEMA.names):
+        if (
+            len(table.schema.get_all_field_indices(field.name)) != 1
+            or table.schema.field(field.name).type != field.type
+        ):
+            raise MalformedError(f"an archive whose rows have no column {field.name} of type {field.type}")
+
+
+def _check_dense(positions: Numbers, start: int, stop: int) -> None:
+    """Entries only, which nearly all of a log is."""
+    if len(positions) != stop - start or positions[0] != start or (np.diff(positions) != 1).any():
+        raise _no_cover(start, stop, int(positions[0]), int(positions[-1]) + 1)
+
+
+def _check_places(positions: Numbers, gaps: pa.Array, stops: pa.Array, start: int, stop: int) -> None:
+    """Adjacent rows, from the start to the stop."""
+    is_gap = _is_valid(gaps)
+    if not np.array_equal(_is_valid(stops), is_gap):
+        raise MalformedError("a gap in an archive has no end, or an entry has one")
+    if not set(gaps.unique().to_pylist()) <= _KINDS:
+        raise MalformedError("a gap of another kind in an archive")
+    nexts = np.where(is_gap, _integers(stops), positions + 1)
+    adjacent = (nexts[:-1] == positions[1:]).all() and (nexts > positions).all()
+    if (positions[0], nexts[-1]) != (start, stop) or not adjacent:
+        raise _no_cover(start, stop, int(positions[0]), int(nexts[-1]))
+
+
+def _check_entries(table: pa.Table, gaps: pa.Array) -> None:
+    for name in (name for name in _OF_ENTRIES if name in table.schema.names):
+        values = _whole(table.column(name))
+        if values.null_count + gaps.null_count != len(gaps) or (
+            values.null_count and (_is_valid(values) == _is_valid(gaps)).any()
+        ):
+            raise MalformedError(f"an entry in an archive has no {name}, or a gap has one")
+
+
+def _no_cover(start: int, stop: int, first: int, end: int) -> CorruptionError:
+    return CorruptionError(f"rows of [{start}, {stop}) in an archive cover [{first}, {end}), or have holes")
+
+
+def clip(table: pa.Table, start: int, stop: int) -> pa.Table:
+    """What of adjacent rows lies in [start, stop), which is part of what they cover; a gap that reaches beyond it is cut."""
+    positions = _integers(_whole(table.column("position")))
+    first, last = np.searchsorted(positions, start, "right") - 1, np.searchsorted(positions, stop, "left")
+    kept = table.slice(first, last - first)
+    if positions[first] < start:
+        kept = _set(kept, "position", pc.max_element_wise(kept.column("position"), start))
+    if kept.column("gap_stop").null_count < kept.num_rows:
+        kept = _set(kept, "gap_stop", pc.min_element_wise(kept.column("gap_stop"), stop, skip_nulls=False))
+    return kept
+
+
+def _set(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), SCHEMA.field(name), values)
+
 
 def items_of_untrusted(table: pa.Table, start: int, stop: int) -> list[Placed]:
     """The batches and gaps in rows that cover [start, stop).
@@ -118,22 +203,14 @@ def items_of_untrusted(table: pa.Table, start: int, stop: int) -> list[Placed]:
         MalformedError: other columns, or rows that break the rules above.
         CorruptionError: rows that do not cover the range.
     """
-    _check_columns(table)
-    if not table.num_rows:
-        raise CorruptionError(f"no rows for [{start}, {stop}) in an archive")
+    check_columns_untrusted(table, SCHEMA.names)
+    check_cover_untrusted(table, start, stop)
     rows = _Rows(table)
-    rows.check_cover(start, stop)
     rows.check_batches()
     try:
         return rows.items()
     except (ValueError, OverflowError, TooLargeError) as error:
         raise MalformedError(f"a row of an archive cannot be read: {error}") from error
-
-
-def _check_columns(table: pa.Table) -> None:
-    for field in SCHEMA:
-        if table.schema.get_all_field_indices(field.name) == [] or table.schema.field(field.name).type != field.type:
-            raise MalformedError(f"an archive whose rows have no column {field.name} of type {field.type}")
 
 
 class _Rows:
@@ -147,22 +224,8 @@ class _Rows:
         stops = self._numbers("gap_stop")
         self._nexts = np.where(self._is_gap, stops, self._positions + 1)
 
-    def check_cover(self, start: int, stop: int) -> None:
-        """Adjacent rows, from the start to the stop."""
-        if _is_valid(self._columns["gap_stop"]).tolist() != self._is_gap.tolist():
-            raise MalformedError("a gap in an archive has no end, or an entry has one")
-        edges = (int(self._positions[0]), int(self._nexts[-1]))
-        adjacent = (self._nexts[:-1] == self._positions[1:]).all() and (self._nexts > self._positions).all()
-        if edges != (start, stop) or not adjacent:
-            raise CorruptionError(
-                f"rows of [{start}, {stop}) in an archive cover [{edges[0]}, {edges[1]}), or have holes"
-            )
-
     def check_batches(self) -> None:
-        """Entries have all that entries have, gaps none of it; rows without headers go on with the batch before them."""
-        for name in ("payload", "time", "session", "sequence"):
-            if (_is_valid(self._columns[name]) == self._is_gap).any():
-                raise MalformedError(f"an entry in an archive has no {name}, or a gap has one")
+        """Rows without headers go on with the batch before them."""
         entries = ~self._is_gap
         if (self._sequences[entries] < 0).any() or (self._times[entries] < 0).any() or (self._positions < 0).any():
             raise MalformedError("a negative number in an archive")
@@ -205,12 +268,19 @@ class _Rows:
         return found
 
     def _numbers(self, name: str) -> Numbers:
-        found: Numbers = self._columns[name].cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        return found
+        return _integers(self._columns[name])
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _integers(array: pa.Array) -> Numbers:
+    """Nulls are 0."""
+    known = array.fill_null(0) if array.null_count else array
+    known = known if known.type == pa.int64() else known.cast(pa.int64())
+    found: Numbers = known.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _is_valid(array: pa.Array) -> Numbers:

@@ -72,6 +72,26 @@ class DictFiles:
 
 
 @attrs.define(eq=False)
+class BlockingDictFiles:
+    """The same for whoever has no trio. Implements `loglets.archive.files.BlockingFiles`."""
+
+    content: dict[str, bytes]
+    asked: list[tuple[str, int, int]] = attrs.field(factory=list)
+    """The ranges that were read."""
+
+    def read(self, name: str) -> bytes | None:
+        return self.content.get(name)
+
+    def read_range(self, name: str, start: int, stop: int) -> bytes | None:
+        self.asked.append((name, start, stop))
+        found = self.content.get(name)
+        return None if found is None else found[start:stop]
+
+    def list(self) -> Mapping[str, int]:
+        return {name: len(content) for name, content in sorted(self.content.items())}
+
+
+@attrs.define(eq=False)
 class Shelf:
     """Directories by URL: what an `ArchiveProvider` opens."""
 
