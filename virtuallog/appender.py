@@ -194,16 +194,19 @@ class Appender:
         return await offer.wait()
 
     def post(self, payload: bytes, done: Callable[[range | VirtualLogError], None]) -> None:
-        """Append one entry without waiting: costs no task. `done` is called once, later, on the event loop, with its place or
-        with what `append` would raise. It must not raise; it may post again. That of a later call may come first, if both
-        entries are in the log: places tell their order.
+        """Append one entry without waiting; see `post_many`."""
+        self.post_many([payload], done)
+
+    def post_many(self, payloads: list[bytes], done: Callable[[range | VirtualLogError], None]) -> None:
+        """Append entries side by side without waiting: costs no task. `done` is called once, later, on the event loop, with their
+        places or with what `append` would raise. It must not raise; it may post again. That of a later call may come first, if
+        the entries of both are in the log: places tell their order.
 
         Whoever posts bounds how much is under way: no room is waited for.
 
         Raises:
             TooLargeError, UnavailableError: over the limit, or the appender is closed. Nothing was done, `done` is not called.
         """
-        payloads = [payload]
         self._put(PostedOffer(payloads, check_size(payloads, self._settings.entry_bytes_max), None, done=done))
 
     def _put(self, offer: Offer) -> None:
