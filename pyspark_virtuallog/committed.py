@@ -1,43 +1,136 @@
 """Which rows a reader with `isolationLevel=read_committed` sees: those of the attempts that a marker names.
 
-A row becomes visible with its marker, so a range [start, stop) stands for the *markers* in it. The rows that they name lie below
-their marker, possibly below `start`; rows in the range whose marker lies at `stop` or later come with a later range. So ranges
-that lie side by side show every row once, and the positions of the rows of a range need not be in it.
+    position   0 1 2 3 4 5   6    7 8 9   10    11
+    log        a a x a b x   M1   b b x   M2    c        M1 names a, M2 names b; x failed, c is under way
+    [0, 7)     a a   a                                   a row becomes visible with its marker
+    [7, 12)            b          b b                    also one below the range
+
+A range [start, stop) stands for the *markers* in it. The rows that they name lie below their marker, possibly below `start`; rows
+in the range whose marker lies at `stop` or later come with a later range. So ranges that lie side by side show every row once,
+and the positions of the rows of a range need not be in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Final
 
 import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from pyspark_virtuallog.ledger import Ledger
+from pyspark_virtuallog.marker_search import find_markers
+from pyspark_virtuallog.markers import PlacedMarker, Winner
+from virtuallog.api import Placed
 from virtuallog.blocking import BlockingLog
-from virtuallog.types import LogPosition
+from virtuallog.scanning import PATIENCE_SECONDS
+from virtuallog.types import LogPosition, PlacedBatch
+from virtuallog.virtual_log import VirtualLog
+
+MERGE_POSITIONS: Final = 1 << 12
+"""Winners with less between them are read in one go: a few entries too many cost less than one more request."""
 
 
 @attrs.frozen
 class Visible:
-    """A part of the log, and whose entries in it are visible. It may be cut in any way: each piece has the same sessions."""
+    """A part of the log, and whose entries in it are visible."""
 
     start: LogPosition
     stop: LogPosition
-    sessions: frozenset[bytes]
+    winners: tuple[Winner, ...]
+    """In the order of their first positions."""
+
+    @property
+    def sessions(self) -> frozenset[bytes]:
+        """For `rows_of`."""
+        return frozenset(winner.session for winner in self.winners)
+
+    def clip(self, start: int, stop: int) -> Visible | None:
+        """What of it lies in [start, stop); None: nothing."""
+        low, high = LogPosition(max(self.start, start)), LogPosition(min(self.stop, stop))
+        winners = tuple(winner for winner in self.winners if winner.first < high and winner.last >= low)
+        return Visible(low, high, winners) if low < high and winners else None
 
 
-def plan(log: BlockingLog, start: LogPosition, stop: LogPosition, *, patience: float = 30.0) -> list[Visible]:
-    """What becomes visible in [start, stop): pieces in order of their positions, no two overlap. All below `stop` must be written.
+def plan(
+    log: BlockingLog,
+    start: LogPosition,
+    stop: LogPosition,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    may_miss: bool = False,
+) -> list[Visible]:
+    """What becomes visible in [start, stop): parts in order of their positions, no two overlap. All below `stop` must be written.
 
-    Reads the range once, and as much below it as the first marker has not looked at.
+    Reads the range once, and as much below it as the writer of its first marker had not looked at.
+
+    Args:
+        log: to read.
+        start: first position whose marker counts here.
+        stop: one past the last one.
+        patience: how long to try again while nothing answers, in seconds.
+        may_miss: whether it is all right that a part of the range has been trimmed, perhaps with markers.
 
     Raises:
-        UnavailableError: nothing could be read for `patience` seconds.
-        MalformedError: a marker of a later version.
+        TrimmedError: so it is, and it is not.
+        RetryableError: nothing could be read for `patience` seconds.
+        CorruptionError: a part of the range is lost.
+        UnsupportedError: a marker of a later version.
     """
-    raise NotImplementedError
+    return log.run(find_visible, start, stop, patience, may_miss=may_miss)
 
 
-def rows_of(table: Any, sessions: Collection[bytes]) -> Any:
+async def find_visible(
+    log: VirtualLog,
+    start: LogPosition,
+    stop: LogPosition,
+    patience: float = PATIENCE_SECONDS,
+    *,
+    may_miss: bool = False,
+) -> list[Visible]:
+    """`plan` for those that run trio."""
+    found = await find_markers(log, start, stop, patience)
+    if not may_miss:
+        found.check_whole()
+    ledger = await _ledger_at(log, start, found.markers, patience)
+    return parts_of([winner for each in found.markers if ledger.play(each) for winner in each.marker.winners])
+
+
+async def _ledger_at(log: VirtualLog, start: LogPosition, markers: list[PlacedMarker], patience: float) -> Ledger:
+    """The ledger that the first marker with a checkpoint needs: as its writer knew it, and what got in between below `start`.
+    What is missing there has been trimmed, and nobody can know it any more."""
+    checkpoint = next((each.marker.checkpoint for each in markers if each.marker.checkpoint is not None), None)
+    if checkpoint is None:
+        return Ledger(start)
+    ledger = Ledger.of(checkpoint)
+    if checkpoint.position < start:
+        ledger.play_to((await find_markers(log, checkpoint.position, start, patience)).markers, start)
+    ledger.position = min(ledger.position, start)
+    return ledger
+
+
+def parts_of(winners: Collection[Winner]) -> list[Visible]:
+    """The parts of the log that these lie in."""
+    parts: list[Visible] = []
+    together: list[Winner] = []
+    stop = 0
+    for winner in sorted(winners, key=lambda each: each.first):
+        if together and winner.first > stop + MERGE_POSITIONS:
+            parts.append(Visible(together[0].first, LogPosition(stop), tuple(together)))
+            together = []
+        together.append(winner)
+        stop = max(stop, winner.last + 1)
+    return [*parts, Visible(together[0].first, LogPosition(stop), tuple(together))] if together else []
+
+
+def rows_of(table: pa.Table, sessions: Collection[bytes]) -> pa.Table:
     """The rows of an Arrow table (`loglets.archive.rows.SCHEMA`, or at least its column `session`) that these sessions wrote. Gaps
     are of no session."""
-    raise NotImplementedError
+    column = table.column("session")
+    return table.filter(pc.is_in(column, value_set=pa.array(sorted(sessions), column.type)))
+
+
+def batches_of(piece: Sequence[Placed], sessions: Collection[bytes]) -> list[PlacedBatch]:
+    """The same of what a scan has brought, before anything is made of it: a batch is of one session."""
+    return [placed for placed in piece if isinstance(placed, PlacedBatch) and placed.batch.session in sessions]

@@ -1,0 +1,81 @@
+"""One attempt of a task writes its rows: under a session of its own, in their order, with a bound on what is under way.
+
+Another attempt of the same task may have run before, or runs beside it: which of their sessions counts is for the driver to say
+(`committing.py`). So an attempt may die at any point, and what it has written is then never seen. A session is one for good: were
+it replaced after an error, rows that are told to be of it might be of none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import trio
+
+from pyspark_virtuallog.markers import Winner
+from virtuallog.appender import Appender, AppenderSettings
+from virtuallog.errors import VirtualLogError
+from virtuallog.types import LogPosition
+
+SETTINGS: Final = AppenderSettings(one_session=True)
+UNDER_WAY_BYTES: Final = 16 << 20
+"""Twice what an appender has in flight, so that it never waits for rows; bounds the memory of a task."""
+
+
+@attrs.define(eq=False)
+class Attempt:
+    """The rows of one attempt, on their way."""
+
+    _appender: Appender
+    _first: LogPosition | None = None
+    _last: LogPosition | None = None
+    _entries: int = 0
+    _bytes: int = 0
+    _chunks: int = 0
+    _under_way: int = 0
+    """Chunks that have been posted and have no outcome yet, and their bytes."""
+    _failure: VirtualLogError | None = None
+    _changed: trio.Event = attrs.field(factory=trio.Event)
+
+    async def write(self, payloads: list[bytes]) -> None:
+        """Post a chunk behind all before. On return it is on its way.
+
+        Raises:
+            VirtualLogError: this one, or one before it, is not in the log, or nobody knows: the attempt has failed.
+        """
+        size = sum(map(len, payloads))
+        while self._chunks and self._under_way + size > UNDER_WAY_BYTES:
+            await self._wait()
+        self._check()
+        self._chunks, self._under_way = self._chunks + 1, self._under_way + size
+        self._appender.post_many(payloads, lambda outcome: self._settled(size, outcome))
+
+    async def finish(self) -> Winner | None:
+        """Wait until all rows are in the log: durable, each once, in order. None: there were none. Raises as `write`."""
+        while self._chunks:
+            await self._wait()
+        self._check()
+        if self._first is None or self._last is None:
+            return None
+        return Winner(self._appender.session, self._first, self._last, self._entries, self._bytes)
+
+    async def _wait(self) -> None:
+        self._check()
+        self._changed = trio.Event()
+        await self._changed.wait()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _settled(self, size: int, outcome: range | VirtualLogError) -> None:
+        """Outcomes may come out of order, places are in it."""
+        self._chunks, self._under_way = self._chunks - 1, self._under_way - size
+        if isinstance(outcome, VirtualLogError):
+            self._failure = self._failure or outcome
+        else:
+            self._first = LogPosition(min(outcome[0], outcome[0] if self._first is None else self._first))
+            self._last = LogPosition(max(outcome[-1], outcome[-1] if self._last is None else self._last))
+            self._entries += len(outcome)
+            self._bytes += size
+        self._changed.set()

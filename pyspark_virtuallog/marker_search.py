@@ -1,0 +1,95 @@
+"""Finds markers in the log: all of a range, and what is known at the tail.
+
+A range is read as a whole, since nothing in a log says where its markers are; of a batch that is no marker only its first bytes
+are looked at. What is known at the tail is found backwards: the nearest marker that carries a checkpoint has nearly all of it.
+Only who commits the first batch of the first query of a log reads all of that.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from pyspark_virtuallog.ledger import Ledger
+from pyspark_virtuallog.markers import PlacedMarker, marker_of
+from virtuallog.errors import CorruptionError, TrimmedError
+from virtuallog.scanning import PATIENCE_SECONDS, scan
+from virtuallog.types import Gap, GapKind, LogPosition, PlacedBatch
+from virtuallog.virtual_log import VirtualLog
+
+FIRST_STEP: Final = 1 << 12
+"""How many positions the first look backwards takes; each further one takes twice as many as all before."""
+
+
+@attrs.frozen
+class Found:
+    """The markers of a range, in order, and what was missing there."""
+
+    markers: list[PlacedMarker]
+    trimmed_to: LogPosition | None = None
+    """The range began with something trimmed, up to here."""
+
+    def check_whole(self) -> None:
+        """Raises TrimmedError: the range began with something trimmed."""
+        if self.trimmed_to is not None:
+            raise TrimmedError(self.trimmed_to)
+
+
+async def find_markers(
+    log: VirtualLog, start: LogPosition, stop: LogPosition, patience: float = PATIENCE_SECONDS
+) -> Found:
+    """All markers in [start, stop), oldest first.
+
+    Raises:
+        RetryableError: nothing could be read for `patience` seconds.
+        CorruptionError: a part of the range is lost, perhaps with markers.
+        UnsupportedError: a marker of a later version.
+    """
+    markers: list[PlacedMarker] = []
+    trimmed_to = None
+    async for piece in scan(log, start, stop, patience=patience):
+        for placed in piece:
+            if isinstance(placed, PlacedBatch):
+                if (found := marker_of(placed)) is not None:
+                    markers.append(found)
+            elif placed.kind is GapKind.TRIMMED:
+                markers, trimmed_to = [], LogPosition(placed.stop)
+            else:
+                _check_gap(placed)
+    return Found(markers, trimmed_to)
+
+
+async def find_ledger(
+    log: VirtualLog, tail: LogPosition, near: LogPosition | None = None, patience: float = PATIENCE_SECONDS
+) -> Ledger:
+    """What markers below `tail` say. `near`: the first look goes back to some positions before that one, if given.
+
+    What has been trimmed is taken for never written. Errors as of `find_markers`.
+    """
+    newest = await _find_newest(log, tail, FIRST_STEP + max(0, tail - (tail if near is None else near)), patience)
+    if newest is None or newest.marker.checkpoint is None:
+        return Ledger(tail)
+    ledger = Ledger.of(newest.marker.checkpoint)
+    before = await find_markers(log, ledger.position, newest.position, patience)
+    ledger.play_to([*before.markers, newest], tail)
+    return ledger
+
+
+async def _find_newest(log: VirtualLog, tail: LogPosition, step: int, patience: float) -> PlacedMarker | None:
+    """The newest marker that carries a checkpoint. Those of jobs of their own do not, and are none of a ledger's business."""
+    trimmed, stop = await log.find_trim_point(), tail
+    while stop > trimmed:
+        start = LogPosition(max(trimmed, stop - step))
+        markers = (await find_markers(log, start, stop, patience)).markers
+        if newest := next((found for found in reversed(markers) if found.marker.checkpoint is not None), None):
+            return newest
+        stop, step = start, 2 * step
+    return None
+
+
+def _check_gap(gap: Gap) -> None:
+    if gap.kind is GapKind.LOST:
+        raise CorruptionError(
+            f"positions {gap.start} to {gap.stop - 1} are lost, perhaps with markers of committed batches"
+        )
