@@ -533,6 +533,85 @@ async def test_a_late_refusal_of_a_session_that_was_given_up_touches_nobody(auto
         assert {type(error) for error in failed} == {MalformedError, UnavailableError}
 
 
+# -- one session for good -------------------------------------------------------------------------------------------
+
+
+ONE_SESSION = AppenderSettings(one_session=True, give_up=20.0)
+
+
+async def test_an_appender_of_one_session_ends_with_the_first_failure(autojump_clock: MockClock) -> None:
+    """All that was offered behind it fails, and all that comes: nothing is in the log under another session."""
+    async with world() as w:
+        log = slow_log(w, refuses=b"BAD")
+        appender = log.appender(ONE_SESSION)
+        session = appender.session
+        await appender.append([b"0"])
+        failed: list[VirtualLogError] = []
+
+        async def append(payload: bytes) -> None:
+            with pytest.raises(VirtualLogError) as caught:
+                await appender.append([payload])
+            failed.append(caught.value)
+
+        async with trio.open_nursery() as work:
+            for payload in (b"BAD" * 100, *[b"behind it %d" % number for number in range(20)]):
+                work.start_soon(append, payload)
+                await wait_all_tasks_blocked()
+        assert len(failed) == 21
+        assert {type(error) for error in failed} == {MalformedError, UnavailableError}
+        with pytest.raises(UnavailableError, match="the session has ended, nothing was done"):
+            await appender.append([b"late"])
+        with pytest.raises(UnavailableError, match="the session has ended, nothing was done"):
+            appender.post(b"late", lambda _: None)
+        assert appender.session == session
+        appender.close()
+        assert appender.session == session
+
+        assert await log.appender().append([b"1"]) == range(1, 2)
+        found = await log.read(LogPosition(0), LogPosition(2))
+        assert [item.batch.session == session for item in found if isinstance(item, PlacedBatch)] == [True, False]
+
+
+async def test_an_appender_of_one_session_that_gives_up_ends(autojump_clock: MockClock) -> None:
+    """Those who wait for room in its queue are told, too."""
+    async with world() as w:
+        log, segment = w.client(), w.register.chain.last
+        inner = w.providers[segment.kind].open(segment.id, b"", log.view.environment)
+        assert isinstance(inner, MemoryLoglet)
+        log.view._loglets[segment.id] = Flaky(inner, random.Random(0), loss=1.0)
+        appender = log.appender(attrs.evolve(ONE_SESSION, queue_bytes_max=100))
+        told = Counter[str]()
+
+        async def append() -> None:
+            with pytest.raises(UnavailableError) as caught:
+                await appender.append([b"x" * 80])
+            told["nothing was done" if "nothing was done" in str(caught.value) else "unknown"] += 1
+
+        async with trio.open_nursery() as work:
+            for _ in range(6):
+                work.start_soon(append)
+        assert sum(told.values()) == 6
+        assert set(told) == {"unknown", "nothing was done"}
+
+
+async def test_an_appender_of_one_session_lives_through_losses_and_swaps(autojump_clock: MockClock) -> None:
+    """What can be settled is settled, as ever: all entries are in the log once, in order, under one session."""
+    async with trio.open_nursery() as nursery:
+        w = flaky(nursery, 0.2)
+        log = w.client()
+        with log.appender(ONE_SESSION) as appender:
+            for number in range(40):
+                await appender.append([b"%d" % number])
+                if number % 10 == 9:
+                    await w.client().reconfig_extend("memory")
+        tail = LogPosition((await log.check_tail()).tail)
+        reader = w.client().reader(LogPosition(0), tail)
+        placed = [item async for item in reader.batches() if isinstance(item, PlacedBatch)]
+        assert {item.batch.session for item in placed} == {appender.session}
+        assert [payload for item in placed for payload in item.batch.payloads] == [b"%d" % n for n in range(40)]
+        nursery.cancel_scope.cancel()
+
+
 # -- posts ----------------------------------------------------------------------------------------------------------
 
 
