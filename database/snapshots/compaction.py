@@ -50,6 +50,12 @@ def manifest_name(cluster: bytes, position: int) -> str:
     return f"{directory_of(cluster, position)}.json"
 
 
+def cluster_of(name: str) -> bytes | None:
+    """Whose compaction it is whose manifest has this name; None: it is none."""
+    match = _MANIFEST.fullmatch(name)
+    return None if match is None else bytes.fromhex(match[1])
+
+
 def position_of(name: str, cluster: bytes) -> LogPosition | None:
     """Of the compaction of this cluster whose manifest has this name; None: it is none."""
     match = _MANIFEST.fullmatch(name)

@@ -41,6 +41,12 @@ class Place:
     url: str
     open_files: OpenFiles = FsspecFiles
 
+    async def clusters(self) -> set[bytes]:
+        """Whose compactions there are."""
+        return {
+            cluster for name in await self._published.list() if (cluster := compaction.cluster_of(name)) is not None
+        }
+
     async def positions(self, cluster: bytes) -> list[LogPosition]:
         """Of all compactions of this cluster, in order."""
         names = await self._published.list()
