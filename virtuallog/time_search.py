@@ -6,7 +6,9 @@ at some places, and there may be several answers; this finds one.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeAlias
 
 from virtuallog.scanning import PATIENCE_SECONDS, read_patiently
 from virtuallog.types import LogPosition, PlacedBatch
@@ -14,6 +16,9 @@ from virtuallog.virtual_log import VirtualLog
 
 LOOK_BYTES: Final = 1
 """Of one look: the first batch is enough."""
+
+FirstBatch: TypeAlias = Callable[[LogPosition, LogPosition], Awaitable[PlacedBatch | None]]
+"""The first batch, or what is left of it, in [start, stop); None: there is none."""
 
 
 async def find_time(log: VirtualLog, milliseconds: int, *, patience: float = PATIENCE_SECONDS) -> LogPosition:
@@ -36,9 +41,14 @@ async def find_time(log: VirtualLog, milliseconds: int, *, patience: float = PAT
     Raises: as `scan`, and as `VirtualLog.find_trim_point`.
     """
     low, high = await log.find_trim_point(), LogPosition((await log.check_tail()).tail)
+    return await search_time(partial(_first_batch, log, patience), low, high, milliseconds)
+
+
+async def search_time(first_batch: FirstBatch, low: LogPosition, high: LogPosition, milliseconds: int) -> LogPosition:
+    """The same in [low, high), wherever that can be read."""
     while low < high:
         middle = LogPosition((low + high) // 2)
-        found = await _first_batch(log, middle, high, patience)
+        found = await first_batch(middle, high)
         if found is not None and found.time_ms < milliseconds:
             low = LogPosition(found.stop)
         else:  # from the middle on there are only gaps, or what is late enough
@@ -46,7 +56,7 @@ async def find_time(log: VirtualLog, milliseconds: int, *, patience: float = PAT
     return high
 
 
-async def _first_batch(log: VirtualLog, start: LogPosition, stop: LogPosition, patience: float) -> PlacedBatch | None:
+async def _first_batch(log: VirtualLog, patience: float, start: LogPosition, stop: LogPosition) -> PlacedBatch | None:
     while start < stop:
         for placed in await read_patiently(log, start, stop, LOOK_BYTES, patience):
             if isinstance(placed, PlacedBatch):
