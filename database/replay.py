@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn, cast
 import attrs
 import trio
 
+from database.engines.api import Application
 from database.engines.base import Base
 from database.engines.contents import items
 from database.engines.cursor import read_cursor
@@ -65,6 +66,7 @@ class Replay:
     Args:
         store: what it holds has been applied up to the cursor in it; an empty one begins with the log.
         recipe: which engines there are; those of the servers.
+        application: on top of them; by default the tree.
 
     Raises:
         BinaryTooOldError: the database uses an engine that this program does not know.
@@ -73,6 +75,7 @@ class Replay:
 
     store: LocalStore
     recipe: Recipe = zelos
+    application: Application | None = None
     cursor: LogPosition = attrs.field(init=False)
     """First position that is not applied."""
     strays: Counter = attrs.field(factory=lambda: Counter("replay_strays", "Entries of nobody's."), init=False)
@@ -87,9 +90,9 @@ class Replay:
             store=self.store,
             passive=True,
         )
-        settings = StackSettings()
+        settings, environment = StackSettings(), surroundings.environment
         self._base = Base(surroundings, settings.base)
-        application = Database(clock=surroundings.environment.clock, random=surroundings.environment.random)
+        application = self.application or Database(clock=environment.clock, random=environment.random)
         build(self._base, self.recipe(surroundings, settings), application).load()
         self.cursor = read_cursor(self.store)
 

@@ -21,6 +21,7 @@ from database.engines.keys import CURSOR, section_span
 from database.identity import node_of
 from database.ports import Reading
 from database.snapshots.policy import position_of
+from database.testing.memory_store import SortedPairs
 from simulation.checks.facts import chains
 from simulation.world.store_disk import StoreDisk
 from virtuallog.testing.actions import LogletTrim
@@ -30,6 +31,7 @@ from virtuallog.testing.violation import Check, Violation, proof
 from virtuallog.types import LogPosition, NodeId
 
 STATES: Final = "zelos states compared"
+REPLAYED: Final = "zelos states replayed"
 ANNOUNCED: Final = "zelos announcements compared"
 ALLOWED: Final = "zelos trims allowed"
 LATE_SECONDS: Final = 5.0
@@ -58,6 +60,9 @@ class StateWatch:
     """Machines whose store was lost: how far anybody had got in the log by then, and the number of the next event. What they
     said before is played again, and is not true any more."""
 
+    _copies: dict[int, dict[bytes, bytes]] = attrs.field(factory=dict, init=False)
+    """Stores at some cursors: whenever more of the log was allowed to be trimmed. All that follows is in the log until the next one."""
+
     def opened(self, node: NodeId, disk: StoreDisk) -> None:
         """By a new life, or by a life that has installed a snapshot."""
         if disk.content.get(CURSOR) is None and self._digests:
@@ -72,6 +77,21 @@ class StateWatch:
         self._compare(node, disk)
         if any(_VIEW[0] <= key < _VIEW[1] for key in changes):
             self._look_at_view(node, disk)
+
+    def oldest_copy(self, trim_point: LogPosition) -> SortedPairs:
+        """A store from which the log can be played on: the oldest that was seen with nothing missing behind it."""
+        usable = [cursor for cursor in self._copies if cursor >= trim_point]
+        return SortedPairs(dict(self._copies[min(usable)])) if trim_point else SortedPairs()
+
+    def replayed(self, cursor: LogPosition, digest: int) -> None:
+        """Somebody who is no replica has come to this state."""
+        known = self._digests.get(cursor)
+        if known is None:
+            return
+        self.counts[REPLAYED] += 1
+        if known[0] != digest:
+            message = f"a replay has another state at cursor {cursor} than node {known[1]}"
+            self.violations.append(Violation("a replay is as the replicas", message))
 
     def _compare(self, node: NodeId, disk: StoreDisk) -> None:
         value = disk.content.get(CURSOR)
@@ -93,6 +113,7 @@ class StateWatch:
         if floor > self._allowed:
             self._allowed = floor
             self.counts[ALLOWED] += 1
+            self._copies[read_cursor(disk.content)] = dict(disk.content.pairs)
             self.history.observed(f"node {node}", Allowed(floor), None)
         self._compare_needs(disk.former, disk.content)
 

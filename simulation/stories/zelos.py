@@ -3,7 +3,8 @@
 First the load: clients change and read few znodes with all that their protocol has, come, go and come back; operators swap
 kinds of loglets; nodes crash, lose their disks, and rejoin from snapshots, as the log is trimmed after some hundred commands.
 Then peace: every client that is still there must be answered, and every session whose client is gone must end. In the end all
-replicas read the log to its tail, and their states are compared.
+replicas read the log to its tail, and their states are compared; and somebody who
+is no replica replays what is left of the log, and comes to the same.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from loglets.striped.provider import StripedProvider
 from simulation.checks.zelos import ZELOS_CHECKS
 from simulation.checks.zelos_facts import committed, replay
 from simulation.checks.zelos_inside import FIRED, READS, Fired, inside_checks
-from simulation.checks.zelos_replicas import ALLOWED, ANNOUNCED, REPLICA_CHECKS, STATES, StateWatch
+from simulation.checks.zelos_replicas import ALLOWED, ANNOUNCED, REPLAYED, REPLICA_CHECKS, STATES, StateWatch
 from simulation.checks.zelos_sessions import lives_on, session_checks
 from simulation.checks.zelos_watches import TOLD, WATCH_CHECKS, events_compared
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
@@ -35,6 +36,7 @@ from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
 from simulation.world.store_disk import RESTORED
 from simulation.world.world import World
 from simulation.zelos.inside import INSIDE, StrongRead
+from simulation.zelos.replaying import replay_log
 from simulation.zelos.servers import Engines, Servers
 from simulation.zelos.session import Client
 from simulation.zelos.witness import Witness
@@ -64,7 +66,7 @@ SWAPS: Final = "swaps"
 TIMED_OUT: Final = "znodes reaped whose time was over"
 EMPTIED: Final = "containers reaped"
 LOOKED: Final = (
-    ANSWERS, TOLD, REPEATED, STATES, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED,
+    ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED,
     *(PREFIX + shape for shape in (*SHAPES, *INSIDE, SWAPS, TIMED_OUT, EMPTIED)),
 )  # fmt: skip
 """What a set of seeds must have been able to compare, and put through."""
@@ -77,6 +79,7 @@ class _Run:
     world: World
     cluster: Cluster
     servers: Servers
+    states: StateWatch
     random: random.Random
     numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
     parts: list[Part] = attrs.field(factory=list)
@@ -128,7 +131,7 @@ async def tell(world: World) -> None:
     servers = Servers(world, witness, engines, StreamQuality(), partial(_count, world))
     servers.start(cluster)
     nemesis = Nemesis(world, cluster.machines, _draw_faults(source))
-    run = _Run(world, cluster, servers, source)
+    run = _Run(world, cluster, servers, states, source)
     cluster.start()
     async with trio.open_nursery() as nursery:
         if await _begin(run, nursery):
@@ -193,6 +196,16 @@ async def _peace(run: _Run, nursery: trio.Nursery) -> None:
     await trio.sleep(PEACE_SECONDS)
     used = {client.session for client in run.staying}
     run.world.check(partial(lives_on, alive=used.__contains__))
+    await _replay(run)
+
+
+async def _replay(run: _Run) -> None:
+    """Then somebody who is no replica plays the log."""
+    with trio.move_on_after(SERVING_SECONDS):
+        await replay_log(run.cluster, run.states)
+        return
+    message = f"the log could not be replayed within {SERVING_SECONDS:g} s of peace"
+    run.world.violations.append(Violation("progress", message))
 
 
 def _judge(run: _Run, witness: Witness, nemesis: Nemesis) -> None:

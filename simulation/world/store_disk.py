@@ -106,7 +106,7 @@ class StoreDisk(MemoryDisk):
         super().crash(chance or self.random)
         if before is not None and before != self.content.pairs:
             self.fired["store unflushed lost"] += 1
-        self.digest = self._digest()
+        self.digest = self.full_digest()
         for content in self.staged.values():
             if content and self.random.random() < _TORN:
                 del content[self.random.randrange(len(content)) :]
@@ -118,7 +118,7 @@ class StoreDisk(MemoryDisk):
         self.staged.clear()
         self.checkpoints.clear()
         self.rotten.clear()
-        self.digest = self._digest()
+        self.digest = self.full_digest()
 
     def wipe(self) -> None:
         self.replace({})
@@ -153,7 +153,8 @@ class StoreDisk(MemoryDisk):
         shortest, longest = self.faults.write_seconds
         return self.random.uniform(0.0, FLUSH_SECONDS) + FILES * self.random.uniform(shortest, longest)
 
-    def _digest(self) -> int:
+    def full_digest(self) -> int:
+        """What `digest` must be."""
         digest = 0
         for key, value in self.content.pairs.items():
             digest ^= digest_of(key, value)

@@ -82,8 +82,10 @@ class Connection:
             await self.stream.send_all(bytes(sent))
 
     async def receive(self, frames: AsyncIterator[bytes]) -> None:
-        """Read answers and events until the other side ends."""
+        """Read answers and events until either side ends. What comes after a send has failed concerns nobody: who waited has been told."""
         async for frame in frames:
+            if not self.is_open:
+                return
             self._take(Reader(frame))
 
     def _take(self, body: Reader) -> None:
