@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
+from database.snapshots.wire import SNAPSHOTS
 from metastore import PaxosProvider
 from server.config import NodeConfig
 from server.healing.policies import DEFAULT
@@ -111,7 +112,7 @@ class Cluster:
     def __attrs_post_init__(self) -> None:
         made = [make() for make in self.plan.kinds]
         interfaces = all_interfaces({provider.kind: provider for provider in made}, PaxosProvider())
-        self.world.draw_transport(interfaces, self.nodes)
+        self.world.draw_transport([*interfaces, SNAPSHOTS], self.nodes)
         carries = self.world.transport.carries
         self.kinds = [make for make, provider in zip(self.plan.kinds, made, strict=True) if carries(provider)]
 

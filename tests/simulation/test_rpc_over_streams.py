@@ -12,6 +12,7 @@ import attrs
 import pytest
 import trio
 
+from database.snapshots.wire import SNAPSHOTS
 from loglets.native import NativeProvider
 from simulation.options import Options
 from simulation.runner import run_seed
@@ -274,6 +275,18 @@ def test_registers_appends_and_reads_over_streams_that_are_cut_at_every_byte() -
                 placed = await client.log.read(LogPosition(0), LogPosition(2), 1000)
                 found = [record for item in placed for record in records(item)]
                 assert [record.payload for record in found if isinstance(record, Data)] == [b"one", b"two"]
+
+    scheduler.run(1, story)
+
+
+def test_databases_hand_each_other_snapshots_over_streams() -> None:
+    """Seed 519 of `zelos`, at 12b3b5d: a server that had lost its database was refused by its own client, for good."""
+
+    async def story() -> None:
+        async with open_world(1, Options(transport=STREAMS)) as world:
+            Cluster(world, ClusterPlan(nodes=3, members=3, kinds=(partial(NativeProvider, WAL),)))
+            assert isinstance(world.transport, Streams)
+            assert SNAPSHOTS in world.transport.interfaces
 
     scheduler.run(1, story)
 

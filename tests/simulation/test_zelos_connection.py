@@ -1,0 +1,41 @@
+"""The judge's own client of a Zelos: what it makes of what servers send."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio.testing
+
+from simulation.zelos.asked import Granted
+from simulation.zelos.connection import Connection
+from virtuallog.errors import MalformedError
+from virtuallog.testing.history import History
+
+PONG = b"\xff\xff\xff\xfe" + bytes(8) + bytes(4)
+"""The answer to a ping."""
+
+
+async def frames(*found: bytes) -> AsyncIterator[bytes]:
+    for frame in found:
+        yield frame
+
+
+def connection() -> Connection:
+    stream, _ = trio.testing.memory_stream_pair()
+    return Connection(1, stream, Granted(1, 1000, b""), History(), "client", 0)
+
+
+async def test_an_answer_that_nobody_asked_for_breaks_the_protocol() -> None:
+    with pytest.raises(MalformedError, match="request -2, where None"):
+        await connection().receive(frames(PONG))
+
+
+async def test_answers_that_come_after_a_send_has_failed_concern_nobody() -> None:
+    """Seed 243 of `zelos`, at 12b3b5d: the stream could not be written to any more, while answers could still be read."""
+    broken = connection()
+    broken.close()
+
+    await broken.receive(frames(PONG))
+
+    assert broken._history.events == []
