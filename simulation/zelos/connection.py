@@ -84,9 +84,8 @@ class Connection:
     async def receive(self, frames: AsyncIterator[bytes]) -> None:
         """Read answers and events until either side ends. What comes after a send has failed concerns nobody: who waited has been told."""
         async for frame in frames:
-            if not self.is_open:
-                return
-            self._take(Reader(frame))
+            if self.is_open:
+                self._take(Reader(frame))
 
     def _take(self, body: Reader) -> None:
         xid, zxid, error = body.int32(), body.int64(), body.int32()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 import trio.testing
@@ -16,9 +17,14 @@ PONG = b"\xff\xff\xff\xfe" + bytes(8) + bytes(4)
 """The answer to a ping."""
 
 
-async def frames(*found: bytes) -> AsyncIterator[bytes]:
-    for frame in found:
-        yield frame
+@asynccontextmanager
+async def frames(*found: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def each() -> AsyncGenerator[bytes, None]:
+        for frame in found:
+            yield frame
+
+    async with aclosing(each()) as them:
+        yield them
 
 
 def connection() -> Connection:
@@ -27,8 +33,9 @@ def connection() -> Connection:
 
 
 async def test_an_answer_that_nobody_asked_for_breaks_the_protocol() -> None:
-    with pytest.raises(MalformedError, match="request -2, where None"):
-        await connection().receive(frames(PONG))
+    async with frames(PONG) as received:
+        with pytest.raises(MalformedError, match="request -2, where None"):
+            await connection().receive(received)
 
 
 async def test_answers_that_come_after_a_send_has_failed_concern_nobody() -> None:
@@ -36,6 +43,7 @@ async def test_answers_that_come_after_a_send_has_failed_concern_nobody() -> Non
     broken = connection()
     broken.close()
 
-    await broken.receive(frames(PONG))
+    async with frames(PONG) as received:
+        await broken.receive(received)
 
     assert broken._history.events == []
