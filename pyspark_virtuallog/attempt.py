@@ -16,6 +16,7 @@ from pyspark_virtuallog.markers import Winner
 from virtuallog.appender import Appender, AppenderSettings
 from virtuallog.errors import VirtualLogError
 from virtuallog.types import LogPosition
+from virtuallog.virtual_log import VirtualLog
 
 SETTINGS: Final = AppenderSettings(one_session=True)
 UNDER_WAY_BYTES: Final = 16 << 20
@@ -59,6 +60,10 @@ class Attempt:
             return None
         return Winner(self._appender.session, self._first, self._last, self._entries, self._bytes)
 
+    def close(self) -> None:
+        """End the session. What is still under way may be in the log, now or later."""
+        self._appender.close()
+
     async def _wait(self) -> None:
         self._check()
         self._changed = trio.Event()
@@ -79,3 +84,8 @@ class Attempt:
             self._entries += len(outcome)
             self._bytes += size
         self._changed.set()
+
+
+async def open_attempt(log: VirtualLog) -> Attempt:
+    """An attempt, to be closed."""
+    return Attempt(log.appender(SETTINGS))

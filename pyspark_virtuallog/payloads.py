@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from database.engines import entry as database_entry
 from pyspark_virtuallog.markers import MAGIC
 from virtuallog.batch import ENTRY_BYTES_MAX
-from virtuallog.errors import MalformedError, TooLargeError
+from virtuallog.errors import InvalidSettingError, MalformedError, TooLargeError
 
 CHUNK_BYTES: Final = 1 << 20
 CHUNK_ENTRIES: Final = 4096
 """What an appender puts into a batch, too: less in a chunk would be gathered again, more would be too much for one."""
-DATABASE_PREFIX: Final = b"VE"
-"""Of the entries that the replicas of a database play; `database.engines.entry` has the format."""
+
+
+COLUMNS: Final = ("payload", "value")
+"""As this source calls it, and as Spark's Kafka sink does."""
+_TYPES: Final = ("binary", "string")
+
+
+def find_column(columns: Sequence[tuple[str, str]]) -> str:
+    """The name of the column whose values become entries, of (name, type) as Spark spells types.
+
+    Raises:
+        InvalidSettingError: there is none, it is of another type, or there are others, which would be lost.
+    """
+    found = ", ".join(f"{name} {kind.upper()}" for name, kind in columns)
+    if len(columns) != 1 or columns[0][0].lower() not in COLUMNS or columns[0][1] not in _TYPES:
+        raise InvalidSettingError(
+            "schema", f"one column is written, payload or value, BINARY or STRING; this has {found}"
+        )
+    return columns[0][0]
+
+
+def payloads_of(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """The column as binary values; text is UTF-8 already."""
+    column = batch.column(name)
+    is_large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    return column.cast(pa.large_binary() if is_large else pa.binary())
 
 
 def check_payloads(column: pa.Array, *, on_database: bool) -> None:
@@ -34,7 +59,7 @@ def check_payloads(column: pa.Array, *, on_database: bool) -> None:
         raise TooLargeError(what="bytes in a payload", size=largest, limit=ENTRY_BYTES_MAX)
     _refuse(column, MAGIC, "a marker of committed rows")
     if on_database:
-        _refuse(column, DATABASE_PREFIX, "an entry of the database that stands on this log")
+        _refuse(column, database_entry.MAGIC, "an entry of the database that stands on this log")
 
 
 def _refuse(column: pa.Array, prefix: bytes, what: str) -> None:

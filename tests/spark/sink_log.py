@@ -1,0 +1,49 @@
+"""A log of the sink's entries for tests: attempts of tasks, their markers, and what a reader is to see of them."""
+
+from __future__ import annotations
+
+from pyspark_virtuallog.attempt import SETTINGS, Attempt
+from pyspark_virtuallog.committed import Visible, batches_of, find_visible
+from pyspark_virtuallog.committing import Committed, commit
+from pyspark_virtuallog.markers import QueryId, Winner
+from virtuallog.scanning import scan
+from virtuallog.types import LogPosition
+from virtuallog.virtual_log import VirtualLog
+
+QUERY = QueryId(b"query" + bytes(11))
+
+
+async def attempt(log: VirtualLog, *rows: bytes) -> Winner:
+    """One attempt that writes these, one chunk each."""
+    with log.appender(SETTINGS) as appender:
+        made = Attempt(appender)
+        for row in rows:
+            await made.write([row])
+        winner = await made.finish()
+    assert winner is not None
+    return winner
+
+
+async def committed(log: VirtualLog, batch: int | None, *rows: bytes, query: QueryId = QUERY) -> Committed:
+    """A batch of one task."""
+    return await commit(log, query, batch, [await attempt(log, *rows)])
+
+
+async def tail_of(log: VirtualLog) -> LogPosition:
+    return LogPosition((await log.check_tail()).tail)
+
+
+async def seen(log: VirtualLog, start: int = 0, stop: int | None = None) -> list[bytes]:
+    """What a reader of committed rows sees in this range, in order of positions."""
+    end = await tail_of(log) if stop is None else LogPosition(stop)
+    parts = await find_visible(log, LogPosition(start), end)
+    return [row for part in parts for row in await rows_of(log, part)]
+
+
+async def rows_of(log: VirtualLog, part: Visible) -> list[bytes]:
+    return [
+        data.payload
+        async for piece in scan(log, part.start, part.stop)
+        for placed in batches_of(piece, part.sessions)
+        for data in placed.records()
+    ]
