@@ -23,6 +23,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from virtuallog.errors import InvalidSettingError
+
 SCHEMA: Final = StructType(
     [
         StructField("position", LongType(), nullable=False),
@@ -31,9 +33,35 @@ SCHEMA: Final = StructType(
         StructField("session", BinaryType()),
         StructField("sequence", LongType()),
         StructField("size", IntegerType()),
-        StructField("segment", StringType(), nullable=False),
-        StructField("loglet", StringType(), nullable=False),
+        StructField("segment", StringType()),
+        StructField("loglet", StringType()),
         StructField("gap", StringType()),
     ]
 )
-"""Every column, in order."""
+"""Every column, in order. Segment and loglet are null where the chain no longer reaches: below its start."""
+
+
+def check_schema(schema: StructType) -> None:
+    """Refuse what a read cannot give: any of our columns, each once and with its own type, may be asked for, in any order.
+
+    Raises:
+        InvalidSettingError: it asks for something else.
+    """
+    known = {field.name: field.dataType for field in SCHEMA}
+    names = [field.name.lower() for field in schema]
+    if not names:
+        raise InvalidSettingError("schema", f"has no column; there are {_columns()}")
+    for field, name in zip(schema, names, strict=True):
+        if name not in known:
+            raise InvalidSettingError("schema", f"there is no column {field.name}; there are {_columns()}")
+        if field.dataType != known[name]:
+            found, wanted = field.dataType.simpleString(), known[name].simpleString()
+            raise InvalidSettingError("schema", f"column {field.name} is of type {wanted.upper()}, not {found.upper()}")
+        if names.count(name) > 1:
+            raise InvalidSettingError("schema", f"column {field.name} is there twice")
+        if not field.nullable and name != "position":
+            raise InvalidSettingError("schema", f"column {field.name} is null in rows of gaps: it cannot be NOT NULL")
+
+
+def _columns() -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString().upper()}" for field in SCHEMA)

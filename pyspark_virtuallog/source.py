@@ -1,13 +1,20 @@
 """The data source of Spark: its short name, its schema, and who reads and writes.
 
-Spark makes a `DefaultSource` in many processes and pickles it between them, so it holds options and nothing else.
+Spark makes a `DefaultSource` in many processes and pickles it between them, so it holds options and nothing else; and it asks every
+source that is installed for its name, so what reads and writes is imported when somebody does.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from pyspark_virtuallog.schema import SCHEMA
@@ -17,7 +24,7 @@ NAME: Final = "virtuallog"
 
 
 class DefaultSource(DataSource):
-    """A log as a table."""
+    """A log as a table. docs/spark.md is its page for users."""
 
     @classmethod
     def name(cls) -> str:
@@ -27,3 +34,32 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """All columns; fewer by `.schema("position LONG")`."""
         return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        from pyspark_virtuallog.batch import LogReader, PushdownReader
+        from pyspark_virtuallog.options import batch_options
+
+        options = batch_options(self.options)
+        return (PushdownReader if options.pushdown else LogReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- named by Spark
+        """For `spark.readStream`."""
+        from pyspark_virtuallog.options import stream_options
+        from pyspark_virtuallog.streaming import LogStreamReader
+
+        return LogStreamReader(stream_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `DataFrame.write`."""
+        from pyspark_virtuallog.sink import batch_writer
+
+        writer: DataSourceWriter = batch_writer(self.options, schema, overwrite=overwrite)
+        return writer
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- named by Spark
+        """For `DataFrame.writeStream`."""
+        from pyspark_virtuallog.sink import stream_writer
+
+        writer: DataSourceStreamWriter = stream_writer(self.options, schema, overwrite=overwrite)
+        return writer

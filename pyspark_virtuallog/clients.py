@@ -1,0 +1,73 @@
+"""Clients of clusters, one for each node that a process is near, for as long as the process lives: processes of Spark serve many tasks.
+
+Those that only read leave to nodes what they find half done in a chain.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Final, TypeVar
+
+import trio
+
+from virtuallog.blocking import BlockingLog, connect_blocking
+from virtuallog.clock import SystemClock
+from virtuallog.cluster_file import ClusterFile, with_own_certificate
+from virtuallog.errors import RetryableError
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import READS_ONLY
+
+ResultT = TypeVar("ResultT")
+_PAUSE_SECONDS: Final = 0.5
+"""Between two tries, each of which waits a second or more by itself."""
+_Key = tuple[ClusterFile, int | None, str | None, bool]
+
+_clients: Final[dict[_Key, BlockingLog]] = {}
+_open: Final = ExitStack()
+atexit.register(_open.close)
+
+
+def client(
+    cluster: ClusterFile, near: int | None = None, expected: str | None = None, *, writes: bool = False
+) -> BlockingLog:
+    """The client of this process for a cluster.
+
+    Args:
+        cluster: where to look for it; a certificate that the environment of this process names is used in place of its own.
+        near: the node to ask first.
+        expected: id of the cluster, in hexadecimal digits, if it is known.
+        writes: whether it appends, and so may have to find its log a successor.
+
+    Raises: as `virtuallog.connect.connect`.
+    """
+    key = (cluster, near, expected, writes)
+    if key not in _clients:
+        _clients[key] = _open.enter_context(
+            connect_blocking(
+                with_own_certificate(cluster, os.environ),
+                settings=None if writes else READS_ONLY,
+                near=None if near is None else NodeId(near),
+                expected_cluster=None if expected is None else bytes.fromhex(expected),
+            )
+        )
+    return _clients[key]
+
+
+def patiently(seconds: float, call: Callable[[], ResultT]) -> ResultT:
+    """What `call` returns, which is tried again while it is RetryableError, until so many seconds are over.
+
+    Raises:
+        RetryableError: the last of them.
+    """
+    clock = SystemClock()
+    deadline = clock.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except RetryableError:
+            if clock.monotonic() >= deadline:
+                raise
+        trio.run(clock.sleep, _PAUSE_SECONDS)

@@ -1,0 +1,114 @@
+"""Where a read begins or ends: as options spell it, and as checkpoints of streams keep it.                               Pure.
+
+    earliest                          the first position that is not trimmed
+    latest                            the tail
+    4711                              a position
+    {"cluster": "c3..", "position": 4711}   a position of that cluster only: what a stream commits
+
+A position says nothing by itself: after a mistake in a path it would be read from another log, without complaint. So whatever
+is kept for later carries the cluster's id.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from virtuallog.errors import InvalidSettingError, MalformedError
+from virtuallog.types import POSITION_MAX
+
+_CLUSTER: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class End(enum.Enum):
+    """One end of what the log holds now."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@attrs.frozen
+class At:
+    """A position."""
+
+    position: int
+    cluster: str | None = None
+    """Whose, in hexadecimal digits, if that was said."""
+
+
+@attrs.frozen
+class Since:
+    """The position that belongs to a time of day."""
+
+    milliseconds: int
+    """Since the epoch."""
+
+
+Place: TypeAlias = End | At | Since
+
+
+@attrs.frozen
+class Offset:
+    """A position of a cluster's log: everything below it has been read. Durable: it is in checkpoints of streams."""
+
+    cluster: str
+    """Id of the cluster, in hexadecimal digits."""
+    position: int
+
+    def plain(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        return {"cluster": self.cluster, "position": self.position}
+
+
+def offset_untrusted(fields: object) -> Offset:
+    """What `plain` gave.
+
+    Raises:
+        MalformedError: it did not.
+    """
+    found = _at_untrusted(fields)
+    if found is None or found.cluster is None:
+        raise MalformedError(f"not an offset of a virtuallog stream: {str(fields)[:100]}")
+    return Offset(found.cluster, found.position)
+
+
+def parse_place(option: str, text: str) -> Place:
+    """The value of `startingOffsets` or `endingOffsets`.
+
+    Raises:
+        InvalidSettingError: it is none of those above.
+    """
+    if text.lower() in {end.value for end in End}:
+        return End(text.lower())
+    try:
+        found = _at_untrusted(json.loads(text))
+    except (ValueError, RecursionError):
+        found = None
+    if found is None:
+        raise InvalidSettingError(
+            option,
+            f"'{text}' is not earliest, latest, a position or " + '{"cluster": "<32 hex digits>", "position": <n>}',
+        )
+    return found
+
+
+def _at_untrusted(fields: object) -> At | None:
+    position, cluster = fields, None
+    if isinstance(fields, dict):
+        if not set(fields) <= {"cluster", "position"}:
+            return None
+        position, cluster = fields.get("position"), fields.get("cluster")
+        if cluster is not None and not (isinstance(cluster, str) and is_cluster(cluster)):
+            return None
+    if type(position) is not int or not 0 <= position <= POSITION_MAX:  # True is an int, too
+        return None
+    return At(position, cluster)
+
+
+def is_cluster(text: str) -> bool:
+    """Whether it looks like a cluster's id."""
+    return _CLUSTER.fullmatch(text) is not None

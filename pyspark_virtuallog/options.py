@@ -1,0 +1,186 @@
+"""The options of a read, checked before anything is done.                                                                Pure.
+
+Names and meanings are those of Spark's Kafka source where there is such a thing. Spark hands names over in small letters. One that
+is not known is refused: a misspelled `failOnDataLoss` must not be taken for its default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from pyspark_virtuallog.offsets import End, Place, Since, is_cluster, parse_place
+from virtuallog.errors import InvalidSettingError
+from virtuallog.scanning import PATIENCE_SECONDS
+
+POSITIONS_MAX: Final = (1 << 63) - 1
+"""Spark's LONG."""
+
+
+@attrs.frozen(kw_only=True)
+class ReadOptions:
+    """Of one reader, batch or stream. docs/spark.md says what each means for a user."""
+
+    cluster: str
+    """Path of the cluster file, on the machine of the driver."""
+    cluster_id: str | None = None
+    """Which cluster it must be, in hexadecimal digits."""
+    start: Place = End.EARLIEST
+    stop: Place = End.LATEST
+    fail_on_data_loss: bool = True
+    positions_per_partition: int | None = None
+    """None: chosen by `planning`."""
+    min_partitions: int = 1
+    offsets_per_trigger: int | None = None
+    """At most so many positions a micro-batch; None: all there are."""
+    committed_only: bool = False
+    pushdown: bool = False
+    patience_seconds: float = PATIENCE_SECONDS
+    """How long a task, or a stream, tries again while no server answers."""
+
+
+def batch_options(given: Mapping[str, str]) -> ReadOptions:
+    """Those of `spark.read`.
+
+    Raises:
+        InvalidSettingError: one is not known, has a value that is none, or contradicts another.
+    """
+    options = _parse(given, _BOTH | _BATCH, _STREAM, "spark.readStream")
+    if options.start is End.LATEST:
+        raise InvalidSettingError("startingOffsets", "latest is the end of what there is to read, not the start")
+    if options.stop is End.EARLIEST:
+        raise InvalidSettingError("endingOffsets", "earliest is the start of what there is to read, not the end")
+    return options
+
+
+def stream_options(given: Mapping[str, str]) -> ReadOptions:
+    """Those of `spark.readStream`; without `startingOffsets` it begins at the tail, as with Kafka.
+
+    Raises: as `batch_options`.
+    """
+    options = _parse(given, _BOTH | _STREAM, _BATCH, "spark.read")
+    is_placed = any(name.lower() in {key.lower() for key in given} for name in _STARTS)
+    return options if is_placed else attrs.evolve(options, start=End.LATEST)
+
+
+# -- one option -----------------------------------------------------------------------------------------------------------
+
+
+def not_empty(option: str, text: str) -> str:
+    if not text:
+        raise InvalidSettingError(option, "is empty")
+    return text
+
+
+def _flag(option: str, text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise InvalidSettingError(option, f"'{text}' is not true or false")
+    return text.lower() == "true"
+
+
+def count(option: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= POSITIONS_MAX):
+        raise InvalidSettingError(option, f"'{text}' is not a number from 1 on")
+    return int(text)
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise InvalidSettingError(option, f"'{text}' is not a number of seconds, at most a day of them")
+    return seconds
+
+
+def _since(option: str, text: str) -> Since:
+    if not (text.isascii() and text.isdigit() and int(text) <= POSITIONS_MAX):
+        raise InvalidSettingError(option, f"'{text}' is not a time in milliseconds since 1970")
+    return Since(int(text))
+
+
+def _cluster_id(option: str, text: str) -> str:
+    if not is_cluster(text.lower()):
+        raise InvalidSettingError(option, f"'{text}' is not 32 hexadecimal digits")
+    return text.lower()
+
+
+def _isolation(option: str, text: str) -> bool:
+    if text.lower() not in {"read_committed", "read_uncommitted"}:
+        raise InvalidSettingError(option, f"'{text}' is not read_committed or read_uncommitted")
+    return text.lower() == "read_committed"
+
+
+Option = tuple[str, Callable[[str, str], Any]]
+"""Which field an option is for, and how its text is read."""
+_STARTS: Final = ("startingOffsets", "startingTimestamp")
+CLUSTER: Final[dict[str, Option]] = {
+    "cluster": ("cluster", not_empty),
+    "path": ("cluster", not_empty),  # what `load(FILE)` is given
+    "clusterId": ("cluster_id", _cluster_id),
+    "patienceSeconds": ("patience_seconds", _seconds),
+}
+"""Of reads and writes."""
+_BOTH: Final[dict[str, Option]] = {
+    **CLUSTER,
+    "startingOffsets": ("start", parse_place),
+    "startingTimestamp": ("start", _since),
+    "failOnDataLoss": ("fail_on_data_loss", _flag),
+    "positionsPerPartition": ("positions_per_partition", count),
+    "minPartitions": ("min_partitions", count),
+    "isolationLevel": ("committed_only", _isolation),
+}
+_BATCH: Final[dict[str, Option]] = {
+    "endingOffsets": ("stop", parse_place),
+    "endingTimestamp": ("stop", _since),
+    "pushdown": ("pushdown", _flag),
+}
+_STREAM: Final[dict[str, Option]] = {
+    "maxOffsetsPerTrigger": ("offsets_per_trigger", count),
+}
+NAMES: Final = (*_BOTH, *_BATCH, *_STREAM)
+"""Of all options, as they are documented."""
+
+
+def _parse(
+    given: Mapping[str, str], known: Mapping[str, Option], others: Mapping[str, Option], elsewhere: str
+) -> ReadOptions:
+    return ReadOptions(**fields_of(given, known, others, elsewhere))
+
+
+def fields_of(
+    given: Mapping[str, str], known: Mapping[str, Option], others: Mapping[str, Option], elsewhere: str
+) -> dict[str, Any]:
+    """What the options say, by the names of fields; `others` are those of `elsewhere`.
+
+    Raises:
+        InvalidSettingError: one is not known, has a value that is none, or says what another one says; or there is no cluster.
+    """
+    names = {name.lower(): name for name in known}
+    fields: dict[str, Any] = {}
+    chosen: dict[str, str] = {}
+    for key, text in given.items():
+        name = names.get(key.lower())
+        if name is None:
+            raise _unknown(key, names, others, elsewhere)
+        field, parse = known[name]
+        if field in chosen:
+            raise InvalidSettingError(name, f"{chosen[field]} says the same: give one of them")
+        chosen[field] = name
+        fields[field] = parse(name, text.strip())
+    if "cluster" not in fields:
+        raise InvalidSettingError("cluster", 'is missing: .option("cluster", "path/of/cluster.toml")')
+    return fields
+
+
+def _unknown(key: str, names: Mapping[str, str], others: Mapping[str, Option], elsewhere: str) -> InvalidSettingError:
+    for name in others:
+        if name.lower() == key.lower():
+            return InvalidSettingError(name, f"is an option of {elsewhere} only")
+    near = difflib.get_close_matches(key.lower(), names, n=1)
+    hint = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(sorted(names.values()))}"
+    return InvalidSettingError(key, f"is no option of virtuallog: {hint}")

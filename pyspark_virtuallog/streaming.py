@@ -1,0 +1,84 @@
+"""Streams: what Spark calls for `spark.readStream.format("virtuallog")`.
+
+A micro-batch is a range of positions, decided before it is read and kept in the checkpoint with the id of the cluster. Positions never
+change and entries never either, whatever the chain does meanwhile, so a batch that is run again reads the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from pyspark_virtuallog.batch import read_partition
+from pyspark_virtuallog.clients import patiently
+from pyspark_virtuallog.filters import EVERYTHING
+from pyspark_virtuallog.offsets import Offset, offset_untrusted
+from pyspark_virtuallog.options import ReadOptions
+from pyspark_virtuallog.planning import bounded
+from pyspark_virtuallog.resolving import Resolver
+from pyspark_virtuallog.schema import check_schema
+from virtuallog.errors import BeyondTailError
+
+ResultT = TypeVar("ResultT")
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a log. It waits for a cluster that does not answer, as long as the option `patienceSeconds` says."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_schema(schema)
+        self.options = options
+        self.schema = schema
+        self._target: Offset | None = None
+        """Where it ends, if only what is available now is wanted."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- these are named by Spark
+        """Where a new stream begins; one that goes on has its checkpoint."""
+        return self._ask(Resolver.start).plain()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """`maxOffsetsPerTrigger`. Spark has no word for positions; it only hands this back."""
+        limit = self.options.offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends."""
+        begin, tail = self._checked(start), self._ask(Resolver.tail)
+        if begin.position > tail.position:
+            raise BeyondTailError(begin.position, tail.position)
+        end = self._target or tail
+        positions = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return Offset(begin.cluster, bounded(begin, end.position, positions)).plain()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The tail: how far behind a stream is can be seen in its progress."""
+        return self._ask(Resolver.tail).plain()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Nothing that is appended from now on is read."""
+        self._target = self._ask(Resolver.tail)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch."""
+        begin, stop = self._checked(start), self._checked(end)
+        tasks = self._ask(lambda resolver: resolver.tasks(begin.position, stop.position))
+        return [InputPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        return read_partition(partition, self.schema, EVERYTHING)
+
+    def _checked(self, fields: dict[str, Any]) -> Offset:
+        """An offset of a checkpoint, which must be one of this log."""
+        offset = offset_untrusted(fields)
+        self._ask(lambda resolver: resolver.check_cluster(offset.cluster))
+        return offset
+
+    def _ask(self, question: Callable[[Resolver], ResultT]) -> ResultT:
+        return patiently(self.options.patience_seconds, partial(question, Resolver(self.options)))
