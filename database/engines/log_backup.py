@@ -191,6 +191,7 @@ class LogBackup(CommandedLayer):
         """
         try:
             from loglets.archive import manifest as manifests
+            from loglets.archive.crew import OneByOne
             from loglets.archive.verifying import Verifying
             from loglets.archive.writing import Writing
         except ImportError as error:
@@ -198,8 +199,9 @@ class LogBackup(CommandedLayer):
         log = self.surroundings.log
         cluster = (await log.view.current()).cluster.hex()
         files: Files = self.settings.open_files(join(self.settings.url, directory_of(cluster, start, stop)))
+        crew = OneByOne(_Whole(log), files)
         blob = await Writing(
-            source=_Whole(log),
+            crew=crew,
             files=files,
             cluster=cluster,
             start=start,
@@ -207,7 +209,7 @@ class LogBackup(CommandedLayer):
             writer=f"virtuallog {version('virtuallog')}",
         ).run()
         manifest = manifests.decode_untrusted(blob)
-        await Verifying(manifest=manifest, files=files, source=_Whole(log)).run()
+        await Verifying(manifest=manifest, files=files, crew=crew).run()
         if manifest.trimmed > start:
             raise TrimmedError(manifest.trimmed)
 

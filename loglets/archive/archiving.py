@@ -16,12 +16,14 @@ import structlog
 
 from loglets.archive import manifest as manifests
 from loglets.archive.config import GRACE_SECONDS, ArchiveConfig, HotCopy, check_url, directory_of, join
+from loglets.archive.crew import Crew, OneByOne
 from loglets.archive.files import Files
+from loglets.archive.making import Sizes
 from loglets.archive.manifest import Manifest
 from loglets.archive.provider import KIND, ArchiveProvider
 from loglets.archive.source import Source
 from loglets.archive.verifying import Verified, Verifying, is_damaged
-from loglets.archive.writing import Sizes, Writing
+from loglets.archive.writing import Writing
 from virtuallog.api import Loglet
 from virtuallog.chain import Segment
 from virtuallog.crash_points import CrashPoint
@@ -33,11 +35,18 @@ _VERIFIED = CrashPoint("archive: an archive is verified, the chain does not name
 Tell: TypeAlias = Callable[[str, int], None]
 """Told what is being done, and up to which position it is done."""
 
+Hire: TypeAlias = Callable[[Segment, Source, Files, Sizes], Crew]
+"""Those who work on the files of a segment, which is read, written to files and cut like this."""
+
 log = structlog.get_logger(__name__)
 
 
 async def _nobody_knows(segment: Segment) -> bool:
     return False
+
+
+def _one_by_one(segment: Segment, source: Source, files: Files, sizes: Sizes) -> Crew:
+    return OneByOne(source, files, sizes)
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +71,8 @@ class Archiving:
     grace_seconds: float = GRACE_SECONDS
     tell: Tell = lambda what, position: None
     sizes: Sizes = attrs.field(factory=Sizes)
+    hire: Hire = _one_by_one
+    """Who makes and verifies the files: by default this process."""
     is_still_hot: Callable[[Segment], Awaitable[bool]] = _nobody_knows
     """Whether the chain, asked anew, has the segment itself, so that it names no archive of it. Then one that is damaged is
     written again; before that it is in the way of every further attempt."""
@@ -84,32 +95,33 @@ class Archiving:
         check_url(self.url)
         _check_segment(segment)
         files, source = self.provider.files(self.location(segment)), Source.of(hot, segment, self.environment.clock)
-        blob = await self._written(segment, source, files)
+        crew = self.hire(segment, source, files, self.sizes)
+        blob = await self._written(segment, crew, files)
         try:
-            verified = await self._verified(blob, source, files)
+            verified = await self._verified(blob, crew, source, files)
         except (CorruptionError, MalformedError) as error:
             if not (await is_damaged(manifests.decode_untrusted(blob), files) and await self.is_still_hot(segment)):
                 raise
             log.warning("writing a damaged archive anew", archive=self.location(segment), error=str(error))
-            blob = await self._written(segment, source, files, unusable=blob)
-            verified = await self._verified(blob, source, files)
+            blob = await self._written(segment, crew, files, unusable=blob)
+            verified = await self._verified(blob, crew, source, files)
         _VERIFIED.reached()
         return self._archived(segment, blob, verified)
 
-    async def _written(self, segment: Segment, source: Source, files: Files, unusable: bytes | None = None) -> bytes:
+    async def _written(self, segment: Segment, crew: Crew, files: Files, unusable: bytes | None = None) -> bytes:
         assert segment.stop is not None
         return await Writing(
-            source=source, files=files, cluster=self.cluster, start=segment.start, stop=segment.stop, writer=_program(),
-            tell=lambda position: self.tell("writing", position), sizes=self.sizes, unusable=unusable,
+            crew=crew, files=files, cluster=self.cluster, start=segment.start, stop=segment.stop, writer=_program(),
+            tell=lambda position: self.tell("writing", position), unusable=unusable,
             may_replace=partial(self.is_still_hot, segment),
         ).run()  # fmt: skip
 
-    async def _verified(self, blob: bytes, source: Source, files: Files) -> Verified:
+    async def _verified(self, blob: bytes, crew: Crew, source: Source, files: Files) -> Verified:
         """What the archive says was trimmed must be so in the hot copy: nobody trims an archive that no chain names, and markers
         may be left from another life of the log."""
         manifest = manifests.decode_untrusted(blob)
         found = await Verifying(
-            manifest=manifest, files=files, source=source, tell=lambda position: self.tell("verifying", position)
+            manifest=manifest, files=files, crew=crew, tell=lambda position: self.tell("verifying", position)
         ).run()
         if found.start > manifest.start and not await source.is_trimmed(manifest.start, found.start):
             raise CorruptionError(f"an archive says that all below {found.start} is trimmed, but the hot copy has it")
@@ -140,8 +152,9 @@ async def verify_archive(
     loglet, hot = provider.open_archive(config, environment), config.hot
     opened = None if hot is None else provider.open_hot(hot, environment)
     source = None if hot is None or opened is None else Source(opened, config.start - hot.base, environment.clock)
+    files = provider.files(config.location)
     return await Verifying(
-        manifest=await loglet.manifest(), files=provider.files(config.location), source=source,
+        manifest=await loglet.manifest(), files=files, crew=OneByOne(source, files),
         tell=lambda position: tell("verifying", position),
     ).run()  # fmt: skip
 

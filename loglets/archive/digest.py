@@ -77,6 +77,13 @@ class ContentDigest:
         self.entries += count
 
 
+def digest_of(items: Iterable[Placed]) -> str:
+    """The checksum of adjacent items."""
+    digest = ContentDigest()
+    digest.feed(items)
+    return digest.checksum()
+
+
 def _cut(packed_ends: memoryview, first: int, count: int) -> tuple[bytes, int, int]:
     """Of `count` payloads from number `first` on: their lengths, u32 each, and where the first one begins and the last one ends."""
     import numpy as np  # a tenth of a second of the start of each node, most of which never hash an entry

@@ -3,8 +3,9 @@
     {"format": "virtuallog-archive", "version": 1, "cluster": "c3..", "start": 0, "stop": 150, "trimmed": 0,
      "columns": {"position": "int64", ...},
      "files": [{"name": "..", "start": 0, "stop": 150, "entries": 148, "gaps": 2, "bytes": 4711, "checksum": "sha256:..",
-                "footer_bytes": 800, "footer_checksum": "sha256:..", "groups": [[0, 4, 2100], [90, 2100, 3911]]}],
-     "entries": 148, "gaps": 2, "bytes": 4711, "content": "sha256:..", "writer": "virtuallog 0.1.0"}
+                "footer_bytes": 800, "footer_checksum": "sha256:..", "groups": [[0, 4, 2100], [90, 2100, 3911]],
+                "content": "sha256:.."}],
+     "entries": 148, "gaps": 2, "bytes": 4711, "content": "files-sha256:..", "writer": "virtuallog 0.1.0"}
 
 Every position from start to stop is in one file, as an entry or in a gap; files are adjacent and in order. Whoever writes an
 archive keeps to this, whatever tool it is; who reads one refuses a version that it does not know, and passes over fields that
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -29,6 +30,7 @@ VERSION: Final = 1
 BYTES_MAX: Final = 16 << 20
 """Some 50,000 files, each of tens of MiB: more than a segment can hold. Bounds what a wrong file costs."""
 _BEGINNING: Final = json.dumps({"format": FORMAT}).encode()[:-1]
+_BY_FILE: Final = "files-sha256:"
 COLUMNS: Final[Mapping[str, str]] = {
     "position": "int64",
     "payload": "binary",
@@ -44,6 +46,11 @@ COLUMNS: Final[Mapping[str, str]] = {
 
 def checksum(content: bytes | memoryview) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def content_of(files: Iterable[DataFile]) -> str:
+    """The checksum of what is in files, each of which has one."""
+    return f"{_BY_FILE}{hashlib.sha256(''.join(file.content for file in files).encode()).hexdigest()}"
 
 
 @attrs.frozen
@@ -75,9 +82,12 @@ class DataFile:
     footer_checksum: str
     groups: tuple[RowGroup, ...]
     """Its row groups, in order."""
+    content: str = ""
+    """Checksum of what is in the rows, however they are cut into batches (`digest.py`); empty: its maker did not know of it."""
 
     def plain(self) -> dict[str, Any]:
-        return {**attrs.asdict(self, recurse=False), "groups": [attrs.astuple(group) for group in self.groups]}
+        fields = {**attrs.asdict(self, recurse=False), "groups": [attrs.astuple(group) for group in self.groups]}
+        return {name: value for name, value in fields.items() if name != "content" or value}
 
 
 @attrs.frozen(kw_only=True)
@@ -91,7 +101,8 @@ class Manifest:
     """What lies below had been trimmed when the archive was made."""
     files: tuple[DataFile, ...]
     content: str
-    """Checksum of all entries and gaps, however they are cut into batches and files (`digest.py`)."""
+    """Checksum of the checksums of what is in the files (`content_of`), or of all entries and gaps, however they are cut into
+    batches and files."""
     writer: str
     """The program, for people."""
 
@@ -107,6 +118,11 @@ class Manifest:
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.bytes for file in self.files)
+
+    @property
+    def is_by_file(self) -> bool:
+        """Whether each file has a checksum of what is in its rows."""
+        return self.content.startswith(_BY_FILE)
 
     def encode(self) -> bytes:
         fields = {
@@ -159,6 +175,7 @@ def decode_untrusted(blob: bytes, expected_checksum: str | None = None) -> Manif
     if any(columns.get(name) != kind for name, kind in COLUMNS.items()):
         raise MalformedError(f"an archive with the columns {dict(columns)}")
     _check_files(found)
+    _check_content(found)
     return found
 
 
@@ -209,6 +226,7 @@ def _file(fields: Mapping[str, Any]) -> DataFile:
         footer_bytes=integer(fields, "footer_bytes"),
         footer_checksum=text(fields, "footer_checksum"),
         groups=tuple(_group(group) for group in fields["groups"]),
+        content=text(fields, "content") if "content" in fields else "",
     )
 
 
@@ -230,6 +248,12 @@ def _check_files(manifest: Manifest) -> None:
         at = file.stop
     if at != manifest.stop or not manifest.start <= manifest.trimmed <= manifest.stop:
         raise MalformedError(f"the files of an archive of [{manifest.start}, {manifest.stop}) end at {at}")
+
+
+def _check_content(manifest: Manifest) -> None:
+    has_all = all(file.content for file in manifest.files)
+    if manifest.is_by_file and not (has_all and content_of(manifest.files) == manifest.content):
+        raise MalformedError("the checksum of the content of an archive is not that of its files")
 
 
 def _check_groups(file: DataFile) -> None:

@@ -3,7 +3,7 @@
 A reader fetches the footer once, then the bytes of the row group that it needs. Neither is believed: the footer has a checksum
 in the manifest, each page one of its own (CRC32), and the rows must cover exactly the positions that they are said to.
 
-Nothing here looks at the metadata of a column chunk: pyarrow ends the process if that is damaged in some ways (docs/bugs.md),
+What reads archives does not look at the metadata of a column chunk: pyarrow ends the process if that is damaged in some ways (docs/bugs.md),
 instead of raising an error. Where row groups are, the manifest says.
 """
 
@@ -170,6 +170,24 @@ def _read(footer: Footer, index: int, content: Bytes, columns: list[str] | None)
     )
     # Threads of Arrow would change nothing in the simulator, but what is this small gains nothing from them.
     return opened.read_row_group(index, columns=columns, use_threads=False)
+
+
+def groups_untrusted(content: bytes, start: int) -> tuple[RowGroup, ...]:
+    """Where the row groups of a file are that begins at this position: for a file that somebody knows to be as it was written,
+    by its checksum, and has no manifest of. Only here the metadata of column chunks is looked at.
+
+    Raises:
+        CorruptionError: not a file of an archive.
+    """
+    with _damage_reported("that was left"):
+        opened = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        metadata, end = opened.metadata, len(content) - footer_bytes_untrusted(content)
+        columns = [metadata.row_group(index).column(0) for index in range(metadata.num_row_groups)]
+        edges = [*(column.dictionary_page_offset or column.data_page_offset for column in columns), end]
+        places = [opened.read_row_group(index, ["position"])["position"][0].as_py() for index in range(len(columns))]
+    if not columns or places[0] != start:
+        raise CorruptionError(f"a file of an archive that was left does not begin at {start}")
+    return tuple(RowGroup(*group) for group in zip(places, edges, edges[1:], strict=False))
 
 
 def read_file_untrusted(file: DataFile, content: bytes) -> Iterator[list[Placed]]:

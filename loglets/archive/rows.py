@@ -68,6 +68,12 @@ def table_of(items: Sequence[Placed]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
+def rows_of(items: Sequence[Placed]) -> tuple[int, int]:
+    """How many rows of entries and how many of gaps these are."""
+    gaps = sum(isinstance(item, Gap) for item in items)
+    return sum(len(item.places) for item in items if isinstance(item, PlacedBatch)), gaps
+
+
 def _count(item: Placed) -> int:
     return len(item.places) if isinstance(item, PlacedBatch) else 1
 

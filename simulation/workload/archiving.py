@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from loglets.archive.archiving import Archiving
+from loglets.archive.making import Sizes
 from loglets.archive.provider import KIND
-from loglets.archive.writing import Sizes
 from simulation.workload import operating
 from simulation.workload.actor import Actor, Acts
 from virtuallog.chain import Segment

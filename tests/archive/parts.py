@@ -12,7 +12,7 @@ import trio
 from loglets.archive import ArchiveProvider
 from loglets.archive.archiving import Archived, Archiving
 from loglets.archive.files import Files
-from loglets.archive.writing import Sizes
+from loglets.archive.making import Sizes
 from tests.conformance.fixtures import Nobody
 from virtuallog.api import Loglet, Placed
 from virtuallog.batch import Batch, SessionId

@@ -112,7 +112,7 @@ async def test_what_a_filesystem_raises_is_translated(raised: Exception, error: 
         def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: object) -> bytes:
             raise raised
 
-    failing._opened = (Failing(), "/x")
+    failing._directory._opened = (Failing(), "/x")
     with pytest.raises(error):
         await failing.read("a")
 

@@ -18,9 +18,10 @@ import pytest
 
 from loglets.archive import manifest as manifests
 from loglets.archive import rows
+from loglets.archive.digest import digest_of
+from loglets.archive.making import data_file
 from loglets.archive.manifest import DataFile, Manifest
 from loglets.archive.parquet import ParquetPart, parse_footer_untrusted, read_group_untrusted
-from loglets.archive.writing import data_file
 from tests.archive.parts import CLUSTER, batches
 from tests.hostile.mutation import mutated
 from virtuallog.api import Placed
@@ -38,7 +39,7 @@ def specimen() -> tuple[DataFile, bytes]:
     part.add(ITEMS[:3])
     part.add(ITEMS[3:])
     content, groups = part.finish()
-    return data_file(content, 30, groups, 18, 1), content
+    return data_file(content, 30, groups, 18, 1, digest_of(ITEMS)), content
 
 
 FILE, CONTENT = specimen()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loglets.archive.digest import ContentDigest
-from loglets.archive.writing import Sizes
+from loglets.archive.making import Sizes
 from tests.archive.parts import SMALL, batches, make, read_all
 from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId

@@ -16,9 +16,9 @@ from loglets.archive import manifest as manifests
 from loglets.archive import rows
 from loglets.archive.digest import clipped
 from loglets.archive.fsspec_files import FsspecFiles
+from loglets.archive.making import Sizes
 from loglets.archive.tables import ALL, Tables, open_archive, open_directory
 from loglets.archive.trimming import marker
-from loglets.archive.writing import Sizes
 from tests.archive.parts import CLUSTER, BlockingDictFiles, Made, batches, make
 from tests.archive.test_round_trip import segments
 from virtuallog.api import Placed

@@ -9,6 +9,7 @@ import attrs
 
 from loglets.archive import loglet as loglet_module
 from loglets.archive.config import HotCopy
+from loglets.archive.crew import OneByOne
 from loglets.archive.files import Files
 from loglets.archive.loglet import ArchiveLoglet
 from loglets.archive.manifest import NAME, Manifest
@@ -74,6 +75,8 @@ class ManifestFirst:
 async def manifest_before_its_files(self: Writing) -> bytes:
     """The data follow when the manifest stands."""
     self.files = ManifestFirst(self.files)
+    assert isinstance(self.crew, OneByOne)
+    self.crew = attrs.evolve(self.crew, files=self.files)
     return await written(self)
 
 
