@@ -1,6 +1,6 @@
 """Keeps a replica of the tree running in a directory, through everything that needs another store under it.
 
-    restoring     the store lacks what the log no longer has: a peer's snapshot is installed (`database.snapshots.restoring`)
+    restoring     the store lacks what the log no longer has: a peer's snapshot, or a compaction, is installed (`database.snapshots.restoring`)
     catching up   the log is played up to its tail of that moment
     serving       the replica follows; whoever uses it may do so
        |
@@ -30,6 +30,7 @@ from database.ports import LocalStore, StoreDirectory
 from database.replica import Replica, ReplicaSettings
 from database.snapshots.keeping import Snapshots
 from database.snapshots.meter import SnapshotMeter
+from database.snapshots.place import Place
 from database.snapshots.policy import SnapshotSettings
 from database.snapshots.releasing import release_own
 from database.snapshots.restoring import Restorer
@@ -60,6 +61,8 @@ class HostSettings:
     replica: ReplicaSettings = attrs.field(factory=ReplicaSettings)
     snapshots: SnapshotSettings = attrs.field(factory=SnapshotSettings)
     upkeep: UpkeepSettings = attrs.field(factory=UpkeepSettings)
+    place: Place | None = None
+    """Where compactions are that a store may begin with, beside the snapshots of peers."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -113,6 +116,7 @@ class Host:
             peers=self.peers,
             trim_point=self.log.find_trim_point,
             meter=self.meter,
+            place=self.settings.place,
         )
 
     @property

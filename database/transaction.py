@@ -8,12 +8,12 @@ error, what it and those above have written is taken back, what layers below wro
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NewType
 
 import attrs
 
-from database.ports import LocalStore
+from database.ports import LocalStore, Reading
 from virtuallog.ports import Span
 
 Savepoint = NewType("Savepoint", int)
@@ -62,24 +62,7 @@ class Transaction:
         """The first `count` pairs in `span`, in order of their keys. Sorts what this transaction has changed."""
         start, stop = span
         own = sorted(key for key in self._changes if start <= key < stop)
-        if not own:
-            return self._store.scan(span, count)
-        found: list[tuple[bytes, bytes]] = []
-        while len(found) < count:
-            stored = self._store.scan((start, stop), count)
-            limit = stop if len(stored) < count else stored[-1][0] + b"\0"
-            merged = dict(stored)
-            for key in own[bisect_left(own, start) : bisect_left(own, limit)]:
-                value = self._changes[key]
-                if value is None:
-                    merged.pop(key, None)
-                else:
-                    merged[key] = value
-            found += sorted(merged.items())
-            if limit == stop:
-                break
-            start = limit
-        return found[:count]
+        return scan_changed(self._store, self._changes, own, span, count)
 
     def savepoint(self) -> Savepoint:
         """A mark to return to."""
@@ -113,3 +96,28 @@ class Transaction:
     def _change(self, key: bytes, value: bytes | None) -> None:
         self._undo.append((key, self._changes.get(key, _UNTOUCHED)))
         self._changes[key] = value
+
+
+def scan_changed(
+    store: Reading, changes: Mapping[bytes, bytes | None], own: Sequence[bytes], span: Span, count: int
+) -> list[tuple[bytes, bytes]]:
+    """The first `count` pairs in `span` of a store with some changes, of which `own` are the keys in the span, in order."""
+    if not own:
+        return store.scan(span, count)
+    start, stop = span
+    found: list[tuple[bytes, bytes]] = []
+    while len(found) < count:
+        stored = store.scan((start, stop), count)
+        limit = stop if len(stored) < count else stored[-1][0] + b"\0"
+        merged = dict(stored)
+        for key in own[bisect_left(own, start) : bisect_left(own, limit)]:
+            value = changes[key]
+            if value is None:
+                merged.pop(key, None)
+            else:
+                merged[key] = value
+        found += sorted(merged.items())
+        if limit == stop:
+            break
+        start = limit
+    return found[:count]

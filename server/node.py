@@ -332,13 +332,12 @@ class Node:
         return await self._metastore.serve(members, environment)
 
     def _make_database(self) -> DatabaseRole:
-        from database.hosting import HostSettings  # a node without one need not import all that it stands on
-        from server.database.engine_settings import replica_settings
+        # A node without one need not import all that it stands on.
+        from server.database.engine_settings import host_settings
         from server.database.role import DatabaseRole
 
         assert self.config.zookeeper is not None
-        zookeeper = self.config.zookeeper
-        settings = HostSettings(replica=replica_settings(zookeeper), snapshots=zookeeper.snapshots)
+        settings = host_settings(self.config.zookeeper)
         return DatabaseRole(self.config, self.identity, self._ports.local_store, settings)
 
     async def _serve_database(self, environment: NodeEnvironment) -> Handlers:

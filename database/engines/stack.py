@@ -46,6 +46,11 @@ LayerT = TypeVar("LayerT", bound=Layer)
 
 SAMPLE: Final = 16
 """Of so many commands one is measured, above Batching."""
+KNOWN: Final = tuple(
+    layer.name
+    for layer in (Batching, Lease, SessionOrder, ViewTracking, Rollout, Checksums, Time, LogBackup, BrainDoctor)
+)
+"""Names of the engines of `zelos`, the uppermost first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +85,7 @@ def zelos(surroundings: Surroundings, settings: StackSettings) -> Sequence[Layer
         LogBackup(surroundings, settings=settings.log_backup),
         BrainDoctor(surroundings),
     ]
-    view.known = rollout.known = tuple(layer.name for layer in layers)
+    view.known = rollout.known = KNOWN
     return layers
 
 

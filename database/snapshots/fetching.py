@@ -1,4 +1,4 @@
-"""Brings one snapshot of a peer into staging: file by file, in pieces, each checked on arrival, each file once it is complete.
+"""Brings one snapshot, a peer's or a compaction, into staging: file by file, in pieces, each checked on arrival, each file once it is complete.
 
 Files that are there already, from a former attempt that was cut short or of an older snapshot of the same peer, are kept if
 their checksums are those of the offer. So whoever starts anew goes on where he was, to within a file.
@@ -7,7 +7,7 @@ their checksums are those of the offer. So whoever starts anew goes on where he 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 import trio
@@ -26,9 +26,29 @@ PIECE_SECONDS: Final = 10.0
 """For one piece. A peer that is so slow had better be left alone."""
 
 
+class Source(Protocol):
+    """Who has offered a snapshot."""
+
+    @property
+    def name(self) -> str:
+        """For people; another one for each source."""
+        ...
+
+    @property
+    def offer(self) -> SnapshotOffer: ...
+
+    async def read(self, file: str, offset: int, length: int) -> bytes:
+        """Bytes of one file, at least one.
+
+        Raises:
+            UnavailableError: no answer in time, or one that was damaged on its way, or a refusal: then why.
+        """
+        ...
+
+
 @attrs.frozen(kw_only=True)
-class Source:
-    """A snapshot that a peer has offered."""
+class PeerSource:
+    """A snapshot that a peer has offered. Implements `Source`."""
 
     services: Services
     peer: NodeId
@@ -39,12 +59,12 @@ class Source:
     fetched: Counter
     """Counts the bytes as they come: of an attempt that fails, too, and of a long one before it ends."""
 
-    async def read(self, file: str, offset: int, length: int) -> bytes:
-        """Bytes of one file.
+    @property
+    def name(self) -> str:
+        return f"node {self.peer}"
 
-        Raises:
-            UnavailableError: no answer in time, or one that was damaged on its way, or the peer refused: then why.
-        """
+    async def read(self, file: str, offset: int, length: int) -> bytes:
+        """See `Source.read`."""
         request = ReadPiece(
             cluster=self.cluster,
             replica=self.replica,
@@ -56,9 +76,9 @@ class Source:
         try:
             piece: Piece = await self.services.call(self.peer, request, PIECE_SECONDS)
         except VirtualLogError as error:  # its disk is not ours: no error of it may be taken for one of our own
-            raise UnavailableError(f"node {self.peer}: {error}") from error
+            raise UnavailableError(f"{self.name}: {error}") from error
         if crc32c(piece.content) != piece.checksum or not 0 < len(piece.content) <= length:
-            raise UnavailableError(f"a piece of {file} from node {self.peer} did not arrive as it was sent")
+            raise UnavailableError(f"a piece of {file} from {self.name} did not arrive as it was sent")
         self.fetched.value += len(piece.content)
         return piece.content
 
@@ -67,7 +87,7 @@ async def fetch(source: Source, staging: Staging) -> None:
     """Make staging what is offered. Cancelled or failed, what is complete stays.
 
     Raises:
-        UnavailableError: the peer did not give all of it, or not what it had promised.
+        UnavailableError: the source did not give all of it, or not what it had promised.
         MalformedError: the offer has a file with an impossible name.
         DiskFullError: no room here.
         StorageError: the disk failed here.
@@ -121,4 +141,4 @@ async def _fetch_file(source: Source, staging: Staging, file: CheckpointFile) ->
         checksum, offset = crc32c(content, checksum), offset + len(content)
     if checksum != file.checksum:
         await staging.remove(file.name)
-        raise UnavailableError(f"{file.name} from node {source.peer} is not what its checksum says")
+        raise UnavailableError(f"{file.name} from {source.name} is not what its checksum says")

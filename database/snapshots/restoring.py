@@ -1,16 +1,17 @@
-"""Puts a peer's snapshot in the place of a store that the log can no longer bring up to date: a wiped, lagging or brand-new replica.
+"""Puts a snapshot in the place of a store that the log can no longer bring up to date: a wiped, lagging or brand-new replica.
 
-    ask all peers -> take the newest offer -> fetch it into staging -> look at the log once more -> install
+    ask all peers, and look for compactions -> take the newest offer -> fetch it into staging -> look at the log once more -> install
 
 What goes wrong ends one attempt, and the next one begins with asking again: the peer may have died, the log may have been
-trimmed past the offer meanwhile. What has been fetched stays, as far as the next offer has the same files. A peer that gave something wrong
-comes last then. The store is the old one or the new one at any time, never a mixture.
+trimmed past the offer meanwhile. What has been fetched stays, as far as the next offer has the same files. Who gave something wrong
+comes last then. A compaction (`compaction.py`) is a snapshot that lies at a place, made by a job: it is there when no peer is. The store is the old one or the new one at any time, never a mixture.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
@@ -18,10 +19,13 @@ import structlog
 import trio
 
 from database.engines.cursor import read_cursor
+from database.engines.stack import KNOWN
 from database.ports import LocalStore, StoreDirectory
-from database.snapshots.fetching import Source, fetch
-from database.snapshots.messages import GetSnapshot, SnapshotOffer
+from database.snapshots.fetching import PeerSource, Source, fetch
+from database.snapshots.messages import GetSnapshot
 from database.snapshots.meter import SnapshotMeter
+from database.snapshots.place import Place
+from database.snapshots.placed import newest_at
 from virtuallog.errors import CorruptionError, DiskFullError, StorageError, UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.types import LogPosition, NodeId
@@ -48,6 +52,8 @@ class Restorer:
         peers: nodes that may have a snapshot, without this one; asked before each attempt.
         trim_point: of the log; `VirtualLog.find_trim_point`.
         meter: of the host.
+        place: where compactions are, if there is such a place.
+        known: the engines of this program.
     """
 
     directory: StoreDirectory
@@ -59,13 +65,15 @@ class Restorer:
     peers: Callable[[], Sequence[NodeId]]
     trim_point: Callable[[], Awaitable[LogPosition]]
     meter: SnapshotMeter
+    place: Place | None = None
+    known: Sequence[str] = KNOWN
     waiting_for: str = attrs.field(default="", init=False)
     """What the last attempt failed for, in words; empty while all is well."""
-    _distrusted: set[NodeId] = attrs.field(factory=set, init=False)
-    """Peers that gave something wrong."""
+    _distrusted: set[str] = attrs.field(factory=set, init=False)
+    """Names of those who gave something wrong."""
 
     async def open_store(self) -> LocalStore:
-        """Open the store, once it has all that is no longer in the log: if need be, a peer's snapshot is installed first. Waits
+        """Open the store, once it has all that is no longer in the log: if need be, a snapshot is installed first. Waits
         for as long as that takes; `waiting_for` says what for. Cancelled, the next call goes on where this one was.
 
         Raises:
@@ -111,10 +119,57 @@ class Restorer:
             pause = min(2 * pause, longest)
 
     async def _attempt(self) -> None:
-        trim_point = await self._find_trim_point()
-        peer, offer = await self._newest_offer(trim_point)
-        log.info("restoring a snapshot", peer=peer, position=offer.position, files=len(offer.files))
-        source = Source(
+        source = await self._newest_offer(await self._find_trim_point())
+        name, position = source.name, source.offer.position
+        log.info("restoring a snapshot", source=name, position=position, files=len(source.offer.files))
+        self._distrusted.add(name)  # until it has given what it promised
+        await fetch(source, self.directory.staging)
+        if await self._find_trim_point() > position:
+            self._distrusted.discard(name)
+            raise UnavailableError(f"the log was trimmed past {position} meanwhile")
+        await self._install(name)
+        self._distrusted.clear()
+        log.info("restored a snapshot", source=name, position=position)
+
+    async def _install(self, source: str) -> None:
+        try:
+            await self.directory.staging.install()
+        except CorruptionError as error:
+            # It arrived as it was sent, so it was damaged before: on the peer's disk.
+            await self.directory.staging.clear()
+            raise UnavailableError(f"the snapshot of {source} is damaged: {error}") from error
+
+    async def _newest_offer(self, trim_point: LogPosition) -> Source:
+        """Of those from which the log can be played on. Of two that are alike the first peer's, which is nearer than a place."""
+        peers = list(self.peers())
+        offers: list[Source | None] = [None] * (len(peers) + 1)
+        reasons = [""] * len(offers)
+        async with trio.open_nursery() as nursery:
+            for number, peer in enumerate(peers):
+                nursery.start_soon(self._ask, partial(self._ask_peer, peer), number, offers, reasons)
+            nursery.start_soon(self._ask, self._look_at_place, len(peers), offers, reasons)
+        usable = [offer for offer in offers if offer is not None and 0 < offer.offer.position >= trim_point]
+        if not usable:
+            told = "; ".join(reason for reason in reasons if reason) or "they have none"
+            who = "no peer offers" if self.place is None else "neither a peer nor the place for compactions offers"
+            raise UnavailableError(f"{who} a snapshot at or past {trim_point}, where the log begins ({told})")
+        return max(usable, key=lambda source: (source.name not in self._distrusted, source.offer.position))
+
+    async def _ask(
+        self, who: Callable[[], Awaitable[Source | None]], number: int, offers: list[Source | None], reasons: list[str]
+    ) -> None:
+        try:
+            offers[number] = await who()
+        except VirtualLogError as error:
+            reasons[number] = str(error)
+
+    async def _ask_peer(self, peer: NodeId) -> Source:
+        request = GetSnapshot(cluster=self.cluster, replica=self.replica)
+        try:
+            offer = await self.services.call(peer, request, OFFER_SECONDS)
+        except VirtualLogError as error:
+            raise UnavailableError(f"node {peer}: {error}") from error
+        return PeerSource(
             services=self.services,
             peer=peer,
             cluster=self.cluster,
@@ -122,46 +177,11 @@ class Restorer:
             offer=offer,
             fetched=self.meter.restore_bytes,
         )
-        self._distrusted.add(peer)  # until it has given what it promised
-        await fetch(source, self.directory.staging)
-        if await self._find_trim_point() > offer.position:
-            self._distrusted.discard(peer)
-            raise UnavailableError(f"the log was trimmed past {offer.position} meanwhile")
-        await self._install(peer)
-        self._distrusted.clear()
-        log.info("restored a snapshot", peer=peer, position=offer.position)
 
-    async def _install(self, peer: NodeId) -> None:
-        try:
-            await self.directory.staging.install()
-        except CorruptionError as error:
-            # It arrived as it was sent, so it was damaged before: on the peer's disk.
-            await self.directory.staging.clear()
-            raise UnavailableError(f"the snapshot of node {peer} is damaged: {error}") from error
-
-    async def _newest_offer(self, trim_point: LogPosition) -> tuple[NodeId, SnapshotOffer]:
-        """Of those from which the log can be played on."""
-        offers: dict[NodeId, SnapshotOffer] = {}
-        reasons: dict[NodeId, str] = {}
-        peers = list(self.peers())
-        async with trio.open_nursery() as nursery:
-            for peer in peers:
-                nursery.start_soon(self._ask, peer, offers, reasons)
-        usable = [peer for peer in peers if peer in offers and 0 < offers[peer].position >= trim_point]
-        if not usable:
-            told = "; ".join(f"node {peer}: {reasons[peer]}" for peer in peers if peer in reasons)
-            raise UnavailableError(
-                f"no peer offers a snapshot at or past {trim_point}, where the log begins ({told or 'they have none'})"
-            )
-        best = max(usable, key=lambda peer: (peer not in self._distrusted, offers[peer].position, -peer))
-        return best, offers[best]
-
-    async def _ask(self, peer: NodeId, offers: dict[NodeId, SnapshotOffer], reasons: dict[NodeId, str]) -> None:
-        try:
-            request = GetSnapshot(cluster=self.cluster, replica=self.replica)
-            offers[peer] = await self.services.call(peer, request, OFFER_SECONDS)
-        except VirtualLogError as error:
-            reasons[peer] = str(error)
+    async def _look_at_place(self) -> Source | None:
+        if self.place is None:
+            return None
+        return await newest_at(self.place, self.cluster, self.known, self.clock, self.meter.restore_bytes)
 
     async def _until_known(self) -> LogPosition:
         """Where the log begins; waits until that can be learnt."""

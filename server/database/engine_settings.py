@@ -7,8 +7,16 @@ from database.engines.log_backup import LogBackup, LogBackupSettings
 from database.engines.rollout import RolloutSettings
 from database.engines.stack import StackSettings
 from database.engines.view_tracking import ViewSettings
+from database.hosting import HostSettings
 from database.replica import ReplicaSettings
+from database.snapshots.place import Place
 from server.zookeeper.settings import ZooKeeperSettings
+
+
+def host_settings(zookeeper: ZooKeeperSettings) -> HostSettings:
+    """How a replica, its snapshots and what they may be taken from behave."""
+    place = Place(zookeeper.compacted_url) if zookeeper.compacted_url else None
+    return HostSettings(replica=replica_settings(zookeeper), snapshots=zookeeper.snapshots, place=place)
 
 
 def replica_settings(zookeeper: ZooKeeperSettings) -> ReplicaSettings:

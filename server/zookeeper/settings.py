@@ -99,6 +99,10 @@ class ZooKeeperSettings:
     backup_url: str = ""
     """Where the log is copied to before it is trimmed: a directory that fsspec knows. Empty: this server uploads nothing."""
 
+    compacted_url: str = ""
+    """Where `virtuallog spark compact` puts the state of the database: a directory that fsspec knows. A server whose store the log can
+    no longer bring up to date begins with the newest compaction there, or with a newer snapshot of another server."""
+
     read_only: bool = False
     """Whether clients that ask for it may read here while the log cannot be reached. (readonlymode.enabled)"""
 
