@@ -211,6 +211,7 @@ async def open_local_cluster(
     console_port: int | None = None,
     zookeeper_port: int | None = None,
     tls: bool = False,
+    origin: str = "",
 ) -> AsyncIterator[LocalCluster]:
     """Start the cluster in `path`, new or as it was left, and end it with the block.
 
@@ -222,7 +223,7 @@ async def open_local_cluster(
         StorageError: `path` cannot be written.
     """
     with layout.hold(path):
-        configs = layout.prepare(path, nodes, log_nodes, base_port, loglet, tls=tls)
+        configs = layout.prepare(path, nodes, log_nodes, base_port, loglet, tls=tls, origin=origin)
         children = {
             config.node: LocalNode(
                 config,

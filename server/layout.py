@@ -11,6 +11,7 @@ DIR/node-N/pid          while it runs
 from __future__ import annotations
 
 import fcntl
+import json
 import random
 import socket
 from collections.abc import Iterator, Sequence
@@ -54,7 +55,14 @@ def hold(path: Path) -> Iterator[None]:
 
 
 def prepare(
-    path: Path, nodes: int, log_nodes: int, base_port: int | None, loglet: str, *, tls: bool = False
+    path: Path,
+    nodes: int,
+    log_nodes: int,
+    base_port: int | None,
+    loglet: str,
+    *,
+    tls: bool = False,
+    origin: str = "",
 ) -> list[NodeConfig]:
     """The configs of a cluster in `path`, which is held: as they were left there, or new ones, written.
 
@@ -65,6 +73,7 @@ def prepare(
         base_port: node N listens on base_port + N - 1. 0: on free ports; None: whatever it was, `BASE_PORT` if new.
         loglet: kind of the first loglet of a new cluster.
         tls: whether a new cluster gets certificates, to speak TLS.
+        origin: URL of what a new cluster goes on from, if it is restored.
 
     Raises:
         InvalidSettingError: `path` holds a cluster of another shape, or a port is in use.
@@ -74,8 +83,9 @@ def prepare(
         path = path.resolve()
         (path / "cluster.toml").unlink(missing_ok=True)  # of an earlier run: it would say that the cluster answers
         if (path / "node-1" / "node.toml").exists():
-            return _check_ports_free(_read(path, nodes, nodes + log_nodes, base_port, tls))
-        configs = _check_ports_free(_plan(path, nodes, nodes + log_nodes, base_port, loglet))
+            return _check_ports_free(_read(path, nodes, nodes + log_nodes, base_port, tls, origin))
+        planned = _plan(path, nodes, nodes + log_nodes, base_port, loglet)
+        configs = _check_ports_free([attrs.evolve(config, origin=origin) for config in planned])
         if tls:
             configs = _certify(path, configs)
         for config in reversed(configs):  # node 1 last: without it, the directory counts as new
@@ -99,7 +109,7 @@ def config_file(config: NodeConfig) -> Path:
     return config.data / "node.toml"
 
 
-def _read(path: Path, nodes: int, total: int, base_port: int | None, tls: bool) -> list[NodeConfig]:
+def _read(path: Path, nodes: int, total: int, base_port: int | None, tls: bool, origin: str) -> list[NodeConfig]:
     first = read_node_config(path / "node-1" / "node.toml")
     if (len(first.members), len(first.peers)) != (nodes, total):
         held = f"{len(first.members)} nodes and {len(first.peers) - len(first.members)} log nodes"
@@ -108,6 +118,8 @@ def _read(path: Path, nodes: int, total: int, base_port: int | None, tls: bool) 
         raise InvalidSettingError(str(path), f"holds a cluster whose first node listens on {first.listen}")
     if tls and first.tls is None:
         raise InvalidSettingError(str(path), "holds a cluster without TLS")
+    if origin and first.origin != origin:
+        raise InvalidSettingError(str(path), f"holds a cluster that was not restored from {origin}")
     return [read_node_config(path / f"node-{peer.id}" / "node.toml") for peer in first.peers]
 
 
@@ -168,7 +180,8 @@ def spell(config: NodeConfig) -> str:
     """A config file in the data directory that reads back as this."""
     peers = "".join(f'\n[[peer]]\nid = {peer.id}\naddress = "{peer.address}"\n' for peer in config.peers)
     roles = ", ".join(f'"{role}"' for role in config.roles)
+    origin = f"origin = {json.dumps(config.origin)}\n" if config.origin else ""  # a JSON string is one of TOML
     return (
         f'id = {config.id}\ndata = "."\nlisten = "{config.listen}"\nmetastore = {list(config.metastore)}\n'
-        f'roles = [{roles}]\nloglet = "{config.loglet}"\n{peers}{config.tls.spell() if config.tls else ""}'
+        f'roles = [{roles}]\nloglet = "{config.loglet}"\n{origin}{peers}{config.tls.spell() if config.tls else ""}'
     )

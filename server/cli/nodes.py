@@ -9,6 +9,7 @@ import attrs
 import click
 import trio
 
+from loglets.archive.fsspec_files import absolute_url
 from server import process
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.reach import widened
@@ -26,6 +27,15 @@ from virtuallog.survey import ask_all
 from virtuallog.toml_text import FieldError
 from virtuallog.types import NodeId
 
+_restored_option = click.option(
+    "--restored",
+    "origin",
+    metavar="DIR|URL",
+    default="",
+    callback=lambda _context, _option, place: absolute_url(place) if place else "",
+    help="Begin a new cluster with what `virtuallog spark restore` has put there.",
+)
+
 
 @click.command()
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many nodes.")
@@ -35,6 +45,7 @@ from virtuallog.types import NodeId
 @click.option("--console-port", type=click.IntRange(1, 65000), help="HTTP port of the first node: /metrics, /status.")
 @click.option("--zookeeper", type=click.IntRange(1, 65000), help="ZooKeeper's protocol: port of the first node.")
 @click.option("--tls", is_flag=True, help="Make certificates, and use them on all connections.")
+@_restored_option
 def up(
     nodes: int,
     log_nodes: int,
@@ -43,6 +54,7 @@ def up(
     console_port: int | None,
     zookeeper: int | None,
     tls: bool,
+    origin: str,
 ) -> None:
     """Run a cluster on this machine, in the foreground, until Ctrl-C or SIGTERM.
 
@@ -51,13 +63,14 @@ def up(
     goes on where it was. The log begins on a native loglet; `virtuallog reconfigure --help` tells which other kinds there
     are. With --tls, DATA/cluster.toml has the certificate of an admin; there is one of a client beside it. With --zookeeper
     PORT each node (not the log nodes) is a server of the database: ZooKeeper's clients connect to PORT, PORT+1 and so on.
+    With --restored DIR a new cluster goes on from what `virtuallog spark restore` has made.
 
     \b
     Examples:
         virtuallog up --nodes 3 --data /tmp/log
         virtuallog up --nodes 3 --data /tmp/log --zookeeper 2181
     """
-    trio.run(_up, data, nodes, log_nodes, base_port, console_port, zookeeper, tls)
+    trio.run(_up, data, nodes, log_nodes, base_port, console_port, zookeeper, tls, origin)
 
 
 @click.command()
@@ -69,6 +82,7 @@ def up(
 @click.option(
     "--zookeeper", metavar="HOST:PORT", help="Be a server of the database: ZooKeeper's clients connect there."
 )
+@_restored_option
 @click.option("--end-with-parent", is_flag=True, hidden=True, help="End when stdin is closed.")
 def serve(
     config_file: Path | None,
@@ -77,6 +91,7 @@ def serve(
     peers: str | None,
     console: str | None,
     zookeeper: str | None,
+    origin: str,
     end_with_parent: bool,
 ) -> None:
     """Run one node in the foreground, until Ctrl-C or SIGTERM.
@@ -93,6 +108,7 @@ def serve(
         raise click.UsageError("--config FILE says everything; leave out --id, --data and --peers")
     config = read_node_config(config_file) if config_file else _config_of_options(node, data, peers)
     config = _with_zookeeper(_with_console(config, console), zookeeper)
+    config = attrs.evolve(config, origin=origin or config.origin)
     process.serve(config, end_with_parent=end_with_parent)
 
 
@@ -132,12 +148,14 @@ async def _up(
     console_port: int | None,
     zookeeper_port: int | None,
     tls: bool,
+    origin: str,
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.end_on_signal, nursery.cancel_scope)
         async with open_local_cluster(
-            data, nodes, log_nodes, base_port, console_port=console_port, zookeeper_port=zookeeper_port, tls=tls
-        ) as cluster:
+            data, nodes, log_nodes, base_port,
+            console_port=console_port, zookeeper_port=zookeeper_port, tls=tls, origin=origin,
+        ) as cluster:  # fmt: skip
             for node in cluster.nodes.values():
                 places = [f"pid {node.pid}", node.config.listen, str(node.config.data)]
                 places += [f"http://{node.console}"] if node.console else []
