@@ -30,7 +30,7 @@ def find_column(columns: Sequence[tuple[str, str]]) -> str:
     Raises:
         InvalidSettingError: there is none, it is of another type, or there are others, which would be lost.
     """
-    found = ", ".join(f"{name} {kind.upper()}" for name, kind in columns)
+    found = ", ".join(f"{name} {kind.upper()}" for name, kind in columns) or "nothing"
     if len(columns) != 1 or columns[0][0].lower() not in COLUMNS or columns[0][1] not in _TYPES:
         raise InvalidSettingError(
             "schema", f"one column is written, payload or value, BINARY or STRING; this has {found}"

@@ -1,16 +1,207 @@
-"""The sink: what Spark calls to write rows into the log."""
+"""The sink: what Spark calls to write rows into the log.
+
+    driver                     executors                              driver
+    schema, options, cluster   each attempt of each task: its rows    one marker, which names the attempts that Spark counts
+                               under a session of its own
+
+Spark may run a task again, run two attempts of it side by side, and run a whole batch again after a restart: whatever is not named by
+the batch's first marker is never seen by readers of committed rows. There is nothing to undo, so an abort does nothing.
+
+The writer of a stream is not told which query and batch its rows are of; the thread that runs a batch is, and Spark hands what that
+thread knows to its tasks. The query's id is in Spark's checkpoint, so it outlives the driver.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import attrs
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_virtuallog.attempt import Attempt, open_attempt
+from pyspark_virtuallog.clients import client, patiently
+from pyspark_virtuallog.committing import commit
+from pyspark_virtuallog.markers import QueryId, Winner
+from pyspark_virtuallog.payloads import check_payloads, chunks_of, find_column, payloads_of
+from pyspark_virtuallog.write_options import WriteOptions, batch_options, stream_options
+from virtuallog.blocking import BlockingLog
+from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.errors import UnsupportedError, WrongRecipientError
+from virtuallog.virtual_log import VirtualLog
+
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+"""Properties of the thread that runs a batch (`StreamExecution.QUERY_ID_KEY`, `MicroBatchExecution.BATCH_ID_KEY`)."""
 
 
-def batch_writer(options: Mapping[str, str], schema: Any, *, overwrite: bool) -> Any:
-    """For `DataSource.writer`."""
-    raise NotImplementedError
+@attrs.frozen
+class Written(WriterCommitMessage):
+    """What one attempt tells the driver."""
+
+    cluster: str
+    """Which one it has written to, in hexadecimal digits."""
+    query: str | None
+    batch: str | None
+    """Of the stream, as Spark spells them."""
+    winner: Winner | None
+    """None: it had no rows."""
 
 
-def stream_writer(options: Mapping[str, str], schema: Any, *, overwrite: bool) -> Any:
-    """For `DataSource.streamWriter`."""
-    raise NotImplementedError
+@attrs.frozen
+class Target:
+    """The log that a write goes to, as executors and the driver are told."""
+
+    cluster: ClusterFile
+    cluster_id: str
+    patience_seconds: float
+
+    def log(self) -> BlockingLog:
+        """The client of this process."""
+        find = partial(client, self.cluster, None, self.cluster_id, writes=True)
+        return patiently(self.patience_seconds, find)
+
+    def write(self, rows: Iterator[pa.RecordBatch], column: str) -> Written:
+        """Run one attempt of a task.
+
+        Raises:
+            MalformedError, TooLargeError: a row cannot be an entry; none of its Arrow batch has been written.
+            VirtualLogError: some rows are not in the log, or nobody knows.
+        """
+        log = self.log()
+        attempt = log.run(open_attempt)
+        try:
+            winner = _write(log, attempt, rows, column)
+        finally:
+            log.run(_close, attempt)
+        context = TaskContext.get()
+        query, batch = (context.getLocalProperty(key) if context else None for key in (_QUERY, _BATCH))
+        return Written(self.cluster_id, query, batch, winner)
+
+    def commit(self, query: QueryId | None, batch: int | None, messages: Sequence[Written]) -> None:
+        """Make the rows of all these visible, once; a job without a name is called after its first session. Errors as of `commit`."""
+        for message in messages:
+            if message.cluster != self.cluster_id:
+                raise WrongRecipientError("cluster", self.cluster_id, message.cluster)
+        winners = [message.winner for message in messages if message.winner is not None]
+        if winners:
+            log, name = self.log(), query or QueryId(winners[0].session)
+            patiently(
+                self.patience_seconds,
+                lambda: log.run(commit, name, batch, winners, self.patience_seconds),
+            )
+
+
+def _write(log: BlockingLog, attempt: Attempt, rows: Iterator[pa.RecordBatch], column: str) -> Winner | None:
+    on_database = log.register().database
+    for batch in rows:
+        payloads = payloads_of(batch, column)
+        check_payloads(payloads, on_database=on_database)
+        for chunk in chunks_of(payloads):
+            log.run(_offer, attempt, chunk)
+    return log.run(_finish, attempt)
+
+
+async def _offer(_: VirtualLog, attempt: Attempt, chunk: list[bytes]) -> None:
+    await attempt.write(chunk)
+
+
+async def _finish(_: VirtualLog, attempt: Attempt) -> Winner | None:
+    return await attempt.finish()
+
+
+async def _close(_: VirtualLog, attempt: Attempt) -> None:
+    attempt.close()
+
+
+class LogWriter(DataSourceArrowWriter):
+    """Of one job."""
+
+    def __init__(self, target: Target, column: str, transaction: tuple[QueryId, int] | None) -> None:
+        self.target = target
+        self.column = column
+        self.transaction = transaction
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Runs in a task."""
+        return self.target.write(iterator, self.column)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks have ended well."""
+        query, version = self.transaction or (None, None)
+        self.target.commit(query, version, _written(messages))
+
+
+class LogStreamWriter(DataSourceStreamArrowWriter):
+    """Of one batch of a stream."""
+
+    def __init__(self, target: Target, column: str) -> None:
+        self.target = target
+        self.column = column
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Runs in a task."""
+        return self.target.write(iterator, self.column)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- named by Spark
+        """All tasks of the batch have ended well; may be called again after a restart."""
+        written = _written(messages)
+        queries = {message.query for message in written if message.batch == str(batchId)}
+        if not written:
+            return
+        if len(queries) != 1 or any(message.batch != str(batchId) for message in written) or None in queries:
+            raise UnsupportedError(
+                f"the tasks of batch {batchId} were not told which query they are of; this Spark cannot write exactly once"
+            )
+        (query,) = queries
+        self.target.commit(QueryId(UUID(query).bytes), batchId, written)
+
+
+def batch_writer(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceWriter:
+    """For `DataSource.writer`. Errors as of `_target`."""
+    options = batch_options(given)
+    return LogWriter(_target(options, overwrite), _column(schema), options.transaction)
+
+
+def stream_writer(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> DataSourceStreamWriter:
+    """For `DataSource.streamWriter`. Errors as of `_target`."""
+    return LogStreamWriter(_target(stream_options(given), overwrite), _column(schema))
+
+
+def _target(options: WriteOptions, overwrite: bool) -> Target:
+    """Look for the cluster, so that a mistake ends a write before it begins.
+
+    Raises:
+        UnsupportedError: something would have to be replaced.
+        UnavailableError, UntrustedError, WrongRecipientError, InvalidSettingError: as `virtuallog.connect.connect`.
+    """
+    if overwrite:
+        raise UnsupportedError("a log only grows: write with mode append, a stream with output mode append or update")
+    cluster = read_cluster_file(Path(options.cluster))
+
+    def look() -> str:
+        return client(cluster, None, options.cluster_id, writes=True).register().cluster.hex()
+
+    return Target(cluster, patiently(options.patience_seconds, look), options.patience_seconds)
+
+
+def _column(schema: StructType) -> str:
+    return find_column([(field.name, field.dataType.simpleString()) for field in schema.fields])
+
+
+def _written(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    """Spark calls `commit` only if every task has ended well, with what its `write` has returned."""
+    assert all(isinstance(message, Written) for message in messages)
+    return [message for message in messages if isinstance(message, Written)]

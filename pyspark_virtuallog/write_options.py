@@ -1,0 +1,72 @@
+"""The options of a write, checked before anything is done.                                                               Pure.
+
+`txnAppId` and `txnVersion` are those of Delta Lake: a job that may be run again says which one it is, and counts once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from pyspark_virtuallog.markers import QueryId
+from pyspark_virtuallog.options import CLUSTER, POSITIONS_MAX, Option, fields_of, not_empty
+from virtuallog.errors import InvalidSettingError
+from virtuallog.scanning import PATIENCE_SECONDS
+
+
+@attrs.frozen(kw_only=True)
+class WriteOptions:
+    """Of one writer, batch or stream. docs/spark.md says what each means for a user."""
+
+    cluster: str
+    """Path of the cluster file, on the machine of the driver."""
+    cluster_id: str | None = None
+    """Which cluster it must be, in hexadecimal digits."""
+    patience_seconds: float = PATIENCE_SECONDS
+    """How long the driver tries again while no server answers. A task appends as long as an appender tries."""
+    application: str | None = None
+    version: int | None = None
+    """Which of its jobs this is; numbers of later ones are higher."""
+
+    @property
+    def transaction(self) -> tuple[QueryId, int] | None:
+        """The job by the name that its marker has. None: it was given none."""
+        if self.application is None or self.version is None:
+            return None
+        return QueryId(hashlib.sha256(self.application.encode()).digest()[:16]), self.version
+
+
+def batch_options(given: Mapping[str, str]) -> WriteOptions:
+    """Those of `DataFrame.write`.
+
+    Raises:
+        InvalidSettingError: one is not known, has a value that is none, or is missing.
+    """
+    options = WriteOptions(**fields_of(given, CLUSTER | _TRANSACTION, {}, ""))
+    if (options.application is None) != (options.version is None):
+        raise InvalidSettingError("txnAppId", "needs txnVersion, and the other way round")
+    return options
+
+
+def stream_options(given: Mapping[str, str]) -> WriteOptions:
+    """Those of `DataFrame.writeStream`; some of those that are Spark's own come along. Raises: as `batch_options`."""
+    ours = {name: text for name, text in given.items() if name.lower() not in _OF_SPARK}
+    return WriteOptions(**fields_of(ours, CLUSTER, _TRANSACTION, "DataFrame.write"))
+
+
+def _version(option: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= POSITIONS_MAX):
+        raise InvalidSettingError(option, f"'{text}' is not a number")
+    return int(text)
+
+
+_TRANSACTION: Final[dict[str, Option]] = {
+    "txnAppId": ("application", not_empty),
+    "txnVersion": ("version", _version),
+}
+_OF_SPARK: Final = {"checkpointlocation", "queryname"}
+NAMES: Final = (*CLUSTER, *_TRANSACTION)
+"""Of all options, as they are documented."""
