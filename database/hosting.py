@@ -61,8 +61,8 @@ class HostSettings:
     replica: ReplicaSettings = attrs.field(factory=ReplicaSettings)
     snapshots: SnapshotSettings = attrs.field(factory=SnapshotSettings)
     upkeep: UpkeepSettings = attrs.field(factory=UpkeepSettings)
-    place: Place | None = None
-    """Where compactions are that a store may begin with, beside the snapshots of peers."""
+    places: Sequence[Place] = ()
+    """Where compactions may be that a store can begin with, beside the snapshots of peers."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -116,7 +116,7 @@ class Host:
             peers=self.peers,
             trim_point=self.log.find_trim_point,
             meter=self.meter,
-            place=self.settings.place,
+            places=self.settings.places,
         )
 
     @property

@@ -131,9 +131,7 @@ def _first_register(
     for used in (provider, *(providers[segment.kind] for segment in history)):
         check_level(used, level)
     segment_config = provider.plan(Cluster(members=members, planner=config.node), {}, None)
-    first = chain.genesis(
-        provider.kind, segment_config, source.getrandbits(63), start=origin.position, history=history
-    )
+    first = chain.genesis(provider.kind, segment_config, source.getrandbits(63), start=origin.position, history=history)
     return Register(
         cluster=origin.cluster,
         chain=first,

@@ -337,7 +337,7 @@ class Node:
         from server.database.role import DatabaseRole
 
         assert self.config.zookeeper is not None
-        settings = host_settings(self.config.zookeeper)
+        settings = host_settings(self.config.zookeeper, self.config.origin)
         return DatabaseRole(self.config, self.identity, self._ports.local_store, settings)
 
     async def _serve_database(self, environment: NodeEnvironment) -> Handlers:

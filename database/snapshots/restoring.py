@@ -52,7 +52,7 @@ class Restorer:
         peers: nodes that may have a snapshot, without this one; asked before each attempt.
         trim_point: of the log; `VirtualLog.find_trim_point`.
         meter: of the host.
-        place: where compactions are, if there is such a place.
+        places: where compactions may be.
         known: the engines of this program.
     """
 
@@ -65,7 +65,7 @@ class Restorer:
     peers: Callable[[], Sequence[NodeId]]
     trim_point: Callable[[], Awaitable[LogPosition]]
     meter: SnapshotMeter
-    place: Place | None = None
+    places: Sequence[Place] = ()
     known: Sequence[str] = KNOWN
     waiting_for: str = attrs.field(default="", init=False)
     """What the last attempt failed for, in words; empty while all is well."""
@@ -142,16 +142,17 @@ class Restorer:
     async def _newest_offer(self, trim_point: LogPosition) -> Source:
         """Of those from which the log can be played on. Of two that are alike the first peer's, which is nearer than a place."""
         peers = list(self.peers())
-        offers: list[Source | None] = [None] * (len(peers) + 1)
+        askers: list[Callable[[], Awaitable[Source | None]]] = [partial(self._ask_peer, peer) for peer in peers]
+        askers += [partial(self._look_at, place) for place in self.places]
+        offers: list[Source | None] = [None] * len(askers)
         reasons = [""] * len(offers)
         async with trio.open_nursery() as nursery:
-            for number, peer in enumerate(peers):
-                nursery.start_soon(self._ask, partial(self._ask_peer, peer), number, offers, reasons)
-            nursery.start_soon(self._ask, self._look_at_place, len(peers), offers, reasons)
+            for number, asker in enumerate(askers):
+                nursery.start_soon(self._ask, asker, number, offers, reasons)
         usable = [offer for offer in offers if offer is not None and 0 < offer.offer.position >= trim_point]
         if not usable:
             told = "; ".join(reason for reason in reasons if reason) or "they have none"
-            who = "no peer offers" if self.place is None else "neither a peer nor the place for compactions offers"
+            who = "neither a peer nor a place for compactions offers" if self.places else "no peer offers"
             raise UnavailableError(f"{who} a snapshot at or past {trim_point}, where the log begins ({told})")
         return max(usable, key=lambda source: (source.name not in self._distrusted, source.offer.position))
 
@@ -178,10 +179,8 @@ class Restorer:
             fetched=self.meter.restore_bytes,
         )
 
-    async def _look_at_place(self) -> Source | None:
-        if self.place is None:
-            return None
-        return await newest_at(self.place, self.cluster, self.known, self.clock, self.meter.restore_bytes)
+    async def _look_at(self, place: Place) -> Source | None:
+        return await newest_at(place, self.cluster, self.known, self.clock, self.meter.restore_bytes)
 
     async def _until_known(self) -> LogPosition:
         """Where the log begins; waits until that can be learnt."""

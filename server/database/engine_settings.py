@@ -13,10 +13,10 @@ from database.snapshots.place import Place
 from server.zookeeper.settings import ZooKeeperSettings
 
 
-def host_settings(zookeeper: ZooKeeperSettings) -> HostSettings:
-    """How a replica, its snapshots and what they may be taken from behave."""
-    place = Place(zookeeper.compacted_url) if zookeeper.compacted_url else None
-    return HostSettings(replica=replica_settings(zookeeper), snapshots=zookeeper.snapshots, place=place)
+def host_settings(zookeeper: ZooKeeperSettings, origin: str = "") -> HostSettings:
+    """How a replica, its snapshots and what they may be taken from behave; `origin` is the URL of what the cluster was restored from."""
+    places = [Place(url) for url in (zookeeper.compacted_url, origin) if url]
+    return HostSettings(replica=replica_settings(zookeeper), snapshots=zookeeper.snapshots, places=places)
 
 
 def replica_settings(zookeeper: ZooKeeperSettings) -> ReplicaSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.database.engine_settings import replica_settings
+from server.database.engine_settings import host_settings, replica_settings
 from server.zookeeper.settings import EJECT_SECONDS_MIN, ZooKeeperSettings
 from virtuallog.toml_text import FieldError
 
@@ -39,3 +39,13 @@ def test_the_least_that_the_config_allows_is_enough_for_the_engine() -> None:
         replica_settings(ZooKeeperSettings(eject_seconds=EJECT_SECONDS_MIN)).stack.view.eject_seconds
         == EJECT_SECONDS_MIN
     )
+
+
+def test_stores_begin_with_compactions_and_with_what_was_restored() -> None:
+    """Both places are looked at: the first state of a restored cluster lies at one, those that it makes itself at the other."""
+    zookeeper = ZooKeeperSettings(compacted_url="file:///compacted")
+    assert [place.url for place in host_settings(zookeeper, "file:///restored").places] == [
+        "file:///compacted",
+        "file:///restored",
+    ]
+    assert host_settings(ZooKeeperSettings()).places == []
