@@ -10,10 +10,11 @@ from trio.to_thread import run_sync
 from server.cluster import LocalCluster
 from tests.console.test_cluster_metrics import observed_cluster, scrape
 from virtuallog.appender import AppenderSettings
+from virtuallog.batch import SessionId
 from virtuallog.blocking import BlockingLog, connect_blocking
 from virtuallog.control import GetStatus
 from virtuallog.errors import BeyondTailError, WrongRecipientError
-from virtuallog.types import LogPosition, NodeId, PlacedBatch, SessionId
+from virtuallog.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.virtual_log import READS_ONLY, VirtualLog
 
 pytestmark = pytest.mark.processes
