@@ -1,0 +1,63 @@
+"""Which of several sources to read a range of the log from: archives overlap, the live log begins somewhere.          Pure.
+
+sources   |---- archive ----|     |-------- live log --------->
+|--- archive ----|
+cover     |----------------|-----------|-------------->
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import attrs
+
+from virtuallog.errors import InvalidSettingError
+
+WhatT = TypeVar("WhatT")
+
+
+@attrs.frozen
+class Span(Generic[WhatT]):
+    """What a source has: [start, stop) of the log; and, of a cover, what is to be read from it."""
+
+    start: int
+    stop: int
+    what: WhatT
+
+
+def cover(spans: Sequence[Span[WhatT]], start: int, stop: int) -> Sequence[Span[WhatT]]:
+    """Parts of the spans that make up [start, stop): adjacent, in order, as few as can be. Of spans that reach equally far the first
+    one is taken.
+
+    Raises:
+        InvalidSettingError: nothing covers a part of it; says which, and from where on all is covered.
+    """
+    parts, at = list[Span[WhatT]](), start
+    while at < stop:
+        best = max((span for span in spans if span.start <= at < span.stop), key=lambda span: span.stop, default=None)
+        if best is None:
+            raise _uncovered(spans, at, stop)
+        parts.append(Span(at, min(best.stop, stop), best.what))
+        at = best.stop
+    return parts
+
+
+def reach(spans: Sequence[Span[WhatT]]) -> tuple[int, int]:
+    """First position that any of the spans has, and one past the last; (0, 0) without spans."""
+    return min((span.start for span in spans), default=0), max((span.stop for span in spans), default=0)
+
+
+def whole_from(spans: Sequence[Span[WhatT]], stop: int) -> int:
+    """The lowest position from which on everything up to `stop` is covered."""
+    first = stop
+    while (lower := min((s.start for s in spans if s.start < first <= s.stop), default=first)) < first:
+        first = lower
+    return first
+
+
+def _uncovered(spans: Sequence[Span[WhatT]], at: int, stop: int) -> InvalidSettingError:
+    end = min((span.start for span in spans if span.start > at), default=stop)
+    first = at if end >= stop else whole_from(spans, stop)
+    hint = f"; from {first} on all is there" if at < first < stop else ""
+    return InvalidSettingError("from", f"nothing that was named has positions {at} to {min(end, stop) - 1}{hint}")
