@@ -6,11 +6,13 @@ Those that only read leave to nodes what they find half done in a chain.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final, TypeVar
 
+import structlog
 import trio
 
 from virtuallog.blocking import BlockingLog, connect_blocking
@@ -45,6 +47,7 @@ def client(
     """
     key = (cluster, near, expected, writes)
     if key not in _clients:
+        _be_quiet()
         _clients[key] = _open.enter_context(
             connect_blocking(
                 with_own_certificate(cluster, os.environ),
@@ -54,6 +57,12 @@ def client(
             )
         )
     return _clients[key]
+
+
+def close_clients() -> None:
+    """End all of them: before a process forks, or goes on without the log."""
+    _clients.clear()
+    _open.close()
 
 
 def patiently(seconds: float, call: Callable[[], ResultT]) -> ResultT:
@@ -71,3 +80,9 @@ def patiently(seconds: float, call: Callable[[], ResultT]) -> ResultT:
             if clock.monotonic() >= deadline:
                 raise
         trio.run(clock.sleep, _PAUSE_SECONDS)
+
+
+def _be_quiet() -> None:
+    """Each link that comes and goes would be a line among what a worker prints. Whoever has other wishes has said so before."""
+    if not structlog.is_configured():
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
