@@ -56,7 +56,7 @@ async def commit(
         SupersededError: a later batch of the query is committed; nothing was done.
         TooLargeError: too many winners for one marker; nothing was done.
         SealedError: the log is closed; nothing was done.
-        UnavailableError: unknown outcome; may be called again.
+        UnavailableError: unknown outcome; may be called again, unless the batch is None: two markers of it would both count.
     """
     if not winners:
         return Committed.NOTHING

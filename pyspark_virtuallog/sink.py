@@ -96,12 +96,12 @@ class Target:
             if message.cluster != self.cluster_id:
                 raise WrongRecipientError("cluster", self.cluster_id, message.cluster)
         winners = [message.winner for message in messages if message.winner is not None]
-        if winners:
-            log, name = self.log(), query or QueryId(winners[0].session)
-            patiently(
-                self.patience_seconds,
-                lambda: log.run(commit, name, batch, winners, self.patience_seconds),
-            )
+        if not winners:
+            return
+        log, name = self.log(), query or QueryId(winners[0].session)
+        # A job without a number commits once: two markers of it would both count.
+        patience = 0.0 if batch is None else self.patience_seconds
+        patiently(patience, lambda: log.run(commit, name, batch, winners, self.patience_seconds))
 
 
 def _write(log: BlockingLog, attempt: Attempt, rows: Iterator[pa.RecordBatch], column: str) -> Winner | None:
