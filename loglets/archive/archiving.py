@@ -35,18 +35,11 @@ _VERIFIED = CrashPoint("archive: an archive is verified, the chain does not name
 Tell: TypeAlias = Callable[[str, int], None]
 """Told what is being done, and up to which position it is done."""
 
-Hire: TypeAlias = Callable[[Segment, Source, Files, Sizes], Crew]
-"""Those who work on the files of a segment, which is read, written to files and cut like this."""
-
 log = structlog.get_logger(__name__)
 
 
 async def _nobody_knows(segment: Segment) -> bool:
     return False
-
-
-def _one_by_one(segment: Segment, source: Source, files: Files, sizes: Sizes) -> Crew:
-    return OneByOne(source, files, sizes)
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +49,15 @@ class Archived:
     config: ArchiveConfig
     manifest: Manifest
     verified: Verified
+
+
+def one_by_one(archiving: Archiving, segment: Segment, source: Source, files: Files) -> Crew:
+    """This process."""
+    return OneByOne(source, files, archiving.sizes)
+
+
+Hire: TypeAlias = "Callable[[Archiving, Segment, Source, Files], Crew]"
+"""Finds those who work on the files of a segment: from where they read it, and where they write."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
@@ -71,7 +73,7 @@ class Archiving:
     grace_seconds: float = GRACE_SECONDS
     tell: Tell = lambda what, position: None
     sizes: Sizes = attrs.field(factory=Sizes)
-    hire: Hire = _one_by_one
+    hire: Hire = one_by_one
     """Who makes and verifies the files: by default this process."""
     is_still_hot: Callable[[Segment], Awaitable[bool]] = _nobody_knows
     """Whether the chain, asked anew, has the segment itself, so that it names no archive of it. Then one that is damaged is
@@ -95,7 +97,7 @@ class Archiving:
         check_url(self.url)
         _check_segment(segment)
         files, source = self.provider.files(self.location(segment)), Source.of(hot, segment, self.environment.clock)
-        crew = self.hire(segment, source, files, self.sizes)
+        crew = self.hire(self, segment, source, files)
         blob = await self._written(segment, crew, files)
         try:
             verified = await self._verified(blob, crew, source, files)

@@ -6,6 +6,7 @@ may work on one segment. A file is in memory while it is made, compressed, and o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -130,6 +131,11 @@ def data_file(
 def short(whole: str) -> str:
     """As much of a checksum as is in the name of a file."""
     return whole.partition(":")[2][:DIGITS_OF_CHECKSUM]
+
+
+def weight(items: Sequence[Placed]) -> int:
+    """Uncompressed bytes of these, about, as `Sizes` counts them."""
+    return sum(_size(item) for item in items)
 
 
 def _size(item: Placed) -> int:

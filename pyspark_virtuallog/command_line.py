@@ -1,0 +1,33 @@
+"""Options that commands of `virtuallog spark` share: where Spark is, and how it is set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from pyspark_virtuallog.session import LOCAL
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def spark_options(command: CommandT) -> CommandT:
+    """`--master` and `--conf`, given to the command as `master` and `configuration`, a mapping."""
+    with_configuration = click.option(
+        "--conf", "configuration", metavar="K=V", multiple=True, callback=_configuration,
+        help="A setting of Spark, such as spark.executor.memory=4g. May be repeated.",
+    )(command)  # fmt: skip
+    return click.option(
+        "--master", metavar="URL", default=LOCAL, show_default=True, help="Where Spark runs, as `spark-submit` says it."
+    )(with_configuration)
+
+
+def _configuration(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs = dict[str, str]()
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"'{one}' is not K=V")
+        pairs[key] = value
+    return pairs

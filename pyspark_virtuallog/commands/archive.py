@@ -1,0 +1,45 @@
+"""`virtuallog spark archive`: as `virtuallog archive`, with the files made and verified by tasks of Spark."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from loglets.archive.fsspec_files import absolute_url
+from pyspark_virtuallog.archiving.crew import crew_on
+from pyspark_virtuallog.command_line import spark_options
+from pyspark_virtuallog.session import open_session
+from server.cli.archives import archive_segments, grace_option, run_and_show
+from server.cli.options import cluster_option, json_option
+from virtuallog.cluster_file import ClusterFile
+
+
+@click.command()
+@click.argument("wanted", metavar="SEGMENT|all")
+@click.option(
+    "--to", "url", metavar="URL", required=True, help="Where archives are: file:///mnt/archives, s3://bucket, ..."
+)
+@grace_option
+@spark_options
+@cluster_option
+@json_option
+def archive(
+    cluster: ClusterFile, wanted: str, url: str, grace: float, master: str, configuration: dict[str, str], as_json: bool
+) -> None:
+    """Keep closed segments as Parquet files elsewhere, instead of on nodes: what `virtuallog archive` does, by many at once.
+
+    Each segment is cut into ranges; tasks of Spark read, write, read back and compare them, and this command publishes the
+    manifest. Then a node puts the archive into the chain, and nodes drop their copies after the grace period. All tasks must reach
+    the nodes and the URL. It may be killed anywhere and given again: files that are whole, and right, are taken as they are.
+    `virtuallog archive` verifies such archives, and puts segments back.
+
+    \b
+    Examples:
+        virtuallog spark archive all --to file:///mnt/archives
+        virtuallog spark archive 4.5fe7a0 --to s3://bucket/logs --master spark://host:7077 --conf spark.executor.memory=2g
+    """
+    place = absolute_url(url)
+    with open_session("virtuallog archive", master=master, configuration=configuration) as spark:
+        hire = partial(crew_on, spark, cluster)
+        run_and_show(partial(archive_segments, cluster, wanted, place, grace, hire=hire), as_json)
