@@ -88,6 +88,12 @@ def allowed(state: Reading) -> LogPosition:
     return min([*needed, *(hold.position for hold in holds(state).values())])
 
 
+def kept(state: Reading, copies: int) -> LogPosition:
+    """Up to where so many members have the state in a durable snapshot."""
+    durable = sorted((member.durable for member in members(state).values()), reverse=True)
+    return durable[copies - 1] if copies <= len(durable) else _START
+
+
 def change_member(transaction: Transaction, name: str, member: Member | None) -> None:
     """Put a member into the view, or take it out."""
     _change(transaction, _MEMBER + name.encode(), member)

@@ -11,11 +11,13 @@ tells it so when it plays, and it needs a snapshot from somebody else.
 Rules:
 * A position is announced once the snapshot is durable, never when it is only applied: an unflushed store falls back in a crash.
 * A member that a newer store of the same node replaces is gone: its disk was wiped, and nobody waits for it.
+* The log is trimmed only to what is in the snapshots of several members: of as many as there have to be for the state to survive what the
+  log survives. A replica that is alone, as the first one is for a while, could lose with its disk what three others had kept.
 * Before somebody is ejected we make sure that it is not us who were absent: all of the log is played (sync), some time
   passes in which the others can be heard, and only who is still silent is ejected.
 
 Departures: the header is there once in a while and when it says something new, not on every entry, since only then does it change
-the state; holds, and the floor (`view.py`), are ours.
+the state; holds, the floor (`view.py`) and the copies are ours.
 """
 
 from __future__ import annotations
@@ -56,7 +58,13 @@ class ViewSettings:
     one has to copy a snapshot if the log is trimmed meanwhile. Shorter than it takes to fill the disks of the log. At least
     six times `announce_seconds`: with less, replicas that live eject each other, and the log is trimmed past what they need."""
 
+    copies: int | None = None
+    """Members whose disks have to hold a state before the log is trimmed to it. None: one more than the lost disks that the log survives, with
+    one log server on each node: 2 of 3, 3 of 5. Where fewer nodes than that have a database, the log grows until this is set."""
+
     def __attrs_post_init__(self) -> None:
+        if self.copies is not None and self.copies < 1:
+            raise InvalidSettingError("copies", f"must be at least 1, not {self.copies}")
         if not self.eject_seconds >= _ANNOUNCEMENTS_MIN * self.announce_seconds > 0:
             reason = f"must be at least {_ANNOUNCEMENTS_MIN} times the {self.announce_seconds} s between announcements"
             raise InvalidSettingError("eject_seconds", reason)
@@ -144,6 +152,21 @@ class ViewTracking(CommandedLayer):
     def floor(self) -> LogPosition:
         """Below this nobody needs the log: view and holds allow to trim up to here. As of the applied state."""
         return view.floor(self.surroundings.store)
+
+    def trimmable(self) -> LogPosition:
+        """Up to where this replica trims the log: what nobody needs, as far as enough disks have what it led to."""
+        return min(self.floor(), view.kept(self.surroundings.store, self.copies))
+
+    @property
+    def copies(self) -> int:
+        """Members that must have a state in a durable snapshot before the log is trimmed to it."""
+        if self.surroundings.passive:
+            return 1  # who takes no part trims nothing
+        if self.settings.copies is not None:
+            return self.settings.copies
+        register = self.surroundings.log.view.cached
+        nodes = 1 if register is None else sum(bool(entry.roles) for entry in register.nodes.values())
+        return max(1, (nodes + 1) // 2)
 
     async def hold(self, holder: str, position: LogPosition, seconds: float = 0) -> LogPosition:
         """Keep the log from `position` on; `seconds` long, unless it is renewed by another call, or until it is released.
@@ -281,7 +304,7 @@ class ViewTracking(CommandedLayer):
         self._holds.learn({name: hold.placed for name, hold in self.holds().items()}, now)
 
     def _hand_down(self) -> None:
-        self.below.set_trim_prefix(min(self._above, self.floor()))
+        self.below.set_trim_prefix(min(self._above, self.trimmable()))
 
     @property
     def _is_due(self) -> bool:

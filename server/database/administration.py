@@ -80,11 +80,14 @@ class Administration:
     async def _find_allowed(self, _: FindAllowedTrim) -> Allowed:
         await self._life.replica.sync()
         state = self._life.store
-        position = allowed_trim(state)
+        position = allowed_trim(state, self._view)
         members = [f"replica {name}" for name, member in view.members(state).items() if member.durable <= position]
         holds = [f"hold {name}" for name, hold in view.holds(state).items() if hold.position <= position]
-        backups = [LogBackup.name] if position < view.floor(state) else []
-        return Allowed(position=position, reasons=(*members, *holds, *backups))
+        backups = [LogBackup.name] if position < self._view.trimmable() else []
+        lacking = (
+            [f"fewer than {self._view.copies} snapshots past it"] if self._view.trimmable() < view.floor(state) else []
+        )
+        return Allowed(position=position, reasons=(*members, *holds, *backups, *lacking))
 
     async def _place_hold(self, request: PlaceHold) -> messages.Done:
         await self._view.hold_exactly(request.name, LogPosition(request.position), request.milliseconds / 1000)

@@ -23,7 +23,7 @@ def replica_settings(zookeeper: ZooKeeperSettings) -> ReplicaSettings:
     """How the engines behave. What is off at first and wanted here is enabled for all, once all replicas know it."""
     wanted = {Lease.name: zookeeper.lease, LogBackup.name: bool(zookeeper.backup_url)}
     stack = StackSettings(
-        view=ViewSettings(eject_seconds=zookeeper.eject_seconds),
+        view=ViewSettings(eject_seconds=zookeeper.eject_seconds, copies=zookeeper.copies or None),
         lease=LeaseSettings(wanted=zookeeper.lease),
         log_backup=LogBackupSettings(url=zookeeper.backup_url),
         rollout=RolloutSettings(enable=tuple(name for name, is_wanted in wanted.items() if is_wanted)),

@@ -17,9 +17,9 @@ from virtuallog.metrics import Family
 from virtuallog.types import LogPosition, NodeId
 
 
-def allowed_trim(state: Reading) -> LogPosition:
+def allowed_trim(state: Reading, tracking: ViewTracking) -> LogPosition:
     """Up to where the log may be trimmed, as far as this replica knows."""
-    return backup_state.allowed(state, view.floor(state))
+    return backup_state.allowed(state, tracking.trimmable())
 
 
 def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatus:
@@ -27,13 +27,13 @@ def report(host: Host | None, service: ZooKeeperService | None) -> DatabaseStatu
     life = host.life if host is not None else None
     values: dict[str, Any] = {"state": (host.state if host is not None else State.OPENING).value}
     if life is not None:
-        state = life.store
+        state, tracking = life.store, life.replica.stack.find(ViewTracking)
         values |= {
             "cursor": life.replica.cursor,
             "known_tail": max(life.replica.cursor, host.log.view.known_tail if host else 0),
             "zxid": life.database.tree.last_zxid,
             "snapshot": life.snapshots.newest,
-            "allowed": allowed_trim(state),
+            "allowed": allowed_trim(state, tracking) if tracking is not None else view.floor(state),
             "members": tuple(
                 Member(name=name, durable=member.durable, heard=member.heard)
                 for name, member in view.members(state).items()

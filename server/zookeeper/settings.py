@@ -92,6 +92,10 @@ class ZooKeeperSettings:
     """A server of the database that is silent for so long holds back trims of the log no more: when it comes back it may have to
     copy a snapshot. At least 30."""
 
+    copies: int = 0
+    """Servers whose disks have to hold a snapshot before the log is trimmed to it. 0: one more than the lost disks that the log survives
+    with a log server on each node, 2 of 3 or 3 of 5. Where fewer nodes than that have a database the log is never trimmed, until this says so."""
+
     lease: bool = False
     """Whether this server tries to have the lease: linearizable reads of the Python API, at who has it, do not ask the log.
     A `sync` always does. Writes through other servers take twice as long."""
@@ -138,7 +142,7 @@ class ZooKeeperSettings:
             raise FieldError(f"must be above 0, not {self.snapshot_seconds}", "snapshot_seconds")
         if not self.eject_seconds >= EJECT_SECONDS_MIN:
             raise FieldError(f"must be at least {EJECT_SECONDS_MIN}, not {self.eject_seconds}", "eject_seconds")
-        for name in ("session_timeout_min_ms", "session_timeout_max_ms", "connections_per_client_max"):
+        for name in ("session_timeout_min_ms", "session_timeout_max_ms", "connections_per_client_max", "copies"):
             if getattr(self, name) < 0:
                 raise FieldError(f"must not be negative, not {getattr(self, name)}", name)
         if self.timeout_min_ms > self.timeout_max_ms:

@@ -13,7 +13,8 @@ from database.errors import SnapshotNeededError
 from database.testing.memory_store import MemoryDisk
 from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
 from virtuallog.errors import InvalidSettingError
-from virtuallog.types import LogPosition
+from virtuallog.register import NodeEntry
+from virtuallog.types import LogPosition, NodeId
 
 FAST: StackSettings = attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0, eject_seconds=8.0))
 SOON = 3.0
@@ -83,6 +84,41 @@ async def test_a_silent_replica_is_ejected_and_needs_a_snapshot_when_it_comes_ba
         await back.ended.wait()
         assert isinstance(back.failure, SnapshotNeededError)
         assert back.failure.first == max(world.provider.trims)
+
+
+async def test_what_one_disk_holds_alone_is_not_trimmed(autojump_clock: MockClock) -> None:
+    """Seed 874 of `zelos`, at 12b3b5d: the first server up had a snapshot, the log was trimmed to it, and its disk was lost: with it went
+    what three log servers had kept."""
+    two = attrs.evolve(FAST, view=attrs.evolve(FAST.view, copies=2))
+    async with replicas() as world:
+        first = await world.start(1, settings=two)
+        for number in range(20):
+            await first.propose(b"entry %d" % number)
+        first.replica.snapshotted(first.replica.cursor)
+        await trio.sleep(3 * SOON)
+        assert view(first).floor() >= 20, "nobody needs it"
+        assert not world.provider.trims, "and yet it is in one place only"
+
+        second = await world.start(2, settings=two)
+        await trio.sleep(3 * SOON)
+        assert not world.provider.trims, "the other one has it in memory"
+        second.replica.snapshotted(LogPosition(15))
+        await trio.sleep(3 * SOON)
+        assert max(world.provider.trims) == 15
+
+
+@pytest.mark.parametrize(("nodes", "copies"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (7, 4)])
+async def test_the_state_survives_as_many_lost_disks_as_the_log(
+    nodes: int, copies: int, autojump_clock: MockClock
+) -> None:
+    async with replicas() as world:
+        first = await world.start(1, settings=FAST)
+        register = await first.log.view.current()
+        entry = NodeEntry(store_id=b"s" * 16, addresses=(), roles=frozenset({"log-server"}))
+        drained = {NodeId(99): attrs.evolve(entry, roles=frozenset())}
+        named = {NodeId(number): entry for number in range(1, nodes + 1)}
+        first.log.view.cached = attrs.evolve(register, nodes={**named, **drained})
+        assert view(first).copies == copies
 
 
 async def test_an_ejected_replica_that_can_still_read_the_log_joins_again(autojump_clock: MockClock) -> None:
