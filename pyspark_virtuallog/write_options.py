@@ -1,4 +1,4 @@
-"""The options of a write, checked before anything is done.                                                               Pure.
+"""The options of a write, checked before anything is done.
 
 `txnAppId` and `txnVersion` are those of Delta Lake: a job that may be run again says which one it is, and counts once.
 """
