@@ -84,7 +84,7 @@ class Place:
         Raises:
             UnavailableError: it is not there (any more).
         """
-        content = await self._files(manifest.cluster, manifest.position).read_range(stored, start, stop)
+        content = await self.files(manifest.cluster, manifest.position).read_range(stored, start, stop)
         if content is None:
             raise UnavailableError(f"{stored} of the compaction at {manifest.position} is not at {self.url} (any more)")
         return content
@@ -93,7 +93,7 @@ class Place:
         """Put one file of a compaction there that is being made; returns what it is called. Durable on return; nobody reads it before
         the manifest is there."""
         name = stored_name(stem, content, suffix)
-        await self._files(cluster, position).write(name, content)
+        await self.files(cluster, position).write(name, content)
         return name
 
     async def publish(self, manifest: Manifest) -> Manifest:
@@ -114,7 +114,7 @@ class Place:
 
     async def remove_files(self, cluster: bytes, position: int) -> None:
         """Remove the files of a compaction that has no manifest (any more)."""
-        files = self._files(cluster, position)
+        files = self.files(cluster, position)
         for name in await files.list():
             await files.delete(name)
 
@@ -122,5 +122,10 @@ class Place:
     def _published(self) -> Files:
         return self.open_files(join(self.url, DIRECTORY))
 
-    def _files(self, cluster: bytes, position: int) -> Files:
-        return self.open_files(join(join(self.url, DIRECTORY), directory_of(cluster, position)))
+    def files(self, cluster: bytes, position: int) -> Files:
+        """Those of one compaction, whether it is published or not."""
+        return self.open_files(self.location(cluster, position))
+
+    def location(self, cluster: bytes, position: int) -> str:
+        """URL of the directory with these files."""
+        return join(join(self.url, DIRECTORY), directory_of(cluster, position))

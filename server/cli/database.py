@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import click
@@ -10,12 +11,11 @@ import trio
 
 from server.cli.options import POSITION, cluster_option, echo_json, json_option
 from server.cli.reach import widened
+from server.database import asking
 from server.database.messages import (
-    SERVING,
     CompareChecksums,
     DatabaseStatus,
     EjectReplica,
-    GetDatabaseStatus,
     PlaceHold,
     RawWrite,
     ReleaseHold,
@@ -25,13 +25,9 @@ from server.database.messages import (
 from server.database.wire import DATABASE
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import open_services_to
-from virtuallog.errors import UnavailableError, UnsupportedError, VirtualLogError
-from virtuallog.ports import Outcome, ReplyT, Request, Services
-from virtuallog.survey import ask_each
+from virtuallog.errors import UnsupportedError, VirtualLogError
+from virtuallog.ports import Outcome, ReplyT, Request
 from virtuallog.types import NodeId
-
-ANSWER_SECONDS: Final = 10.0
-"""For one question; each is an entry in the log at most."""
 
 
 @click.group()
@@ -180,35 +176,21 @@ def _do(cluster: ClusterFile, request: Request[Any]) -> None:
     trio.run(_ask_one, cluster, request)
 
 
-async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[DatabaseStatus]]:
+async def _ask_everybody(cluster: ClusterFile) -> Mapping[NodeId, Outcome[DatabaseStatus]]:
     cluster = await widened(cluster)
     async with open_services_to(cluster, [DATABASE]) as services:
-        return await _statuses(services, cluster)
+        return await asking.statuses(services, _nodes(cluster))
 
 
 async def _ask_one(cluster: ClusterFile, request: Request[ReplyT]) -> ReplyT:
-    """The answer of one replica that serves.
-
-    Raises:
-        UnavailableError: none does, or it did not answer in time: the outcome is unknown.
-        VirtualLogError: what it answered.
-    """
+    """See `asking.ask_one`."""
     cluster = await widened(cluster)
     async with open_services_to(cluster, [DATABASE]) as services:
-        answers = await _statuses(services, cluster)
-        for node, answer in answers.items():
-            if not isinstance(answer, VirtualLogError) and answer.state == SERVING:
-                return await services.call(node, request, ANSWER_SECONDS)
-    reasons = "; ".join(f"node {node}: {_reason(answer)}" for node, answer in answers.items())
-    raise UnavailableError(f"no server of a database can be used ({reasons})")
+        return await asking.ask_one(services, _nodes(cluster), request)
 
 
-async def _statuses(services: Services, cluster: ClusterFile) -> dict[NodeId, Outcome[DatabaseStatus]]:
-    return await ask_each(services, [NodeId(node.id) for node in cluster.nodes], GetDatabaseStatus())
-
-
-def _reason(answer: Outcome[DatabaseStatus]) -> str:
-    return str(answer) if isinstance(answer, VirtualLogError) else answer.waiting_for or answer.state
+def _nodes(cluster: ClusterFile) -> list[NodeId]:
+    return [NodeId(node.id) for node in cluster.nodes]
 
 
 def _plain(answer: Outcome[DatabaseStatus]) -> dict[str, Any]:
