@@ -6,6 +6,7 @@ text is escaped by the template; nothing that comes from outside is ever marked 
 """
 
 from server.pages.axes import Axis
+from server.pages.bars import Bar, Bars, Columns, Label
 from server.pages.chain_picture import Block, ChainPicture
 from server.pages.origin import made_now, this_command
 from server.pages.page import Facts, Figure, Page, Section, Table, Verdict
@@ -25,6 +26,10 @@ __all__ = [
     "Series",
     "Mark",
     "Axis",
+    "Bars",
+    "Bar",
+    "Columns",
+    "Label",
     "ChainPicture",
     "Block",
     "Table",

@@ -1,6 +1,6 @@
 "use strict";
 // A crosshair through all rows of each timeline: the time under the pointer, and what was measured then.
-for (const timeline of document.querySelectorAll(".timeline")) {
+for (const timeline of document.querySelectorAll(".timeline:not(.still)")) {
   const data = JSON.parse(timeline.querySelector('script[type="application/json"]').textContent);
   const plot = timeline.querySelector(".axis .plot");
   const line = timeline.appendChild(document.createElement("div"));

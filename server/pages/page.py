@@ -7,6 +7,7 @@ from typing import ClassVar, TypeAlias
 
 import attrs
 
+from server.pages.bars import Bars, Columns
 from server.pages.chain_picture import ChainPicture
 from server.pages.timeline import Timeline
 
@@ -52,7 +53,7 @@ class Facts:
     facts: Mapping[str, str] | Sequence[str]
 
 
-Content: TypeAlias = ChainPicture | Timeline | Table | Facts
+Content: TypeAlias = ChainPicture | Timeline | Columns | Bars | Table | Facts
 
 
 @attrs.frozen(kw_only=True)

@@ -35,6 +35,11 @@ def area(points: Points, x: Axis, y: Axis) -> str:
     return "".join(pieces)
 
 
+def rectangle(left: float, right: float, low: float, high: float, x: Axis, y: Axis) -> str:
+    """A closed box between two values on each axis."""
+    return f"M{_across(left, x)} {_up(low, y)}V{_up(high, y)}H{_across(right, x)}V{_up(low, y)}Z"
+
+
 def _stroke(run: Sequence[tuple[float, float]], x: Axis, y: Axis) -> str:
     (first, *rest) = [f"{_across(at, x)} {_up(value, y)}" for at, value in run]
     return f"M{first}L{' '.join(rest)}" if rest else f"M{first}h0"

@@ -7,7 +7,7 @@ of points. `places` puts the marks' badges so that none covers another.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
 
@@ -48,6 +48,10 @@ class Series:
     points: Points
     shape: Literal["line", "area"] = "line"
     """An area is for what holds from one point to the next, such as a rate; its last point only ends it."""
+
+
+Drawn: TypeAlias = tuple[Series, str, str]
+"""A series, the class of its shape in the style sheet, and its path."""
 
 
 @attrs.frozen(kw_only=True)
@@ -102,8 +106,12 @@ class Timeline:
     def width(self, span: Span) -> str:
         return f"{100 * (self.x.share(span.stop) - self.x.share(span.start)):.2f}%"
 
-    def path(self, chart: Chart, series: Series) -> str:
-        return {"line": line, "area": area}[series.shape](series.points, self.x, chart.y)
+    def drawn(self, chart: Chart) -> Sequence[Drawn]:
+        """What stands in a chart."""
+        return [
+            (series, series.shape, {"line": line, "area": area}[series.shape](series.points, self.x, chart.y))
+            for series in chart.series
+        ]
 
     def lane(self, mark: Mark) -> int:
         """The row of badges that a mark's is in, 0 for the lowest."""

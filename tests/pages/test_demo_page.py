@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 
-import attrs
 import pytest
 
 from server.demo.page import RIGHT, demo_page
@@ -15,6 +13,7 @@ from server.machine import Machine
 from server.pages import Page, render, write
 from tests.browser import Browser, find_browser, open_browser
 from tests.pages.demo_sample import NASTY, closed, outcome
+from tests.pages.reader import count, read
 from virtuallog.plugins import loglet_providers
 
 MACHINE = Machine(cpus=2, kernel=NASTY, python="3.11", load=0.5)
@@ -22,33 +21,6 @@ MACHINE = Machine(cpus=2, kernel=NASTY, python="3.11", load=0.5)
 
 def page(problems: tuple[str, ...] = ()) -> Page:
     return demo_page(outcome(problems=problems), loglet_providers(), MACHINE, f"virtuallog demo {NASTY}", "today")
-
-
-@attrs.define(eq=False)
-class Reader(HTMLParser):
-    """What a browser would make of the text."""
-
-    scripts: int = 0
-    words: list[str] = attrs.field(factory=list)
-
-    def __attrs_post_init__(self) -> None:
-        super().__init__()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.scripts += tag == "script" and dict(attrs).get("type") != "application/json"
-        assert not any(name.startswith("on") for name, _ in attrs)
-        assert not [
-            value for name, value in attrs if name in {"src", "href"} and not str(value).startswith(("#", "data:"))
-        ]
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
-def read(text: str) -> Reader:
-    reader = Reader()
-    reader.feed(text)
-    return reader
 
 
 def test_what_comes_from_outside_stays_text() -> None:
@@ -78,14 +50,6 @@ def test_a_closed_log_has_a_page() -> None:
     assert ">trimmed<" not in text
 
 
-@pytest.fixture(scope="module")
-def browser_program() -> str:
-    found = find_browser()
-    if found is None:
-        pytest.skip("no Chromium on this machine: apt-get install chromium-headless-shell (make does it for root)")
-    return found
-
-
 @pytest.fixture
 def browser(browser_program: str, tmp_path: Path) -> Iterator[Browser]:
     """With the page loaded from a file."""
@@ -95,12 +59,6 @@ def browser(browser_program: str, tmp_path: Path) -> Iterator[Browser]:
         browser.look(width=1200, height=900)
         browser.load(path)
         yield browser
-
-
-def count(browser: Browser, selector: str) -> int:
-    found = browser.evaluate(f"document.querySelectorAll({selector!r}).length")
-    assert isinstance(found, int)
-    return found
 
 
 @pytest.mark.processes
