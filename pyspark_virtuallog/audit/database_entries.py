@@ -22,6 +22,7 @@ from database.engines.entry import MAGIC, Entry, parse_untrusted
 from database.errors import BinaryTooOldError
 from database.kv import codec, commands
 from pyspark_virtuallog.audit.observations import rows_of
+from pyspark_virtuallog.audit.remarks import Remarks
 from pyspark_virtuallog.audit.spelling import digests_text
 from virtuallog.errors import MalformedError
 
@@ -29,7 +30,7 @@ Numbers = npt.NDArray[Any]
 
 STRAY: Final = "stray entry"
 NEWER: Final = "entry of a newer version"
-FOREIGN: Final = "command of something else"
+FOREIGN: Final = "unreadable entry"
 COMPARED: Final = "states compared"
 SESSIONS: Final = "(sessions)"
 """Stands for the prefix of commands about sessions; those of keys begin with a slash."""
@@ -48,21 +49,18 @@ class DatabaseLook:
     _growth: defaultdict[tuple[int, str], _Counts] = attrs.field(
         factory=lambda: defaultdict(lambda: [0, 0, 0]), init=False
     )
-    _remarks: dict[str, _Counts] = attrs.field(factory=dict, init=False)
-    """How often, and where first."""
     _reports: list[dict[str, Any]] = attrs.field(factory=list, init=False)
 
-    def entries(self, entries: pa.RecordBatch, buckets: Numbers) -> Iterator[pa.RecordBatch]:
+    def entries(self, entries: pa.RecordBatch, buckets: Numbers, remarks: Remarks) -> Iterator[pa.RecordBatch]:
         """See `observing.Look`."""
         positions = entries["position"].to_numpy(zero_copy_only=False)
         is_ours = pc.starts_with(entries["payload"], MAGIC).to_numpy(zero_copy_only=False)
-        strays = positions[~is_ours]
-        if strays.size:
-            self._note(STRAY, int(strays[0]), strays.size)
+        if (strays := positions[~is_ours]).size:
+            remarks.add(STRAY, int(strays[0]), f"at {strays[0]}", strays.size)
         rows = np.flatnonzero(is_ours)
         payloads = entries["payload"].take(pa.array(rows)).to_pylist()
         for at, bucket, payload in zip(positions[rows].tolist(), buckets[rows].tolist(), payloads, strict=True):
-            self._entry(at, bucket, payload)
+            self._entry(at, bucket, payload, remarks)
         if len(self._growth) > _PREFIXES_MAX:
             yield self._take_growth()
 
@@ -70,30 +68,25 @@ class DatabaseLook:
         """See `observing.Look`."""
         yield self._take_growth()
         yield rows_of("report", self._reports)
-        remarks = [
-            {"check": check, "count": count, "position": position, "text": f"at {position}"}
-            for check, (count, position) in self._remarks.items()
-        ]
-        yield rows_of("remark", remarks)
 
-    def _entry(self, position: int, bucket: int, payload: bytes) -> None:
+    def _entry(self, position: int, bucket: int, payload: bytes, remarks: Remarks) -> None:
         try:
             entry = parse_untrusted(payload)
-            self._checksums(entry, position)
+            self._checksums(entry, position, remarks)
             for command in commands_of_untrusted(entry):
                 self._command(command, bucket)
-        except BinaryTooOldError:
-            self._note(NEWER, position)
-        except MalformedError:
-            self._note(FOREIGN if payload.startswith(MAGIC) else STRAY, position)
+        except BinaryTooOldError as error:
+            remarks.add(NEWER, position, f"{position}: {error}")
+        except MalformedError as error:
+            remarks.add(FOREIGN, position, f"{position}: {error}")
 
-    def _checksums(self, entry: Entry, position: int) -> None:
+    def _checksums(self, entry: Entry, position: int, remarks: Remarks) -> None:
         header = entry.headers.get(checksums.NAME)
         if header is None:
             return
         command = checksums.Checksums.vocabulary.parse_untrusted(header)
         if isinstance(command, checksums.Compare):
-            self._note(COMPARED, position)
+            remarks.add(COMPARED, position, f"at {position}")
         else:
             digests = digests_text(command.digests)
             self._reports.append({"compared": command.compared, "replica": command.replica, "digests": digests})
@@ -103,9 +96,6 @@ class DatabaseLook:
             counts = self._growth[bucket, prefix_of(path, self.depth)]
             counts[is_delete] += 1
             counts[2] += size
-
-    def _note(self, check: str, position: int, count: int = 1) -> None:
-        self._remarks.setdefault(check, [0, position])[0] += count
 
     def _take_growth(self) -> pa.RecordBatch:
         rows = [

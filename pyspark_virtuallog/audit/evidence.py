@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import attrs
-
-EXAMPLES_MAX: Final = 20
-"""Of each kind of fault: who has so many looks at the whole rather than at the next one."""
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,7 @@ from database.engines.digests import differences, majority
 from pyspark_virtuallog.audit.database_entries import COMPARED, FOREIGN, NEWER, STRAY
 from pyspark_virtuallog.audit.evidence import Evidence, Fault, Piece, Round
 from pyspark_virtuallog.audit.findings import Finding, History, Severity
-from pyspark_virtuallog.audit.observing import AGAIN, MISSING, TIME_BACK
+from pyspark_virtuallog.audit.observing import AGAIN, MISSING, TIME_BACK, UNREADABLE
 from pyspark_virtuallog.audit.sink_markers import NEWER_MARKER
 from virtuallog.types import GapKind
 
@@ -23,6 +23,7 @@ VIOLATION, NOTABLE, FINE = Severity.VIOLATION, Severity.NOTABLE, Severity.FINE
 _VERDICTS: Final[dict[str, tuple[Severity, str, str]]] = {
     AGAIN: (VIOLATION, "positions that stand in the log twice, or out of order", "every position stands there once, in order"),
     MISSING: (VIOLATION, "positions of which nothing is known", "there is an entry or a gap at every position"),
+    UNREADABLE: (VIOLATION, "ranges that are damaged wherever they are kept", "all that is kept can be read"),
     DOUBLED: (VIOLATION, "numbers of a session that stand in the log more than once", "no number of a session stands there twice"),
     SKIPPED: (VIOLATION, "numbers of a session that are missing between others", "no session has a hole in its numbers"),
     REORDERED: (VIOLATION, "runs of a session that stand behind later ones", "every session stands in its order, across all segments"),
@@ -30,7 +31,7 @@ _VERDICTS: Final[dict[str, tuple[Severity, str, str]]] = {
     TIME_BACK: (NOTABLE, "times at which a clock went back within a segment", "time does not go back within a segment"),
     STRAY: (NOTABLE, "entries in a database's log that are none of a database; replicas pass them over", "every entry is one of a database"),
     NEWER: (NOTABLE, "entries of a later version than this program knows", "every entry of the database is of a version known here"),
-    FOREIGN: (NOTABLE, "entries of the database whose commands are not those of its tree", "every command can be read"),
+    FOREIGN: (NOTABLE, "entries that begin like the database's and that nobody here can read", "every entry and every command can be read"),
     NEWER_MARKER: (NOTABLE, "markers of a later version than this program knows", "every marker is of a version known here"),
 }  # fmt: skip
 """How bad a fault is, what is counted, and what is said if there is none."""

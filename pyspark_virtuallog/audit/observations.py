@@ -17,9 +17,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-BUCKET_MS: Final = 10_000
-"""The span of time of a tally: fine enough for a log of a minute, and at most one row for ten seconds of a quiet one."""
-
 _KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
     "piece": (
         ("first", pa.int64()),
@@ -32,14 +29,15 @@ _KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
     ),
     "gap": (
         ("kind", pa.string()),
-        ("segment", pa.string()),
+        ("count", pa.int64()),
         ("start", pa.int64()),
         ("stop", pa.int64()),  # null: the last row of its piece
     ),
     "tally": (
         ("segment", pa.string()),
         ("loglet", pa.string()),
-        ("bucket", pa.int64()),  # time / BUCKET_MS; null: fillers, which have no time
+        ("span", pa.int64()),  # in buckets of time; so each task can choose one that makes few rows
+        ("bucket", pa.int64()),  # the first one of the span; null: fillers, which have no time
         ("entries", pa.int64()),
         ("bytes", pa.int64()),
         ("fillers", pa.int64()),
@@ -83,6 +81,7 @@ _KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
     ),
 }  # fmt: skip
 STRUCTS: Final = {kind: pa.struct(list(fields)) for kind, fields in _KINDS.items()}
+SMALL: Final = ("piece", "gap", "tally", "remark", "report")
 SCHEMA: Final = pa.schema([(kind, struct) for kind, struct in STRUCTS.items()])
 
 

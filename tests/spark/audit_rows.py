@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+from itertools import accumulate
 from typing import Any
 
 import attrs
 import pyarrow as pa
+
+from database.engines import checksums
+from database.engines.entry import Entry
+from database.kv import codec, commands
+from virtuallog.types import LogPosition
 
 SCHEMA = pa.schema(
     [
@@ -42,7 +49,11 @@ class Log:
             sequence = self.sequences.get(session, 0)
             self.sequences[session] = sequence + 1
             self._row(
-                payload=payload, time=self.time_ms * 1000, session=session_id(session), sequence=sequence, size=len(payload)
+                payload=payload,
+                time=self.time_ms * 1000,
+                session=session_id(session),
+                sequence=sequence,
+                size=len(payload),
             )
 
     def gap(self, kind: str, count: int = 1) -> None:
@@ -81,3 +92,28 @@ def sound_log() -> Log:
 def batches(rows: Rows, size: int = 4) -> list[pa.RecordBatch]:
     """As a source would bring them, in small pieces."""
     return [pa.RecordBatch.from_pylist(rows[at : at + size], schema=SCHEMA) for at in range(0, len(rows), size)]
+
+
+def database_entries(*, agree: bool = True) -> list[bytes]:
+    """Commands that travel together and alone, a comparison of states, and what two replicas report."""
+    commands_ = [
+        commands.Create("/big/a", bytes(1000)),
+        commands.Multi(
+            (commands.SetData("/big/b", bytes(2000)), commands.Check("/small/x"), commands.Delete("/big/a"))
+        ),
+        commands.Create("/small/b", b"four"),
+        commands.SetData("/big/c", b""),
+    ]
+    blobs = [codec.encode(commands.Command(each, commands.Origin(), BEGIN_MS)) for each in commands_]
+    ends = struct.pack("<3I", *accumulate(len(blob) for blob in blobs[:3]))
+    vocabulary = checksums.Checksums.vocabulary
+    reports = [
+        checksums.Report(LogPosition(7), "1-a", {"keys 6e": "11"}),
+        checksums.Report(LogPosition(7), "2-b", {"keys 6e": "11" if agree else "22"}),
+    ]
+    headers = [vocabulary.encode(each) for each in (checksums.Compare(), *reports)]
+    return [
+        Entry(b"".join(blobs[:3]), {"batching": ends}).encode(),
+        Entry(blobs[3]).encode(),
+        *(Entry(b"", {checksums.NAME: header}).encode() for header in headers),
+    ]

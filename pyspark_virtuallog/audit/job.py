@@ -1,0 +1,91 @@
+"""An audit from end to end: which range, what Spark sees in it, what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+from pyspark.sql import SparkSession
+
+from pyspark_virtuallog.audit.findings import ChainSegment, Findings, History
+from pyspark_virtuallog.audit.gathering import gather
+from pyspark_virtuallog.audit.judging import judge
+from pyspark_virtuallog.audit.source import DEPTH, NAME, AuditSource
+from pyspark_virtuallog.clients import client
+from virtuallog.blocking import BlockingLog
+from virtuallog.chain import Chain
+from virtuallog.cluster_file import read_cluster_file
+from virtuallog.errors import BeyondTailError, InvalidSettingError
+from virtuallog.types import LogPosition
+
+
+@attrs.frozen(kw_only=True)
+class AuditSettings:
+    """What is audited, and how closely."""
+
+    start: int | None = None
+    """None: the first position that has not been trimmed. Below that an audit begins there, too."""
+    stop: int | None = None
+    """None: the tail as it is when the audit begins."""
+    prefixes_max: int = 10
+    """How many prefixes of keys are told, those with the most bytes."""
+    depth: int = 1
+    """How many components of a path make a prefix."""
+
+
+def audit(
+    spark: SparkSession, cluster_file: Path, settings: AuditSettings, tell: Callable[[str], None] = lambda what: None
+) -> Findings:
+    """Read a range of the log, and say what is wrong in it. Nothing is changed. `tell` hears what is done meanwhile.
+
+    Raises:
+        InvalidSettingError: the range is empty the wrong way round.
+        BeyondTailError: it goes past the tail.
+        UnavailableError: no server that has a part of it answers.
+    """
+    log = client(read_cluster_file(cluster_file))
+    register = log.register()
+    start, stop = _range(log, settings)
+    spark.dataSource.register(AuditSource)
+    source = spark.read.format(NAME).option("cluster", str(cluster_file)).option("clusterId", register.cluster.hex())
+    source = (
+        source.option("startingOffsets", str(start))
+        .option("endingOffsets", str(stop))
+        .option("failOnDataLoss", "false")
+    )
+    if register.database:
+        source = source.option(DEPTH, str(settings.depth))
+    tell(f"reading [{start}, {stop})")
+    evidence = gather(source.load(), prefixes_max=settings.prefixes_max, is_database=register.database, tell=tell)
+    if evidence.pieces:  # what was trimmed before it could be planned is not missing
+        start = max(start, min(log.find_trim_point(), evidence.pieces[0].first))
+    history = _history(register.chain)
+    return Findings(
+        cluster=register.cluster.hex(),
+        start=start,
+        stop=stop,
+        findings=judge(evidence, history, start, stop, is_database=register.database),
+        chain=history,
+        evidence=evidence,
+    )
+
+
+def _range(log: BlockingLog, settings: AuditSettings) -> tuple[LogPosition, LogPosition]:
+    tail = log.check_tail().tail
+    stop = tail if settings.stop is None else settings.stop
+    if stop > tail:
+        raise BeyondTailError(LogPosition(stop), LogPosition(tail))
+    first = max(log.find_trim_point(), log.register().chain.start)
+    start = first if settings.start is None else max(first, settings.start)
+    if settings.start is not None and settings.start > stop:
+        raise InvalidSettingError("start", f"{settings.start} is behind the end, {stop}")
+    return LogPosition(min(start, stop)), LogPosition(stop)
+
+
+def _history(chain: Chain) -> History:
+    segments = [
+        ChainSegment(segment=str(segment.id), loglet=segment.kind, start=segment.start, stop=segment.stop)
+        for segment in chain.segments
+    ]
+    return History(version=chain.version, segments=segments)
