@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import attrs
+import structlog
 import trio
 from trio.abc import Stream
 
@@ -35,14 +36,19 @@ from server.identity import Identity
 from server.zookeeper.facts import Facts
 from server.zookeeper.service import ZooKeeperService
 from server.zookeeper.settings import ZooKeeperSettings
-from virtuallog.errors import UnavailableError
+from virtuallog.errors import RetryableError, UnavailableError
 from virtuallog.metrics import Family
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
+REGISTER_SECONDS: Final = 1.0
+"""Between two attempts to read the register, each of which asks a majority."""
+
 STORE = "database"
 """Name of the replica's place among those of the node's roles."""
+
+log = structlog.get_logger(__name__)
 
 
 @attrs.define(eq=False)
@@ -85,7 +91,7 @@ class DatabaseRole:
             identity=ReplicaIdentity(
                 node=self.identity.node, store=self.identity.store_id, boot=self.identity.boot
             ),
-            cluster=(await virtual_log.view.current()).cluster,
+            cluster=await cluster_of(virtual_log),
             peers=partial(_others, virtual_log, self.identity.node),
             settings=self.settings,
         )  # fmt: skip
@@ -175,6 +181,17 @@ class DatabaseRole:
             done(UnavailableError(f"the database of node {self.identity.node} is {state.value}"))
         else:
             handler(request, done)
+
+
+async def cluster_of(virtual_log: VirtualLog) -> bytes:
+    """Waits until the register can be read: that nobody answers is no reason to close a role for good."""
+    view = virtual_log.view
+    while True:
+        try:
+            return (await view.current()).cluster
+        except RetryableError as error:
+            log.info("the database waits for the register", reason=str(error))
+            await view.environment.clock.sleep(REGISTER_SECONDS)
 
 
 def _others(virtual_log: VirtualLog, node: NodeId) -> Sequence[NodeId]:

@@ -24,9 +24,11 @@ from server.database.messages import (
     SetEngine,
     WriteRaw,
 )
+from server.database.role import cluster_of
 from server.node import Node
 from server.zookeeper.settings import ZooKeeperSettings
 from tests.server.test_node import World, make_world, until
+from tests.virtuallog.worlds import world as log_world
 from virtuallog.control import PrefixTrim
 from virtuallog.errors import (
     CorruptionError,
@@ -36,6 +38,7 @@ from virtuallog.errors import (
     UnsupportedError,
 )
 from virtuallog.metrics import Distribution
+from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import LogPosition, NodeId
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
@@ -111,6 +114,25 @@ async def test_a_server_comes_back_with_its_state(world: World, autojump_clock: 
     world.stop(1)
     (again,) = await start(world, 1)
     assert (await client_of(again).get("/a")).data == b"1"
+
+
+async def test_a_database_waits_for_a_register_that_nobody_can_read(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Seed 833 of `zelos`, at 12b3b5d: a server that started while no majority of the MetaStore answered had no database for good."""
+    async with log_world() as w:
+        log, get, attempts = w.client(), w.metastore.get, 0
+
+        async def silent(*_: object) -> tuple[int, bytes]:
+            nonlocal attempts
+            attempts += 1
+            if attempts <= 20:
+                raise UnavailableError("MetaStore: no majority answered")
+            return await get()
+
+        monkeypatch.setattr(MemoryMetaStore, "get", silent)
+        assert await cluster_of(log) == w.register.cluster
+        assert attempts == 21
 
 
 async def test_a_node_that_is_told_to_end_flushes_its_store(world: World, autojump_clock: MockClock) -> None:
