@@ -59,7 +59,7 @@ def audit(
     tell(f"reading [{start}, {stop})")
     evidence = gather(source.load(), prefixes_max=settings.prefixes_max, is_database=register.database, tell=tell)
     if evidence.pieces:  # what was trimmed before it could be planned is not missing
-        start = max(start, min(log.find_trim_point(), evidence.pieces[0].first))
+        start = LogPosition(max(start, min(log.find_trim_point(), evidence.pieces[0].first)))
     history = _history(register.chain)
     return Findings(
         cluster=register.cluster.hex(),

@@ -96,7 +96,7 @@ def batches(rows: Rows, size: int = 4) -> list[pa.RecordBatch]:
 
 def database_entries(*, agree: bool = True) -> list[bytes]:
     """Commands that travel together and alone, a comparison of states, and what two replicas report."""
-    commands_ = [
+    operations: list[commands.Operation] = [
         commands.Create("/big/a", bytes(1000)),
         commands.Multi(
             (commands.SetData("/big/b", bytes(2000)), commands.Check("/small/x"), commands.Delete("/big/a"))
@@ -104,7 +104,7 @@ def database_entries(*, agree: bool = True) -> list[bytes]:
         commands.Create("/small/b", b"four"),
         commands.SetData("/big/c", b""),
     ]
-    blobs = [codec.encode(commands.Command(each, commands.Origin(), BEGIN_MS)) for each in commands_]
+    blobs = [codec.encode(commands.Command(each, commands.Origin(), BEGIN_MS)) for each in operations]
     ends = struct.pack("<3I", *accumulate(len(blob) for blob in blobs[:3]))
     vocabulary = checksums.Checksums.vocabulary
     reports = [
