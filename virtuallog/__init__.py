@@ -9,12 +9,14 @@ The contract of a loglet is in `virtuallog.api`, the picture of the whole in doc
 from virtuallog.batch import Batch, SessionId
 from virtuallog.blocking import BlockingLog, connect_blocking
 from virtuallog.connect import connect
+from virtuallog.scanning import scan
 from virtuallog.types import Data, Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed
 from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
 
 __all__ = [
     "connect",
     "connect_blocking",
+    "scan",
     "VirtualLog",
     "VirtualLogSettings",
     "BlockingLog",
