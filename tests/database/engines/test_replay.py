@@ -42,7 +42,7 @@ async def whole_log(running: Running, start: int = 0) -> list[Placed]:
     tail = (await running.log.check_tail()).tail
     pieces: list[Placed] = []
     while start < tail:
-        pieces += await running.log.read(LogPosition(start), tail, 1 << 20)
+        pieces += await running.log.read(LogPosition(start), LogPosition(tail), 1 << 20)
         start = pieces[-1].stop
     return pieces
 

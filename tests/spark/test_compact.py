@@ -1,0 +1,278 @@
+"""Compaction: what is folded by Spark is the state that a full replay has, and what is half made is never taken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import pyarrow as pa
+import pytest
+import trio
+from pyspark.sql import SparkSession
+from trio.testing import MockClock
+
+from database.engines.cursor import read_cursor
+from database.engines.digests import fold_of
+from database.engines.keys import CURSOR
+from database.engines.rollout import Rollout
+from database.engines.time import Time
+from database.kv.commands import (
+    Create,
+    CreateSession,
+    Delete,
+    Expire,
+    Mode,
+    Multi,
+    Operation,
+    Origin,
+    SetData,
+)  # fmt: skip
+from database.replay import Effects
+from database.rocks import open_store_directory
+from database.snapshots.compaction import Manifest
+from database.snapshots.fetching import fetch
+from database.snapshots.place import Place
+from database.snapshots.placed import PlacedSource
+from database.testing.memory_store import MemoryDisk
+from loglets.archive.fsspec_files import FsspecFiles
+from pyspark_virtuallog.compact.beginning import is_continued
+from pyspark_virtuallog.compact.chunks import SCHEMA, chain, chunks, encode, from_parquet, last_time_ms, name_of
+from pyspark_virtuallog.compact.folding import Source, WrittenTable, fold, read_sources, write_ranges
+from pyspark_virtuallog.compact.playing import Playing
+from pyspark_virtuallog.compact.publishing import Played, publish
+from pyspark_virtuallog.spark_errors import explained
+from tests.archive.parts import DictFiles
+from tests.database.engines.test_all_engines import found
+from tests.database.engines.worlds import Running
+from tests.database.kv.test_database import databases, of
+from virtuallog.clock import SystemClock
+from virtuallog.errors import CorruptionError, VirtualLogError
+from virtuallog.instruments import Counter
+from virtuallog.types import LogPosition
+
+CLUSTER = b"c" * 16
+COMMANDS = 1500
+SMALL = 20 << 10
+"""So that there are several chunks, and several tables."""
+
+
+def test_chunks_that_are_there_as_a_whole_lead_from_the_base_to_the_store() -> None:
+    """Parts without the file that is written last are none; a hole, or a chunk that goes too far, is none of the chain."""
+    names = [name_of(0, 5, 0), name_of(0, 5), name_of(5, 9), name_of(9, 20, 0), name_of(9, 12), "manifest.json"]
+    found = chunks(names)
+    assert [(chunk.start, chunk.stop, len(chunk.files)) for chunk in found] == [(0, 5, 2), (5, 9, 1), (9, 12, 1)]
+    assert [chunk.stop for chunk in chain(found, 0, 12) or ()] == [5, 9, 12]
+    assert chain(found, 0, 9) == found[:2] and chain(found, 5, 5) == []
+    assert chain(found, 0, 10) is None and chain(found, 1, 9) is None
+
+
+def test_a_store_goes_on_only_where_nothing_of_its_effects_is_lost() -> None:
+    """And only if the log still has what follows."""
+    found = chunks([name_of(0, 5), name_of(5, 9)])
+    assert is_continued(found, None, 9, 9) and is_continued([], None, 0, 0)
+    assert not is_continued(found, None, 9, 10), "the log begins behind it"
+    assert not is_continued(found, None, 8, 0), "it stands where no chunk ends"
+    assert not is_continued(found[1:], None, 9, 0), "the first chunk is gone"
+
+
+def test_effects_come_back_from_a_file_as_they_were() -> None:
+    """A row for each key; none at all are a file, too."""
+    told = [Effects(LogPosition(3), 17, {b"a": b"1", b"b": None}), Effects(LogPosition(5), 18, {b"a": b"2"})]
+    table = from_parquet(encode(told))
+    assert table.schema == SCHEMA
+    assert list(zip(*(table.column(name).to_pylist() for name in ("position", "key", "value")), strict=True)) == [
+        (3, b"a", b"1"), (3, b"b", None), (5, b"a", b"2")
+    ]  # fmt: skip
+    assert last_time_ms(encode(told)) == 18 and last_time_ms(encode([])) == 0
+
+
+@attrs.define(eq=False)
+class Story:
+    """A log with some thousand commands, what was played of it, and what a replica had on the way."""
+
+    folder: Path
+    files: DictFiles = attrs.field(factory=DictFiles)
+    known: dict[int, dict[bytes, bytes]] = attrs.field(factory=dict)
+    """The whole store, at each position up to which was played."""
+    played: list[Played] = attrs.field(factory=list)
+
+    @property
+    def chunks_url(self) -> str:
+        return f"file://{self.folder}/chunks"
+
+    @property
+    def place(self) -> Place:
+        return Place(f"file://{self.folder}/place")
+
+    async def tell(self) -> None:
+        """Commands through two replicas; in the middle, at random positions, and in the end the log is played on."""
+        chance = random.Random(8)
+        async with databases() as world:
+            one, two = await world.start(1), await world.start(2)
+            await trio.sleep(6.0)
+            await found(one, Rollout).enable(Time.name)
+            await of(one).execute(CreateSession(1, b"p" * 16, 4000))
+            disk = MemoryDisk()
+            for stop in (COMMANDS // 3, 2 * COMMANDS // 3, COMMANDS):
+                await write_something((one, two), chance, stop)
+                await self.play_up_to(one, disk, chance)
+
+    async def play_up_to(self, running: Running, disk: MemoryDisk, chance: random.Random) -> None:
+        await running.replica.sync()
+        start, tail = read_cursor(disk.content), running.replica.cursor
+        position = LogPosition(chance.randint(start + (tail - start) // 2, tail))
+        playing = Playing(running.log, disk.open(), self.files, chunk_bytes=SMALL)
+        await playing.run(position)
+        folded = fold_of(disk.content)
+        self.known[position] = dict(disk.content.pairs)
+        self.played.append(
+            Played(
+                cluster=CLUSTER, position=position, time_ms=0, engines=(Time.name,),
+                digests=folded.finish(), pairs=folded.pairs,
+            )
+        )  # fmt: skip
+
+    def sources(self, played: Played, base: Manifest | None) -> list[Source]:
+        names = trio.run(FsspecFiles(self.chunks_url).list)
+        linked = chain(chunks(names), 0 if base is None else base.position, played.position)
+        assert linked, "there is something to fold"
+        found = [Source(self.chunks_url, name) for chunk in linked for name in chunk.files]
+        if base is not None:
+            at = self.place.location(CLUSTER, base.position)
+            found += [Source(at, table.stored, table.checksum, is_base=True) for table in base.tables]
+        return found
+
+    def fold(self, spark: SparkSession, played: Played, base: Manifest | None) -> list[WrittenTable]:
+        cursor = CURSOR, played.position.to_bytes(8, "big")
+        url = self.place.location(CLUSTER, played.position)
+        return fold(spark, self.sources(played, base), cursor, url, ranges=3, table_bytes=SMALL)
+
+    def publish(self, played: Played, written: Sequence[WrittenTable]) -> Manifest:
+        return trio.run(publish, self.place, played, written, self.folder / "work")
+
+
+async def write_something(replicas: Sequence[Running], chance: random.Random, stop: int) -> None:
+    """Everything whose effect depends on what was before."""
+    done = trio.Event()
+    for number in range(stop - COMMANDS // 3, stop):
+        name = f"/n{chance.randrange(400)}"
+        operations: list[Operation] = [
+            Create(name, b"%d" % number), Create(name, b"%d" % number), SetData(name, b"x" * chance.randrange(200)),
+            SetData(name, b"if it has changed", version=3), Delete(name),
+            Create("/s", b"", mode=Mode.PERSISTENT_SEQUENTIAL), Create("/e", b"", mode=Mode.EPHEMERAL_SEQUENTIAL),
+            Multi((Create(name, b""), SetData("/n1", b"both or none"))),
+        ]  # fmt: skip
+        of(replicas[number % 2]).submit(chance.choice(operations), Origin(1, 1), lambda _: None)
+        if number % 64 == 0:
+            await trio.sleep(0.05)
+    of(replicas[1]).submit(Expire(((1, 0),)), Origin(), lambda _: done.set())
+    await done.wait()
+    await of(replicas[0]).execute(CreateSession(1, b"p" * 16, 4000))
+
+
+@pytest.fixture(scope="module")
+def told() -> Story:
+    made = Story(Path())
+    trio.run(made.tell, clock=MockClock(autojump_threshold=0))
+    return made
+
+
+@pytest.fixture
+def story(told: Story, tmp_path: Path) -> Story:
+    """With files of its own."""
+    (tmp_path / "chunks").mkdir()
+    for name, content in told.files.content.items():
+        (tmp_path / "chunks" / name).write_bytes(content)
+    return attrs.evolve(told, folder=tmp_path)
+
+
+async def fetched(place: Place, manifest: Manifest, path: Path) -> dict[bytes, bytes]:
+    """What a server has that begins with it."""
+    directory = await open_store_directory(path)
+    source = PlacedSource(place=place, manifest=manifest, clock=SystemClock(), fetched=Counter("x", "x"))
+    await fetch(source, directory.staging)
+    await directory.staging.install()
+    store = await directory.open()
+    pairs = dict(store.scan((b"", b"\xff" * 64), 1 << 20))
+    await directory.close()
+    return pairs
+
+
+def fold_here(story: Story, played: Played, base: Manifest | None) -> list[WrittenTable]:
+    """What Spark does, by a dictionary: the same functions read and write."""
+    sources = story.sources(played, base)
+    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(sources)))})
+    newest: dict[bytes, tuple[int, bytes | None]] = {CURSOR: (-1, played.position.to_bytes(8, "big"))}
+    for batch in read_sources(sources, iter([numbers])):
+        for row in batch.to_pylist():
+            newest[row["key"]] = max(
+                newest.get(row["key"], (-2, b"")), (row["position"], row["value"]), key=position_in
+            )
+    pairs = [{"key": key, "value": value} for key, (_, value) in sorted(newest.items()) if value is not None]
+    batches = pa.Table.from_pylist(pairs).to_batches(max_chunksize=50)
+    url = story.place.location(CLUSTER, played.position)
+    return [WrittenTable(**row) for batch in write_ranges(url, SMALL, iter(batches)) for row in batch.to_pylist()]
+
+
+def position_in(row: tuple[int, bytes | None]) -> int:
+    return row[0]
+
+
+def test_effects_over_the_last_compaction_are_the_state_of_a_full_replay(story: Story, tmp_path: Path) -> None:
+    """Without Spark: a store that was put together from tables has every pair, and is what a server begins with."""
+    base: Manifest | None = None
+    for number, played in enumerate(story.played):
+        base = story.publish(played, fold_here(story, played, base))
+        assert base.position == played.position and base.digests == played.digests
+        assert trio.run(fetched, story.place, base, tmp_path / str(number)) == story.known[played.position]
+
+
+def test_what_spark_folds_is_the_same(spark: SparkSession, story: Story) -> None:
+    """From the beginning, and over the last compaction: table by table sorted, and published as any other."""
+    base: Manifest | None = None
+    for played in story.played[:2]:
+        written = story.fold(spark, played, base)
+        assert len(written) > 1, "several tables, which are in order"
+        base = story.publish(played, written)
+        assert trio.run(story.place.newest, CLUSTER) == base
+        assert base.digests == played.digests and base.pairs == len(story.known[played.position])
+        listed = trio.run(story.place.files(CLUSTER, base.position).list)
+        assert set(listed) == {each.stored for each in base.store} | {each.stored for each in base.tables}
+    assert not (story.folder / "work").exists()
+    damage(story.folder / "place" / "compacted" / f"{CLUSTER.hex()}-{base.position:020d}" / base.tables[0].stored)
+    with pytest.raises(VirtualLogError, match="not what its checksum says"), explained():
+        story.fold(spark, story.played[2], base)
+
+
+def test_what_is_damaged_is_not_published(story: Story) -> None:
+    """A chunk, or a file that a task has written: an error that says which; the place has nothing new."""
+    first = story.played[0]
+    written = fold_here(story, first, None)
+    files = story.folder / "place" / "compacted" / f"{CLUSTER.hex()}-{first.position:020d}"
+    damage(files / written[0].sst)
+    with pytest.raises(CorruptionError, match="not what a task has written"):
+        story.publish(first, written)
+    damage(next((story.folder / "chunks").iterdir()))
+    with pytest.raises(CorruptionError, match="cannot be read"):
+        fold_here(story, story.played[2], None)
+    assert trio.run(story.place.positions, CLUSTER) == []
+
+
+def test_a_state_that_is_not_that_of_the_replay_is_not_published(story: Story) -> None:
+    """As if a chunk were missing, or Spark had folded wrongly: the digests tell which part; tables that overlap are none."""
+    first = story.played[0]
+    written = fold_here(story, first, None)
+    wrong = attrs.evolve(first, digests={**first.digests, "keys 6e": "00"})
+    with pytest.raises(CorruptionError, match="keys 6e"):
+        story.publish(wrong, written)
+    with pytest.raises(CorruptionError, match="overlap"):
+        story.publish(first, [*written, written[0]])
+    assert trio.run(story.place.newest, CLUSTER) is None
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
