@@ -240,7 +240,7 @@ def test_what_spark_folds_is_the_same(spark: SparkSession, story: Story) -> None
         assert base.digests == played.digests and base.pairs == len(story.known[played.position])
         listed = trio.run(story.place.files(CLUSTER, base.position).list)
         assert set(listed) == {each.stored for each in base.store} | {each.stored for each in base.tables}
-    assert not (story.folder / "work").exists()
+    assert base is not None and not (story.folder / "work").exists()
     damage(story.folder / "place" / "compacted" / f"{CLUSTER.hex()}-{base.position:020d}" / base.tables[0].stored)
     with pytest.raises(VirtualLogError, match="not what its checksum says"), explained():
         story.fold(spark, story.played[2], base)
