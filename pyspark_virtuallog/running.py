@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Final, TypeVar
 
 import trio
@@ -14,6 +15,8 @@ from virtuallog.ports import Clock
 ThingT = TypeVar("ThingT")
 ResultT = TypeVar("ResultT")
 
+_NUMBERS: Final = count(1)
+"""So that jobs of the same name, at the same time, are told apart."""
 _LOOK_SECONDS: Final = 0.5
 """Between two looks at how many tasks are done: people watch that."""
 
@@ -26,7 +29,7 @@ async def run_all(
 
     Args:
         spark: the session.
-        name: what Spark calls the job; no other may have the same name at the same time.
+        name: what Spark calls the job.
         function: is known to workers by its module and name.
         things: can be pickled, as can the results.
         clock: for the pauses between looks.
@@ -37,29 +40,29 @@ async def run_all(
     """
     if not things:
         return []
-    context = spark.sparkContext
+    context, group = spark.sparkContext, f"{next(_NUMBERS)} {name}"
 
     def run() -> list[ResultT]:
-        context.setJobGroup(name, name, interruptOnCancel=True)
+        context.setJobGroup(group, name, interruptOnCancel=True)
         found: list[ResultT] = context.parallelize(things, len(things)).map(function).collect()
         return found
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_watch, context, name, clock, tell)
+        nursery.start_soon(_watch, context, group, clock, tell)
         try:
             results = await trio.to_thread.run_sync(run, abandon_on_cancel=True)
         except trio.Cancelled:
-            context.cancelJobGroup(name)
+            context.cancelJobGroup(group)
             raise
         nursery.cancel_scope.cancel()
     tell(len(results))
     return results
 
 
-async def _watch(context: SparkContext, name: str, clock: Clock, tell: Callable[[int], None]) -> None:
+async def _watch(context: SparkContext, group: str, clock: Clock, tell: Callable[[int], None]) -> None:
     tracker = context.statusTracker()
     while True:
         await clock.sleep(_LOOK_SECONDS)
-        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
         stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
         tell(sum(stage.numCompletedTasks for stage in stages if stage))

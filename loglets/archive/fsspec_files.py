@@ -52,7 +52,7 @@ def absolute_url(place: str, folder: Path = _HERE) -> str:
 
 
 class FsspecDirectory:
-    """The same without trio: in the thread of the caller. Implements `loglets.archive.files.BlockingFiles`."""
+    """One directory, in the thread of the caller. Implements `loglets.archive.files.BlockingFiles`."""
 
     def __init__(self, url: str) -> None:
         """Asks nobody yet."""
@@ -85,7 +85,7 @@ class FsspecDirectory:
 
 
 class FsspecFiles:
-    """One directory. Implements `loglets.archive.files.Files`."""
+    """The same for trio. Implements `loglets.archive.files.Files`."""
 
     def __init__(self, url: str) -> None:
         """Asks nobody yet."""

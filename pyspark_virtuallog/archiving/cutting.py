@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import ceil
 from typing import Final
 
 from loglets.archive.spans import Span
@@ -33,9 +34,10 @@ def cut(spans: Sequence[Span], position_bytes: float, file_bytes: int, workers: 
         workers: tasks that run at once.
     """
     holes = sum(span.stop - span.start for span in spans if span.found is None)
-    share = holes * position_bytes / (2 * workers)  # two each: whoever gets the light ones takes another
-    piece = max(min(file_bytes, max(share, FILE_BYTES_MIN)), holes * position_bytes / TASKS_MAX)
-    length = max(1, int(piece / position_bytes)) if position_bytes else max(1, holes)
+    weight = holes * position_bytes
+    share = weight / (2 * workers)  # two each: whoever gets the light ones takes another
+    count = min(TASKS_MAX, max(1, ceil(weight / min(file_bytes, max(share, FILE_BYTES_MIN)))))
+    length = max(1, -(-holes // count))
     found = list[Span]()
     for span in spans:
         found += [span] if span.found is not None else _pieces(span, length)

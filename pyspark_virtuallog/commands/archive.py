@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 import click
 
 from loglets.archive.fsspec_files import absolute_url
+from loglets.archive.making import Sizes
 from pyspark_virtuallog.archiving.crew import crew_on
 from pyspark_virtuallog.command_line import spark_options
 from pyspark_virtuallog.session import open_session
@@ -14,19 +16,28 @@ from server.cli.archives import archive_segments, grace_option, run_and_show
 from server.cli.options import cluster_option, json_option
 from virtuallog.cluster_file import ClusterFile
 
+FILE_BYTES_MIN: Final = 64 << 10
+FILE_BYTES_MAX: Final = 1 << 30
+"""Parquet files beyond that are of no use to anybody, and a task has one in memory."""
+
 
 @click.command()
 @click.argument("wanted", metavar="SEGMENT|all")
 @click.option(
     "--to", "url", metavar="URL", required=True, help="Where archives are: file:///mnt/archives, s3://bucket, ..."
 )
+@click.option(
+    "--file-bytes", type=click.IntRange(FILE_BYTES_MIN, FILE_BYTES_MAX), default=Sizes().file_bytes, show_default=True,
+    help="Size of a file, uncompressed. A task has one in memory, encoded and as rows.",
+)  # fmt: skip
 @grace_option
 @spark_options
 @cluster_option
 @json_option
 def archive(
-    cluster: ClusterFile, wanted: str, url: str, grace: float, master: str, configuration: dict[str, str], as_json: bool
-) -> None:
+    cluster: ClusterFile, wanted: str, url: str, file_bytes: int, grace: float, master: str,
+    configuration: dict[str, str], as_json: bool,
+) -> None:  # fmt: skip
     """Keep closed segments as Parquet files elsewhere, instead of on nodes: what `virtuallog archive` does, by many at once.
 
     Each segment is cut into ranges; tasks of Spark read, write, read back and compare them, and this command publishes the
@@ -41,5 +52,5 @@ def archive(
     """
     place = absolute_url(url)
     with open_session("virtuallog archive", master=master, configuration=configuration) as spark:
-        hire = partial(crew_on, spark, cluster)
-        run_and_show(partial(archive_segments, cluster, wanted, place, grace, hire=hire), as_json)
+        hire, sizes = partial(crew_on, spark, cluster), Sizes(file_bytes=file_bytes)
+        run_and_show(partial(archive_segments, cluster, wanted, place, grace, hire=hire, sizes=sizes), as_json)

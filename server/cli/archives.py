@@ -29,6 +29,7 @@ from virtuallog.virtual_log import VirtualLog
 
 if TYPE_CHECKING:
     from loglets.archive.archiving import Hire
+    from loglets.archive.making import Sizes
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -82,8 +83,9 @@ def run_and_show(work: Callable[[list[Done]], Awaitable[None]], as_json: bool) -
 
 
 async def archive_segments(
-    cluster: ClusterFile, wanted: str, url: str, grace: float, done: list[Done], hire: Hire | None = None
-) -> None:
+    cluster: ClusterFile, wanted: str, url: str, grace: float, done: list[Done],
+    hire: Hire | None = None, sizes: Sizes | None = None,
+) -> None:  # fmt: skip
     """Archive the closed segments that the command means, below this URL.
 
     Args:
@@ -93,18 +95,20 @@ async def archive_segments(
         grace: how long nodes keep their copies, in seconds.
         done: is told what became of each, as it comes.
         hire: who works on the files; None: this process.
+        sizes: how large files are; None: as large as they should be.
 
     Raises:
         VirtualLogError: as `Archiving.run`, and what the node answers that is to change the chain.
     """
     from loglets.archive.archiving import Archiving, one_by_one  # Arrow takes a third of a second
+    from loglets.archive.making import Sizes
 
     async def archive_one(register: Register, segment: Segment) -> None:
         with progress_bar() as bar:
             archiving = Archiving(
                 provider=provider_of(log), cluster=register.cluster.hex(), url=url, environment=log.view.environment,
                 grace_seconds=grace, tell=teller(bar, segment), is_still_hot=partial(_is_there, log),
-                hire=hire or one_by_one,
+                hire=hire or one_by_one, sizes=sizes or Sizes(),
             )  # fmt: skip
             made = await archiving.run(segment, log.view.loglet(segment))
         after = await put(cluster, log, segment, KIND, made.config.encode(), segment.start)

@@ -1,7 +1,8 @@
 """The format stays: an archive that version 1 has written is read by this program and by any tool that knows Parquet.
 
-`data/archive-1` was made by `python -m tests.archive.test_format`, at the commit that added it. It is never made again: what is
-written under a version that has been released does not change.
+Samples were made by `python -m tests.archive.test_format DIRECTORY`, each at the commit that added it: `data/archive-1`, and
+`data/archive-1-by-file` when each file got a checksum of its content. They are never made again: what is written under a
+version that has been released does not change.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 import trio
 
 from loglets.archive import ArchiveProvider
@@ -24,6 +26,7 @@ from virtuallog.batch import Batch, SessionId
 from virtuallog.types import Gap, GapKind, PlacedBatch, Sealed
 
 FOLDER = Path(__file__).with_name("data") / "archive-1"
+BY_FILE = FOLDER.with_name("archive-1-by-file")
 START = 5_000
 ONE, TWO = SessionId(b"first session, 1"), SessionId(b"other session, 2")
 
@@ -50,15 +53,30 @@ def config(blob: bytes) -> ArchiveConfig:
     return ArchiveConfig(url="file:///x", directory="y", start=START, stop=stop, manifest=checksum, cluster=CLUSTER)
 
 
-async def test_an_archive_of_the_first_version_is_read(nursery: trio.Nursery) -> None:
+def sample(folder: Path) -> DictFiles:
+    """What is in the directory of a sample."""
+    return DictFiles({path.name: path.read_bytes() for path in folder.iterdir()})
+
+
+@pytest.mark.parametrize("folder", [FOLDER, BY_FILE], ids=lambda folder: folder.name)
+async def test_an_archive_of_the_first_version_is_read(folder: Path, nursery: trio.Nursery) -> None:
     """The same entries and gaps, cut as they were."""
-    files = DictFiles({path.name: path.read_bytes() for path in FOLDER.iterdir()})
+    files = sample(folder)
     found = config(files.content[manifests.NAME])
     loglet = ArchiveProvider(lambda _: files).open(segment_of(items()).id, found.encode(), environment(nursery))
 
     assert await loglet.check_tail() == Sealed(found.stop)
     read = await read_all(loglet, START, found.stop)
     assert contents(read) == contents([item.shift(START) for item in items()])
+
+
+def test_samples_differ_in_what_they_should() -> None:
+    """The checksum of the content, and that of each file; data files are the same."""
+    former, newer = (manifests.decode_untrusted((folder / manifests.NAME).read_bytes()) for folder in (FOLDER, BY_FILE))
+
+    assert (former.is_by_file, newer.is_by_file) == (False, True)
+    assert [file.checksum for file in former.files] == [file.checksum for file in newer.files]
+    assert newer.content == manifests.content_of(newer.files)
 
 
 def test_any_tool_reads_the_rows() -> None:
@@ -93,6 +111,6 @@ async def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    target = Path(sys.argv[1])
     target.mkdir(parents=True)
     trio.run(write, target)
