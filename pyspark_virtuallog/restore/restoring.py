@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -28,11 +28,13 @@ from database.rocks.directory import RocksDirectory, open_store_directory
 from database.snapshots.compaction import Manifest
 from database.snapshots.place import Place
 from database.snapshots.placed import PlacedSource
+from database.snapshots.wire import SNAPSHOTS
 from loglets.archive import origin as origins
 from loglets.archive.config import join
 from loglets.archive.fields import object_of, text
 from loglets.archive.fsspec_files import FsspecFiles
 from loglets.archive.origin import ARCHIVES, Origin
+from pyspark_virtuallog.compact.beginning import restore_snapshot
 from pyspark_virtuallog.restore import sources
 from pyspark_virtuallog.restore.covering import whole_from
 from pyspark_virtuallog.restore.history import History, Tell, copy_history
@@ -51,6 +53,8 @@ from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
 
 PLAN: Final = "restore.json"
+NAME: Final = "restore"
+"""Of who is given a snapshot of a server."""
 _CLUSTER_BYTES: Final = 16
 
 
@@ -101,7 +105,11 @@ async def restore(wanted: Wanted, random: Random, tell: Tell = lambda what, posi
         VirtualLogError: as the log, the places, the disk.
     """
     async with AsyncExitStack() as stack:
-        log = await stack.enter_async_context(connect(wanted.cluster)) if wanted.cluster is not None else None
+        log = (
+            await stack.enter_async_context(connect(wanted.cluster, more=[SNAPSHOTS]))
+            if wanted.cluster is not None
+            else None
+        )
         found = await sources.find(wanted.places, log, wanted.cluster_id)
         return await _Restoring(wanted, log, found, random, tell).run()
 
@@ -191,10 +199,7 @@ class _Restoring:
     async def _restore_state(self, cluster: ClusterId, position: LogPosition) -> Manifest:
         with tempfile.TemporaryDirectory(prefix="virtuallog-restore-") as work:
             async with _open_directory(self._wanted.store or Path(work) / "store") as directory:
-                base, reading = await self._base(position, await _cursor(directory))
-                if base is not None:
-                    self._tell("fetching", base.manifest.position)
-                    await install(directory, base)
+                base, reading = await self._begin_store(directory, position)
                 store = await directory.open()
                 played = await play_up_to(store, reading, position, partial(self._tell, "playing"))
                 time_ms = played or (base.manifest.time_ms if base is not None else 0)
@@ -204,16 +209,29 @@ class _Restoring:
                 self._tell("publishing", position)
                 return await publishing.run(store, time_ms)
 
-    async def _base(self, position: LogPosition, cursor: LogPosition) -> tuple[PlacedSource | None, Reading]:
-        """What to begin with: the newest state from which the log can be played on; None: the store as it is."""
-        refusal: InvalidSettingError | None = None
-        for base in [*await self._compactions(cursor, position), None]:
-            try:
-                return base, self._reading(cursor if base is None else base.manifest.position, position)
-            except InvalidSettingError as error:
-                refusal = refusal or error
-        assert refusal is not None
-        raise refusal
+    async def _begin_store(
+        self, directory: RocksDirectory, position: LogPosition
+    ) -> tuple[PlacedSource | None, Reading]:
+        """Put the newest state there from which the log can be played on; returns it, if it is a compaction, and what is to be played.
+        A store that somebody has played into goes on, unless a compaction spares it that. If nothing else is left there may be a
+        snapshot of a server that is not too new."""
+        cursor = await _cursor(directory)
+        for base in await self._compactions(cursor, position):
+            with suppress(InvalidSettingError):  # the log behind it is gone; perhaps not behind an older one
+                reading = self._reading(base.manifest.position, position)
+                self._tell("fetching", base.manifest.position)
+                await install(directory, base)
+                return base, reading
+        try:
+            return None, self._reading(cursor, position)
+        except InvalidSettingError:
+            if self._log is None or cursor > 0:
+                raise
+            await restore_snapshot(directory, self._log, NAME)
+            cursor = await _cursor(directory)
+            if cursor > position:
+                raise
+            return None, self._reading(cursor, position)
 
     async def _compactions(self, above: LogPosition, up_to: LogPosition) -> list[PlacedSource]:
         """The newest first."""
