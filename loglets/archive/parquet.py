@@ -184,7 +184,10 @@ def groups_untrusted(content: bytes, start: int) -> tuple[RowGroup, ...]:
         metadata, end = opened.metadata, len(content) - footer_bytes_untrusted(content)
         columns = [metadata.row_group(index).column(0) for index in range(metadata.num_row_groups)]
         edges = [*(column.dictionary_page_offset or column.data_page_offset for column in columns), end]
-        places = [opened.read_row_group(index, ["position"], use_threads=False)["position"][0].as_py() for index in range(len(columns))]
+        places = [
+            opened.read_row_group(index, ["position"], use_threads=False)["position"][0].as_py()
+            for index in range(len(columns))
+        ]
     if not columns or places[0] != start:
         raise CorruptionError(f"a file of an archive that was left does not begin at {start}")
     return tuple(RowGroup(*group) for group in zip(places, edges, edges[1:], strict=False))
