@@ -23,6 +23,7 @@ from virtuallog.chain import Chain
 from virtuallog.errors import VirtualLogError
 from virtuallog.reader import records
 from virtuallog.register import Register
+from virtuallog.scanning import scan
 from virtuallog.testing.actions import Append, ChangeAsked, CheckTail, FindTrimPoint, Follow, Read, Reconfigure, Trim
 from virtuallog.testing.history import Recorder
 from virtuallog.testing.weak_seal_provider import WeakSealProvider
@@ -35,6 +36,8 @@ ItemT = TypeVar("ItemT")
 
 READ_BYTES: Final = (1, 200, 1 << 20)
 """Small ones make a read end early, in the middle of everything."""
+SCAN_SECONDS: Final = 1.0
+"""Less than the patience of any client, so some give up by themselves."""
 BOUNDARIES_KEPT: Final = 4
 """Interesting are the newest: behind the older ones all has been trimmed, or is quiet."""
 
@@ -148,6 +151,16 @@ class Actor:
             found: list[Record] = [record for item in placed for record in records(item)]
             returned(found)
         return placed[-1].stop
+
+    async def scan(self, start: int, stop: int, max_bytes: int) -> int:
+        """A range as one read, which is many calls; returns how many pieces it came in."""
+        with self.record(Read(start, stop)) as returned:
+            found = scan(
+                self.client.log, LogPosition(start), LogPosition(stop), patience=SCAN_SECONDS, piece_bytes=max_bytes
+            )
+            pieces = [[record for item in piece for record in records(item)] async for piece in found]
+            returned([record for piece in pieces for record in piece])
+        return len(pieces)
 
     @contextmanager
     def following(self, start: int) -> Iterator[None]:

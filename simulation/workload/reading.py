@@ -67,6 +67,15 @@ async def leave_and_resume(actor: Actor) -> None:
             actor.did("leave a reader in a batch")
 
 
+async def in_pieces(actor: Actor) -> None:
+    """As a job does: while a piece is worked on, the next one is on its way."""
+    tail = await actor.check_tail()
+    start = min(actor.position(), tail)
+    stop = min(tail, start + actor.random.randint(1, 30))
+    if start < stop and await actor.scan(start, stop, actor.random.choice(READ_BYTES)) > 1:
+        actor.did("scan in pieces")
+
+
 async def _read(actor: Actor, start: int, stop: int, max_bytes: int) -> None:
     for _ in range(CALLS_MAX):
         if start >= stop:
@@ -82,4 +91,5 @@ ACTS: Final[Acts] = (
     (1.5, over_segments),
     (0.5, trim_point),
     (1, leave_and_resume),
+    (1, in_pieces),
 )

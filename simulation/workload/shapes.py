@@ -28,6 +28,7 @@ READING: Final = (
     "read over three segments",
     "find the trim point",
     "leave a reader in a batch",
+    "scan in pieces",
 )
 TAILING: Final = (
     "tail the log",

@@ -55,6 +55,7 @@ SHORT = Options(faults=(), operations=3, seconds=1.0, transport="calls")
         (reading.over_segments, "read over three segments"),
         (reading.trim_point, "find the trim point"),
         (reading.leave_and_resume, "leave a reader in a batch"),
+        (reading.in_pieces, "scan in pieces"),
         (parking.at_the_tail, "park at the tail"),
         (parking.beyond_the_tail, "park beyond the tail"),
         (parking.below_the_trim_point, "park below the trim point"),
