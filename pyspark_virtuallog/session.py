@@ -47,6 +47,8 @@ def open_session(
     """
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else it takes whatever `python3` is, without our packages
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it warns of the address that it does not take
     settings = {**_ALWAYS, **(_ON_LOOPBACK if master.startswith("local") else {}), **(configuration or {})}
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():

@@ -28,6 +28,9 @@ def settings(folder: Path) -> dict[str, str]:
     """Of a small Spark: two JVMs share a machine with clusters of processes."""
     return {
         "spark.driver.memory": "512m",
+        # Of code that runs once or twice only compiling counts: the quick compiler alone, and one thread that collects garbage.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,12 +23,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from loglets.archive.config import decode_untrusted
 from pyspark_virtuallog.clients import close_clients
+from pyspark_virtuallog.committing import commit
 from pyspark_virtuallog.options import stream_options
 from pyspark_virtuallog.schema import SCHEMA
 from pyspark_virtuallog.streaming import LogStreamReader
 from server.cluster import open_local_cluster
 from tests.archive.test_processes import archive
 from tests.free_ports import free_ports
+from tests.spark.sink_log import QUERY, attempt
 from tests.spark.tables import Table, contents, plain, read, sent, whole_gaps
 from virtuallog.cluster_file import ClusterFile, NodeAddress
 from virtuallog.connect import connect, open_services_to
@@ -186,6 +189,24 @@ async def a_stream_goes_on_where_it_was(cluster: str, log: VirtualLog) -> None:
         await in_thread(reader.partitions, {**offset, "position": 0}, end)
 
 
+async def only_committed_rows_are_seen(cluster: str, log: VirtualLog) -> None:
+    """If that is asked for: in the range of their commit, wherever they lie."""
+    begin = await tail_of(log)
+    await attempt(log, b"failed")
+    winner = await attempt(log, b"one", b"two")
+    middle = await tail_of(log)
+    await log.append(b"of somebody else")
+    await commit(log, QUERY, 0, [winner])
+
+    def payloads(start: int, **options: str) -> list[bytes]:
+        table = Table(cluster, isolationLevel="read_committed", startingOffsets=str(start), **options)
+        return [row["payload"] for row in table.rows()]
+
+    assert await in_thread(payloads, begin) == [b"one", b"two"]
+    assert await in_thread(payloads, middle) == [b"one", b"two"]
+    assert await in_thread(partial(payloads, begin, endingOffsets=str(middle))) == []
+
+
 async def archives_take_the_place_of_segments(cluster: str, log: VirtualLog, folder: Path) -> None:
     """A plan from before still reads the same; one that leads to files which are not there is read from the hot copy; damage is
     an error, and no row of what is damaged is seen."""
@@ -224,4 +245,5 @@ async def test_a_log_is_a_table(tmp_path: Path) -> None:
         await what_cannot_be_read_is_refused(cluster, log, tmp_path)
         await what_is_trimmed_is_missed(cluster, log)
         await a_stream_goes_on_where_it_was(cluster, log)
+        await only_committed_rows_are_seen(cluster, log)
         await archives_take_the_place_of_segments(cluster, log, tmp_path)
