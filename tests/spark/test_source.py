@@ -199,7 +199,7 @@ async def only_committed_rows_are_seen(cluster: str, log: VirtualLog) -> None:
     await commit(log, QUERY, 0, [winner])
 
     def payloads(start: int, **options: str) -> list[bytes]:
-        table = Table(cluster, isolationLevel="read_committed", startingOffsets=str(start), **options)
+        table = Table(cluster, SCHEMA, isolationLevel="read_committed", startingOffsets=str(start), **options)
         return [row["payload"] for row in table.rows()]
 
     assert await in_thread(payloads, begin) == [b"one", b"two"]
