@@ -97,3 +97,16 @@ def test_a_port_in_use_is_refused_before_anything_is_written(tmp_path: Path) -> 
 
     assert not list(tmp_path.iterdir())
     assert layout.prepare(tmp_path, nodes=1, log_nodes=0, base_port=port, loglet="native")
+
+
+def test_a_restored_cluster_is_written_down_with_its_origin(tmp_path: Path) -> None:
+    """Its nodes find it at each start, without anybody naming it again; a cluster that began otherwise is not taken for it."""
+    origin = "file:///restored/here"
+    (tmp_path / "a").mkdir()
+    new = layout.prepare(tmp_path / "a", nodes=1, log_nodes=0, base_port=0, loglet="native", origin=origin)
+    assert [config.origin for config in new] == [origin]
+    assert layout.prepare(tmp_path / "a", nodes=1, log_nodes=0, base_port=None, loglet="native") == new
+    (tmp_path / "b").mkdir()
+    layout.prepare(tmp_path / "b", nodes=1, log_nodes=0, base_port=0, loglet="native")
+    with pytest.raises(InvalidSettingError, match="was not restored from file:///restored/here"):
+        layout.prepare(tmp_path / "b", nodes=1, log_nodes=0, base_port=None, loglet="native", origin=origin)

@@ -13,14 +13,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from loglets.archive.origin import Origin
 from loglets.memory import MemoryProvider
 from loglets.paxos.provider import PaxosProvider
+from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.identity import Identity
 from server.node import Node, NodePorts
 from simulation.world.store_disk import SimulatedDirectory, StoreDisk
+from tests.virtuallog.worlds import NoServices
 from virtuallog.api import LogletProvider
-from virtuallog.chain import SegmentId
+from virtuallog.chain import SegmentId, genesis
+from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import NodeAddress
 from virtuallog.control import GetStatus, NodeStatus, PrefixTrim, ReconfigExtend, SealLog, Setting
 from virtuallog.errors import (
@@ -42,7 +46,7 @@ from virtuallog.testing.network import SimulatedNetwork, SimulatedServices
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.storage import Disk
 from virtuallog.testing.timeline import Timeline
-from virtuallog.types import NodeId, Open, Sealed
+from virtuallog.types import LogPosition, NodeId, Open, Sealed
 
 
 @attrs.define
@@ -112,9 +116,16 @@ class World:
     """How long it takes to open a store."""
     processes: dict[int, tuple[Process, trio.CancelScope]] = attrs.field(factory=dict)
     boots: int = 0
+    origins_read: int = 0
 
-    async def start(self, node: int, *others: LogletProvider, config: Mapping[str, Any] | None = None) -> Node:
-        """Start a node, on the disk that it left behind."""
+    async def start(
+        self,
+        node: int,
+        *others: LogletProvider,
+        config: Mapping[str, Any] | None = None,
+        origin: Origin | None = None,
+    ) -> Node:
+        """Start a node, on the disk that it left behind; if that is new, with what was restored for it."""
         self.boots += 1
         process = Process(NodeId(node), self.boots)
         clock = SimulatedClock(process)
@@ -132,6 +143,10 @@ class World:
             disk = self.replicas.setdefault(node, StoreDisk(random=self.random))
             return SimulatedDirectory.of(disk, process, clock)
 
+        async def restored() -> Origin | None:
+            self.origins_read += 1
+            return origin
+
         ports = NodePorts(
             services=self.network.services(process, clock),
             clock=clock,
@@ -139,6 +154,7 @@ class World:
             storage=no_storage,
             key_values=key_values,
             local_store=local_store,
+            origin=restored,
         )
         made = Node(
             ports,
@@ -218,6 +234,45 @@ async def test_several_nodes_started_at_once_agree_on_one_cluster(world: World, 
     assert [register.nodes[NodeId(status.node)].store_id for status in statuses] == [s.store_id for s in statuses]
     assert all(status.cluster == register.cluster and not status.failures for status in statuses)
     assert statuses[0].roles == ("sequencer", "log-server", "replica", "metastore")
+
+
+async def test_a_restored_cluster_begins_where_its_origin_says(world: World, autojump_clock: MockClock) -> None:
+    """Its id and its first position were decided by the restore, whoever of the nodes is first. The log goes on there; what is below is
+    trimmed. Started again, nobody asks for the origin, which may be gone."""
+    origin = Origin(cluster=ClusterId(b"r" * 16), position=LogPosition(4711))
+    nodes = [await world.start(node, origin=origin) for node in (1, 2, 3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+
+    register = register_of(await world.status(2))
+    assert register.cluster == origin.cluster
+    assert [(segment.start, segment.stop) for segment in register.chain.segments] == [(4711, None)]
+    log = nodes[0].virtual_log
+    assert log is not None
+    assert await log.append(b"a") == 4711 == await log.find_trim_point()
+
+    world.stop(1)
+    asked = world.origins_read
+    again = await world.start(1)
+    await until(lambda: again.virtual_log is not None)
+    assert world.origins_read == asked
+
+
+async def test_a_cluster_that_began_without_its_origin_is_refused(world: World) -> None:
+    """The first of them was started without it, and was faster: an empty log. Whoever knows better ends, and says why."""
+    origin = Origin(cluster=ClusterId(b"r" * 16), position=LogPosition(4711))
+    with pytest.raises(WrongRecipientError, match=origin.cluster.hex()):
+        await bootstrap(
+            NodeConfig(id=2, data=Path(), peers=PEERS), await decided_register(), {}, NoServices(), SystemClock(),
+            random.Random(1), origin,
+        )  # fmt: skip
+
+
+async def decided_register() -> MemoryMetaStore:
+    """Of a cluster that has begun by itself."""
+    metastore = MemoryMetaStore()
+    first = Register(cluster=ClusterId(b"o" * 16), chain=genesis("memory", b"", 1), members=(NodeId(1),), nodes={})
+    await metastore.put(first.encode(), 0, 1)
+    return metastore
 
 
 async def test_nobody_votes_before_everybody_has_answered(world: World, autojump_clock: MockClock) -> None:
