@@ -114,10 +114,11 @@ async def _play(wanted: Wanted, place: Place, tell: Tell) -> _Inputs | Manifest:
         register = await log.view.current()
         if not register.database:
             raise InvalidSettingError("cluster", "no database stands on its log: there is nothing to compact")
-        stop = await _stop(log, wanted.position)
         files = place.open_files(_chunks_url(place, register.cluster))
         beginning = await _begin(log, place, files, wanted.work / register.cluster.hex() / "store")
         try:
+            # Only now: what it begins with may be newer than any tail seen before.
+            stop = await _stop(log, wanted.position)
             base, cursor = beginning.base, read_cursor(beginning.store)
             if base is not None and base.position == stop:
                 return base
