@@ -62,6 +62,8 @@ class Folded:
         span = span_for(min(buckets), max(buckets), longest) if buckets else longest
         tallies = Tallies(keys_max=_TALLIES_MAX, span=span)
         for row in self.rows["tally"]:
+            if row["segment"] is None:
+                continue  # trimmed, and of no segment any more
             counts = Counts(*(row[field.name] for field in attrs.fields(Counts)))
             tallies.add(row["segment"], row["loglet"], row["bucket"], counts)
         return tallies

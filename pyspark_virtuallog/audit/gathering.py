@@ -23,6 +23,12 @@ from pyspark_virtuallog.audit.sink_markers import MARKED
 from pyspark_virtuallog.audit.spans import BUCKET_MS
 
 _FAULTS: Final = {DOUBLED: "doubled", SKIPPED: "skipped", REORDERED: "reordered"}
+_TOLD: Final = {
+    "doubled": "format_string('%d to %d in runs from %d and from %d', first, least(stop, reached) - 1, reached_at, start)",
+    "skipped": "format_string('%d to %d are not there, before %d', reached, first - 1, start)",
+    "reordered": "format_string('%d to %d at %d, behind %d', first, stop - 1, start, before - 1)",
+}
+"""Examples, in SQL."""
 
 
 def gather(
@@ -76,7 +82,7 @@ def _that_are(seen: DataFrame, *kinds: str) -> DataFrame:
 
 def _sessions(runs: DataFrame) -> DataFrame:
     """A row for each session: what it holds, how many of its numbers are there twice, or missing, or out of order, and the first
-    run of each sort of fault.
+    example of each.
 
     By number, a run that begins below what others reach is there again, and one that begins above leaves a hole. By position, a
     run of smaller numbers is out of order; one that is there again is not counted as that, too.
@@ -86,6 +92,7 @@ def _sessions(runs: DataFrame) -> DataFrame:
     judged = (
         runs.withColumn("stop", f.col("first") + f.col("count"))
         .withColumn("reached", f.coalesce(f.max("stop").over(by_number), "first"))
+        .withColumn("reached_at", f.max_by("start", "stop").over(by_number))
         .withColumn("before", f.coalesce(f.max("stop").over(by_position), "first"))
         .withColumn("doubled", f.expr("greatest(0, least(stop, reached) - first)"))
         .withColumn("skipped", f.expr("greatest(0, first - reached)"))
@@ -95,12 +102,13 @@ def _sessions(runs: DataFrame) -> DataFrame:
         f.sum("count").alias("entries"), f.sum("bytes").alias("bytes"), f.min("start").alias("start"), f.max("last").alias("last"),
     )  # fmt: skip
     faults = (f.sum(fault).alias(fault) for fault in _FAULTS.values())
-    run = f.format_string("%d to %d at %d", f.col("first"), f.col("stop") - 1, f.col("start"))
-    first = (
-        f.min_by(f.when(f.col(fault) > 0, run), f.when(f.col(fault) > 0, f.col("start"))).alias(f"{fault}_run")
-        for fault in _FAULTS.values()
-    )
-    return judged.groupBy("session").agg(*sums, *faults, *first)
+    examples = (_first_example(fault).alias(f"{fault}_run") for fault in _FAULTS.values())
+    return judged.groupBy("session").agg(*sums, *faults, *examples)
+
+
+def _first_example(fault: str) -> Column:
+    is_one = f.col(fault) > 0
+    return f.min_by(f.when(is_one, f.expr(_TOLD[fault])), f.when(is_one, f.col("start")))
 
 
 def _session_faults(sessions: DataFrame) -> tuple[int, list[Fault]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from pyspark_virtuallog.audit.evidence import PrefixSum
+from pyspark_virtuallog.audit.evidence import Evidence, PrefixSum
 from pyspark_virtuallog.audit.findings import ChainSegment, Findings, Severity
 from pyspark_virtuallog.audit.spelling import size_text, span_text
 from pyspark_virtuallog.audit.summary import headline
@@ -105,7 +105,7 @@ def _rates(findings: Findings) -> Section:
     return Section(
         title="Entries over time",
         note="By the clocks of those that ordered them. Each colour is a kind of loglet, as it keeps the entries today.",
-        content=_over_time(f"entries in {span_text(evidence.span_ms)}", series, evidence.span_ms, are_columns=True),
+        content=_over_time(f"entries in {span_text(evidence.span_ms)}", series, evidence, evidence.span_ms),
     )
 
 
@@ -142,18 +142,27 @@ def _prefixes(prefixes: Sequence[PrefixSum]) -> Section:
 
 def _growth(findings: Findings) -> Section:
     evidence = findings.evidence
+    unit, name = _unit(max(each.bytes for each in evidence.prefixes))
+    low, high = _times(evidence)
     series = []
     for prefix, tone in zip(evidence.prefixes, _LINES, strict=False):
-        total, points = 0, []
+        total, points = 0, [(low, 0.0)]
         for each in evidence.growth:
             if each.prefix == prefix.prefix:
+                points.append((float(each.at_ms), total / unit))
                 total += each.bytes
-                points.append((float(each.at_ms), total / 1e6))
-        series.append(Series(label=prefix.prefix, tone=tone, points=points))
+                points.append((float(each.at_ms + evidence.span_ms), total / unit))
+        series.append(Series(label=prefix.prefix, tone=tone, points=[*points, (high, total / unit)]))
     return Section(
         title="Growth",
         note="All that had been written up to then, overwritten and deleted data included.",
-        content=_over_time("MB written in all", series, evidence.span_ms, are_columns=False),
+        content=_over_time(f"{name} written in all", series, evidence),
+    )
+
+
+def _unit(most: int) -> tuple[float, str]:
+    return next(
+        ((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")) if most >= unit), (1.0, "bytes")
     )
 
 
@@ -164,16 +173,19 @@ def _tones(count: int) -> list[Tone]:
 # -- time -----------------------------------------------------------------------------------------------------------------
 
 
-def _over_time(title: str, series: Sequence[Series], span_ms: int, *, are_columns: bool) -> Columns:
-    times = [at for each in series for at, _ in each.points]
-    low, high = min(times), max(times) + span_ms
-    form = "%d %b" if high - low > _DAYS_FROM_MS else "%H:%M" if span_ms % 60_000 == 0 else "%H:%M:%S"
-    labels = [
-        Label(at=at, text=f"{_at(at):{form}}")
-        for at in (low + (high - low) * index / _LABELS for index in range(_LABELS))
-    ]
+def _over_time(title: str, series: Sequence[Series], evidence: Evidence, width: float | None = None) -> Columns:
+    low, high = _times(evidence)
+    form = "%d %b" if high - low > _DAYS_FROM_MS else "%H:%M" if evidence.span_ms % 60_000 == 0 else "%H:%M:%S"
+    places = [low + (high - low) * index / _LABELS for index in range(_LABELS)]
+    labels = [Label(at=at, text=f"{_at(at):{form}}") for at in places]
     told = f"{title}; UTC, from {_at(low):%Y-%m-%d %H:%M}"
-    return Columns(title=told, x=Axis(low, high), labels=labels, series=series, width=span_ms if are_columns else None)
+    return Columns(title=told, x=Axis(low, high), labels=labels, series=series, width=width)
+
+
+def _times(evidence: Evidence) -> tuple[float, float]:
+    """From the first entry to the last."""
+    times = [rate.at_ms for rate in evidence.rates]
+    return float(min(times)), float(max(times) + evidence.span_ms)
 
 
 def _at(time_ms: float) -> datetime:

@@ -1,0 +1,36 @@
+"""A log of one real node, for tests that read or write it with Spark."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from pyspark_virtuallog.clients import close_clients
+from server.cluster import open_local_cluster
+from virtuallog.connect import connect, open_services_to
+from virtuallog.virtual_log import VirtualLog
+
+ResultT = TypeVar("ResultT")
+
+
+@asynccontextmanager
+async def log_of_one_node(folder: Path) -> AsyncIterator[tuple[str, VirtualLog]]:
+    """The path of its cluster file, and a client. Clients that jobs have opened in this process end with it."""
+    async with open_local_cluster(folder / "cluster", 1, base_port=0) as cluster:
+        async with open_services_to(cluster.file) as services:
+            await cluster.wait_ready(services)
+        cluster.write_file()
+        try:
+            async with connect(cluster.file) as log:
+                yield str(cluster.file_path), log
+        finally:
+            await in_thread(close_clients)
+
+
+async def in_thread(call: Callable[..., ResultT], *arguments: object) -> ResultT:
+    """Spark's calls wait, so they are made beside trio."""
+    return await trio.to_thread.run_sync(call, *arguments)
