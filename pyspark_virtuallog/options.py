@@ -1,4 +1,4 @@
-"""The options of a read, checked before anything is done.                                                                Pure.
+"""The options of a read, checked before anything is done.
 
 Names and meanings are those of Spark's Kafka source where there is such a thing. Spark hands names over in small letters. One that
 is not known is refused: a misspelled `failOnDataLoss` must not be taken for its default.

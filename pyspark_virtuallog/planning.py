@@ -1,4 +1,4 @@
-"""Cuts what is to be read into tasks of Spark.                                                                           Pure.
+"""Cuts what is to be read into tasks of Spark.
 
     wanted      [------------------------------------------)
     chain       |--- 1.a archive ---|-- 4.b native --|-- 7.c native -->
