@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import pytest
@@ -422,7 +423,7 @@ async def test_a_crowd_that_was_split_appends_together_again(autojump_clock: Moc
     ],
     ids=str,
 )
-def test_settings_that_make_batches_nobody_takes_are_refused(settings: dict[str, int]) -> None:
+def test_settings_that_make_batches_nobody_takes_are_refused(settings: dict[str, Any]) -> None:
     """Entries that were gathered for a batch that cannot be built would be lost, and their callers would wait for ever."""
     with pytest.raises(InvalidSettingError):
         AppenderSettings(**settings)
