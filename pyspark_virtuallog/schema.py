@@ -5,6 +5,8 @@
        8     |                                        | 4.1      native | filler     nothing at 8 and 9: the next row says where it ends
       10     | b"b"     ...   0x5e..   42        1    | 4.1      native |
 
+This module imports nothing of ours, as Spark asks for the schema in processes that do nothing else.
+
 Spark has no way to tell a source of Python which columns a query needs, so a reader that needs few names them:
 `.schema("position LONG, time TIMESTAMP")`.
 """
@@ -22,8 +24,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
-
-from virtuallog.errors import InvalidSettingError
 
 SCHEMA: Final = StructType(
     [
@@ -47,20 +47,28 @@ def check_schema(schema: StructType) -> None:
     Raises:
         InvalidSettingError: it asks for something else.
     """
+    if (reason := _refusal(schema)) is not None:
+        from virtuallog.errors import InvalidSettingError
+
+        raise InvalidSettingError("schema", reason)
+
+
+def _refusal(schema: StructType) -> str | None:
     known = {field.name: field.dataType for field in SCHEMA}
     names = [field.name.lower() for field in schema]
     if not names:
-        raise InvalidSettingError("schema", f"has no column; there are {_columns()}")
+        return f"has no column; there are {_columns()}"
     for field, name in zip(schema, names, strict=True):
         if name not in known:
-            raise InvalidSettingError("schema", f"there is no column {field.name}; there are {_columns()}")
+            return f"there is no column {field.name}; there are {_columns()}"
         if field.dataType != known[name]:
             found, wanted = field.dataType.simpleString(), known[name].simpleString()
-            raise InvalidSettingError("schema", f"column {field.name} is of type {wanted.upper()}, not {found.upper()}")
+            return f"column {field.name} is of type {wanted.upper()}, not {found.upper()}"
         if names.count(name) > 1:
-            raise InvalidSettingError("schema", f"column {field.name} is there twice")
+            return f"column {field.name} is there twice"
         if not field.nullable and name != "position":
-            raise InvalidSettingError("schema", f"column {field.name} is null in rows of gaps: it cannot be NOT NULL")
+            return f"column {field.name} is null in rows of gaps: it cannot be NOT NULL"
+    return None
 
 
 def _columns() -> str:

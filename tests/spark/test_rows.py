@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -127,3 +130,14 @@ def test_how_far_rows_reach() -> None:
     """To the end of the gap, or one past the entry."""
     assert stop_of(TABLE) == 12
     assert stop_of(TABLE.slice(0, 2)) == 7
+
+
+def test_spark_learns_name_and_schema_without_a_client_of_the_log() -> None:
+    """It imports every package that is named like ours, whatever a query reads."""
+    script = (
+        "import sys; from pyspark_virtuallog import DefaultSource; "
+        "print(DefaultSource.name(), len(DefaultSource({}).schema()), {'trio', 'virtuallog', 'pyarrow'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "virtuallog 9 set()\n"
