@@ -37,7 +37,7 @@ _KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
         ("segment", pa.string()),
         ("loglet", pa.string()),
         ("span", pa.int64()),  # in buckets of time; so each task can choose one that makes few rows
-        ("bucket", pa.int64()),  # the first one of the span; null: fillers, which have no time
+        ("bucket", pa.int64()),  # the first one of the span; null: gaps only, which have no time
         ("entries", pa.int64()),
         ("bytes", pa.int64()),
         ("fillers", pa.int64()),

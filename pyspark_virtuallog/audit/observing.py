@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pyspark_virtuallog.audit.observations import of_columns, rows_of
 from pyspark_virtuallog.audit.remarks import Remarks
-from pyspark_virtuallog.audit.runs import runs_of
+from pyspark_virtuallog.audit.runs import codes_of, runs_of
 from pyspark_virtuallog.audit.spans import BUCKET_MS
 from pyspark_virtuallog.audit.tallies import Counts, Tallies
 from virtuallog.types import GapKind
@@ -151,29 +151,44 @@ class Observer:
     def _times(self, entries: pa.RecordBatch) -> None:
         """Within a segment time should not go back: its sequencer sees to that, while it stays the same."""
         times, (position,) = _milliseconds(entries), _numbers(entries, "position")
-        segments = entries["segment"].to_numpy(zero_copy_only=False)
+        segments = entries["segment"]
+        codes = codes_of(segments)
+        is_same = np.concatenate(([segments[0].as_py() == self._last_time_segment], codes[1:] == codes[:-1]))
         before = np.concatenate(([times[0] if self._last_time is None else self._last_time], times[:-1]))
-        neighbours = np.concatenate(([self._last_time_segment], segments[:-1]))
-        back = np.flatnonzero((times < before) & (segments == neighbours))
+        back = np.flatnonzero((times < before) & is_same)
         if back.size:
             by, at = int((before - times)[back[0]]), int(position[back[0]])
             self.remarks.add(TIME_BACK, at, f"by {by} ms at {at}", back.size)
         self._first_time = int(times[0]) if self._first_time is None else self._first_time
-        self._last_time, self._last_time_segment = int(times[-1]), segments[-1]
+        self._last_time, self._last_time_segment = int(times[-1]), segments[-1].as_py()
 
     def _tally(self, batch: pa.RecordBatch, is_gap: Numbers) -> None:
-        table = pa.table({
-            "segment": batch["segment"], "loglet": batch["loglet"], "position": batch["position"],
-            "bucket": pc.divide(_epoch_ms(batch["time"]), BUCKET_MS),
-            "entry": (~is_gap).astype(np.int64), "size": pc.fill_null(batch["size"].cast(pa.int64()), 0),
-            "filler": pc.fill_null(pc.equal(batch["gap"], FILLER), False).cast(pa.int64()),
-        })  # fmt: skip
-        sums = table.group_by(["segment", "loglet", "bucket"], use_threads=False).aggregate(
-            [("entry", "sum"), ("size", "sum"), ("filler", "sum"), ("position", "min"), ("position", "max")]
+        """Row by row would be slow, so by runs of rows of one segment and span; gaps are counted where the entry before them is."""
+        buckets = _buckets(batch, is_gap)
+        segments, loglets = codes_of(batch["segment"]), codes_of(batch["loglet"])
+        is_new = (segments[1:] != segments[:-1]) | (loglets[1:] != loglets[:-1]) | (buckets[1:] != buckets[:-1])
+        begins = np.concatenate(([0], np.flatnonzero(is_new) + 1))
+        ends = np.append(begins[1:], batch.num_rows) - 1
+        position, size = _numbers(batch, "position", "size")
+        is_filler = pc.fill_null(pc.equal(batch["gap"], FILLER), False).to_numpy(zero_copy_only=False)
+        entries, sizes, fillers = (
+            np.add.reduceat(each.astype(np.int64), begins).tolist() for each in (~is_gap, size, is_filler)
         )
-        names = ("segment", "loglet", "bucket", "entry_sum", "size_sum", "filler_sum", "position_min", "position_max")
-        for segment, loglet, bucket, *counts in zip(*(sums[name].to_pylist() for name in names), strict=True):
-            self._tallies.add(segment, loglet, bucket, Counts(*counts))
+        has_time = not is_gap.all()
+        firsts, lasts = position[begins].tolist(), position[ends].tolist()
+        rows = zip(begins.tolist(), entries, sizes, fillers, firsts, lasts, strict=True)
+        for row, *counts in rows:
+            segment, loglet = (batch[name][row].as_py() for name in ("segment", "loglet"))
+            self._tallies.add(segment, loglet, int(buckets[row]) if has_time else None, Counts.of(counts))
+
+
+def _buckets(batch: pa.RecordBatch, is_gap: Numbers) -> Numbers:
+    """The span of time of each row; of a gap that of the entry before it, or else of the first one."""
+    found: Numbers = pc.fill_null(_epoch_ms(batch["time"]), 0).to_numpy(zero_copy_only=False)
+    if is_gap.any() and not is_gap.all():
+        rows = np.where(is_gap, -1, np.arange(len(is_gap)))
+        found = found[np.maximum(np.maximum.accumulate(rows), np.flatnonzero(~is_gap)[0])]
+    return found // BUCKET_MS
 
 
 def _end(batch: pa.RecordBatch, row: int) -> _End:
@@ -195,4 +210,5 @@ def _epoch_ms(times: pa.Array) -> pa.Array:
 
 
 def _numbers(entries: pa.RecordBatch, *names: str) -> list[Numbers]:
-    return [entries[name].cast(pa.int64()).to_numpy(zero_copy_only=False) for name in names]
+    """Of columns; null is 0."""
+    return [pc.fill_null(entries[name].cast(pa.int64()), 0).to_numpy(zero_copy_only=False) for name in names]

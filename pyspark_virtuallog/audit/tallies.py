@@ -25,6 +25,12 @@ class Counts:
     first: int
     last: int
 
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Counts:
+        """In the order of the fields."""
+        entries, size, fillers, first, last = numbers
+        return cls(entries, size, fillers, first, last)
+
     def plus(self, other: Counts) -> Counts:
         return Counts(
             self.entries + other.entries, self.bytes + other.bytes, self.fillers + other.fillers,
