@@ -14,14 +14,15 @@ from loglets.archive.crew import Crew, OneByOne, Tell
 from loglets.archive.files import Files
 from loglets.archive.making import Made, weight
 from loglets.archive.manifest import Manifest
-from loglets.archive.source import Source
+from loglets.archive.source import Readable, Source
 from loglets.archive.spans import Span
 from pyspark_virtuallog.archiving.cutting import cut, samples
-from pyspark_virtuallog.archiving.tasks import Job, Make, Result, Task, Verify, Work, run_task
+from pyspark_virtuallog.archiving.tasks import Job, Make, Result, SegmentJob, Task, Verify, Work, run_task
 from pyspark_virtuallog.running import run_all
 from virtuallog.chain import Segment
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.errors import VirtualLogError
+from virtuallog.ports import Clock
 from virtuallog.types import NodeId
 
 _SAMPLES: Final = 8
@@ -34,8 +35,9 @@ class SparkCrew:
 
     spark: SparkSession
     job: Job
-    source: Source
+    source: Readable
     files: Files
+    clock: Clock
 
     @property
     def compares(self) -> bool:
@@ -58,15 +60,15 @@ class SparkCrew:
 
     async def _run(self, what: str, works: Sequence[Work], tell: Tell) -> list[Any]:
         """The results of all, in order. Raises what the first one that failed has raised."""
-        nodes = sorted(NodeId(node.id) for node in self.job.cluster.nodes)
+        nodes: Sequence[NodeId | None] = self.job.nodes or [None]
         tasks = [Task(self.job, work, nodes[index % len(nodes)]) for index, work in enumerate(works)]
         name = f"{what} {self.job.location}"
-        results = await run_all(self.spark, name, run_task, tasks, self.source.clock, self._teller(works, tell))
+        results = await run_all(self.spark, name, run_task, tasks, self.clock, self._teller(works, tell))
         return [one for result in results for one in _checked(result)]
 
     def _teller(self, works: Sequence[Work], tell: Tell) -> Callable[[int], None]:
         """Tasks end in any order: so many are done, as if it were the first ones."""
-        start = self.job.segment.start
+        start = self.job.start
         return lambda done: tell(start + sum(work.positions for work in works[:done]))
 
     async def _position_bytes(self, spans: Sequence[Span]) -> float:
@@ -84,11 +86,11 @@ def crew_on(
     spark: SparkSession, cluster: ClusterFile, archiving: Archiving, segment: Segment, source: Source, files: Files
 ) -> Crew:
     """Tasks of this session, which find the cluster as the file says. See `loglets.archive.archiving.Hire`."""
-    job = Job(
+    job = SegmentJob(
         cluster=cluster, cluster_id=archiving.cluster, segment=segment, location=archiving.location(segment),
         sizes=archiving.sizes,
     )  # fmt: skip
-    return SparkCrew(spark=spark, job=job, source=source, files=files)
+    return SparkCrew(spark=spark, job=job, source=source, files=files, clock=source.clock)
 
 
 def _checked(result: Result) -> Sequence[Made] | Sequence[Checked]:

@@ -8,7 +8,7 @@ between, another name, and the manifest names one of them. What a task fails wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -17,7 +17,7 @@ from loglets.archive.crew import make_span
 from loglets.archive.fsspec_files import FsspecFiles
 from loglets.archive.making import Made, Sizes
 from loglets.archive.manifest import DataFile, Manifest
-from loglets.archive.source import Source
+from loglets.archive.source import Readable, Source
 from loglets.archive.spans import Span
 from pyspark_virtuallog.clients import client
 from virtuallog.chain import Segment
@@ -27,9 +27,35 @@ from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
 
+class Job(Protocol):
+    """What is the same for all tasks of an archive: what it is made of, and where. It can be pickled."""
+
+    @property
+    def location(self) -> str:
+        """URL of the archive's directory."""
+        ...
+
+    @property
+    def sizes(self) -> Sizes: ...
+
+    @property
+    def start(self) -> int:
+        """First position."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[NodeId]:
+        """Servers to read from, which are dealt out to the tasks; none, if there are none."""
+        ...
+
+    def run(self, work: Work, near: NodeId | None) -> Sequence[Made] | Sequence[Checked]:
+        """Do a piece of work in this process. Raises VirtualLogError."""
+        ...
+
+
 @attrs.frozen(kw_only=True)
-class Job:
-    """What is the same for all tasks of a segment."""
+class SegmentJob:
+    """Of a segment that nodes have. Implements `Job`."""
 
     cluster: ClusterFile
     cluster_id: str
@@ -37,8 +63,22 @@ class Job:
     segment: Segment
     """The hot copy."""
     location: str
-    """URL of the archive's directory."""
     sizes: Sizes
+
+    @property
+    def start(self) -> int:
+        return self.segment.start
+
+    @property
+    def nodes(self) -> Sequence[NodeId]:
+        return sorted(NodeId(node.id) for node in self.cluster.nodes)
+
+    def run(self, work: Work, near: NodeId | None) -> Sequence[Made] | Sequence[Checked]:
+        return client(self.cluster, near, self.cluster_id).run(self._run, work)
+
+    async def _run(self, log: VirtualLog, work: Work) -> Sequence[Made] | Sequence[Checked]:
+        source = Source.of(log.view.loglet(self.segment), self.segment, log.view.environment.clock)
+        return await work.run(source, FsspecFiles(self.location), self.sizes)
 
 
 @attrs.frozen
@@ -51,7 +91,7 @@ class Make:
     def positions(self) -> int:
         return self.span.stop - self.span.start
 
-    async def run(self, source: Source, files: FsspecFiles, sizes: Sizes) -> Sequence[Made]:
+    async def run(self, source: Readable, files: FsspecFiles, sizes: Sizes) -> Sequence[Made]:
         return await make_span(self.span, source, files, sizes)
 
 
@@ -68,7 +108,7 @@ class Verify:
     def positions(self) -> int:
         return self.file.stop - self.file.start
 
-    async def run(self, source: Source, files: FsspecFiles, sizes: Sizes) -> Sequence[Checked]:
+    async def run(self, source: Readable, files: FsspecFiles, sizes: Sizes) -> Sequence[Checked]:
         return [await verify_file(self.file, self.manifest, files, source, self.trimmed)]
 
 
@@ -87,14 +127,7 @@ class Task:
 
 def run_task(task: Task) -> Result:
     """Do it here; whatever of ours it raises is its result."""
-    job = task.job
-
-    async def work(log: VirtualLog) -> Sequence[Made] | Sequence[Checked]:
-        loglet = log.view.loglet(job.segment)
-        source = Source.of(loglet, job.segment, log.view.environment.clock)
-        return await task.work.run(source, FsspecFiles(job.location), job.sizes)
-
     try:
-        return client(job.cluster, task.near, job.cluster_id).run(work)
+        return task.job.run(task.work, task.near)
     except VirtualLogError as error:
         return error

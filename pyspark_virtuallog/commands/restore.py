@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
@@ -11,12 +12,20 @@ from typing import Any
 import click
 import trio
 
+from loglets.archive.crew import Crew
+from loglets.archive.files import Files
 from loglets.archive.fsspec_files import absolute_url
+from loglets.archive.source import Readable
+from pyspark_virtuallog.archiving.crew import SparkCrew
+from pyspark_virtuallog.archiving.tasks import Job
+from pyspark_virtuallog.command_line import spark_options
 from pyspark_virtuallog.restore.history import Tell
 from pyspark_virtuallog.restore.restoring import Restored, Wanted
 from pyspark_virtuallog.restore.restoring import restore as run
+from pyspark_virtuallog.session import open_session
 from server.cli.options import POSITION, echo_json, json_option
 from server.cli.progress import progress_bar
+from virtuallog.ports import Clock
 from virtuallog.types import LogPosition
 
 
@@ -53,6 +62,7 @@ def _parsed_cluster(_context: click.Context, _option: click.Parameter, text: str
 @click.option("--since", type=POSITION, help="Where the history begins.  [default: where what was found does]")
 @click.option("--store", type=click.Path(path_type=Path, file_okay=False), help="Keep the state there as a store, too.")
 @click.option("--cluster-id", metavar="HEX", callback=_parsed_cluster, help="Whose log, if the places have several.")
+@spark_options
 @json_option
 def restore(
     named: Sequence[str],
@@ -64,6 +74,8 @@ def restore(
     since: int | None,
     store: Path | None,
     cluster_id: bytes | None,
+    master: str,
+    configuration: dict[str, str],
     as_json: bool,
 ) -> None:
     """Make what a new cluster begins with: a log as it was below one position, or the state of its database there.
@@ -96,8 +108,15 @@ def restore(
         history=history,
         store=store,
     )
-    with progress_bar() as bar:
-        restored = trio.run(run, wanted, SystemRandom(), _teller(bar))
+    with ExitStack() as stack:
+        bar = stack.enter_context(progress_bar())
+
+        def hire(job: Job, reading: Readable, files: Files, clock: Clock) -> Crew:
+            """Only who copies a history needs Spark, and waits for it to start."""
+            spark = stack.enter_context(open_session("virtuallog restore", master=master, configuration=configuration))
+            return SparkCrew(spark=spark, job=job, source=reading, files=files, clock=clock)
+
+        restored = trio.run(run, wanted, SystemRandom(), _teller(bar), hire)
     _show(restored, wanted.into, as_json)
 
 

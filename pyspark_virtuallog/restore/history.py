@@ -12,11 +12,11 @@ from importlib.metadata import version
 import attrs
 
 from loglets.archive import manifest as manifests
-from loglets.archive.config import ArchiveConfig, directory_of, join
-from loglets.archive.crew import OneByOne
+from loglets.archive.config import ArchiveConfig, directory_of
+from loglets.archive.crew import Crew
+from loglets.archive.files import Files
 from loglets.archive.fsspec_files import FsspecFiles
 from loglets.archive.manifest import checksum
-from loglets.archive.source import Readable
 from loglets.archive.verifying import Verified, Verifying
 from loglets.archive.writing import Writing
 
@@ -32,9 +32,19 @@ class History:
     verified: Verified
 
 
-async def copy_history(reading: Readable, url: str, cluster: bytes, start: int, stop: int, tell: Tell) -> History:
+async def copy_history(
+    hire: Callable[[str, Files], Crew], url: str, cluster: bytes, start: int, stop: int, tell: Tell
+) -> History:
     """Make an archive of [start, stop) below `url`, and compare it with what it is a copy of. Killed anywhere, the next one takes
     what is there, and is whole.
+
+    Args:
+        hire: who makes it, given its URL and its files.
+        url: where archives are.
+        cluster: the new one.
+        start: first position.
+        stop: one past the last.
+        tell: of progress.
 
     Raises:
         CorruptionError, MalformedError: the copy is not what it should be; nobody uses it.
@@ -44,8 +54,8 @@ async def copy_history(reading: Readable, url: str, cluster: bytes, start: int, 
         url=url, directory=directory_of(cluster.hex(), start, stop), start=start, stop=stop,
         manifest="", cluster=cluster.hex(),
     )  # fmt: skip
-    files = FsspecFiles(join(url, config.directory))
-    crew = OneByOne(reading, files)
+    files = FsspecFiles(config.location)
+    crew = hire(config.location, files)
     blob = await Writing(
         crew=crew, files=files, cluster=config.cluster, start=start, stop=stop,
         writer=f"virtuallog {version('virtuallog')}", tell=partial(tell, "copying"),

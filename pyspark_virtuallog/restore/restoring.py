@@ -14,38 +14,38 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import attrs
 
-from database.engines.cursor import read_cursor
-from database.rocks.directory import RocksDirectory, open_store_directory
 from database.snapshots.compaction import Manifest
 from database.snapshots.place import Place
-from database.snapshots.placed import PlacedSource
 from database.snapshots.wire import SNAPSHOTS
 from loglets.archive import origin as origins
 from loglets.archive.config import join
+from loglets.archive.crew import Crew, OneByOne
 from loglets.archive.fields import object_of, text
+from loglets.archive.files import Files
 from loglets.archive.fsspec_files import FsspecFiles
 from loglets.archive.origin import ARCHIVES, Origin
-from pyspark_virtuallog.compact.beginning import restore_snapshot
+from loglets.archive.source import Readable
+from pyspark_virtuallog.archiving.tasks import Job
 from pyspark_virtuallog.restore import sources
 from pyspark_virtuallog.restore.covering import whole_from
 from pyspark_virtuallog.restore.history import History, Tell, copy_history
+from pyspark_virtuallog.restore.ranges import Hire, RangeJob
 from pyspark_virtuallog.restore.reading import Reading, open_reading
 from pyspark_virtuallog.restore.sources import Found
-from pyspark_virtuallog.restore.state import Publishing, install, play_up_to
+from pyspark_virtuallog.restore.state import Publishing
+from pyspark_virtuallog.restore.stores import Stores
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile
+from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.connect import connect
 from virtuallog.errors import InvalidSettingError, MalformedError
-from virtuallog.instruments import Counter
 from virtuallog.ports import Clock
 from virtuallog.register import ClusterId
 from virtuallog.time_search import search_time
@@ -53,8 +53,6 @@ from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
 
 PLAN: Final = "restore.json"
-NAME: Final = "restore"
-"""Of who is given a snapshot of a server."""
 _CLUSTER_BYTES: Final = 16
 
 
@@ -95,8 +93,21 @@ class Restored:
     history: History | None
 
 
-async def restore(wanted: Wanted, random: Random, tell: Tell = lambda what, position: None) -> Restored:
+def one_by_one(_job: Job, reading: Readable, files: Files, _clock: Clock) -> Crew:
+    """This process makes all of it."""
+    return OneByOne(reading, files)
+
+
+async def restore(
+    wanted: Wanted, random: Random, tell: Tell = lambda what, position: None, hire: Hire = one_by_one
+) -> Restored:
     """Restore it. Cancelled or killed, the same call goes on where this one was; nobody takes what is not finished.
+
+    Args:
+        wanted: what.
+        random: for the id of the new cluster.
+        tell: of progress.
+        hire: who copies the history.
 
     Raises:
         InvalidSettingError: the position is not there, or something of what it takes is not; or INTO holds something else.
@@ -111,7 +122,7 @@ async def restore(wanted: Wanted, random: Random, tell: Tell = lambda what, posi
             else None
         )
         found = await sources.find(wanted.places, log, wanted.cluster_id)
-        return await _Restoring(wanted, log, found, random, tell).run()
+        return await _Restoring(wanted, log, found, random, tell, hire).run()
 
 
 @attrs.define(eq=False)
@@ -123,8 +134,8 @@ class _Restoring:
     _found: Found
     _random: Random
     _tell: Tell
+    _hire: Hire
     _clock: Clock = attrs.field(factory=SystemClock)
-    _fetched: Counter = attrs.field(factory=lambda: Counter("restore_fetched_bytes", "Bytes of compactions."))
 
     async def run(self) -> Restored:
         wanted, found = self._wanted, self._found
@@ -191,74 +202,32 @@ class _Restoring:
         return ClusterId(bytes.fromhex(there["cluster"]))
 
     async def _copy(self, cluster: ClusterId, since: LogPosition, position: LogPosition) -> History:
-        reading, url = self._reading(since, position), join(self._wanted.into, ARCHIVES)
-        return await copy_history(reading, url, cluster, since, position, self._tell)
+        reading, named = self._reading(since, position), self._wanted.cluster
 
-    # -- the state of a database -------------------------------------------------------------------------------------
+        def hire(location: str, files: Files) -> Crew:
+            job = RangeJob(
+                spans=self._found.spans,
+                start=since,
+                stop=position,
+                cluster=read_cluster_file(named) if isinstance(named, Path) else named,
+                cluster_id=self._found.cluster.hex(),
+                location=location,
+            )
+            return self._hire(job, reading, files, self._clock)
+
+        return await copy_history(hire, join(self._wanted.into, ARCHIVES), cluster, since, position, self._tell)
 
     async def _restore_state(self, cluster: ClusterId, position: LogPosition) -> Manifest:
+        stores = Stores(
+            found=self._found, log=self._log, clock=self._clock, open_reading=self._reading, tell=self._tell
+        )  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="virtuallog-restore-") as work:
-            async with _open_directory(self._wanted.store or Path(work) / "store") as directory:
-                base, reading = await self._begin_store(directory, position)
-                store = await directory.open()
-                played = await play_up_to(store, reading, position, partial(self._tell, "playing"))
-                time_ms = played or (base.manifest.time_ms if base is not None else 0)
-                made = Path(work) / "made"
-                made.mkdir()
-                publishing = Publishing(place=Place(self._wanted.into), cluster=cluster, work=made)
+            made = Path(work) / "made"
+            made.mkdir()
+            async with stores.open(self._wanted.store or Path(work) / "store", position) as (store, time_ms):
                 self._tell("publishing", position)
+                publishing = Publishing(place=Place(self._wanted.into), cluster=cluster, work=made)
                 return await publishing.run(store, time_ms)
-
-    async def _begin_store(
-        self, directory: RocksDirectory, position: LogPosition
-    ) -> tuple[PlacedSource | None, Reading]:
-        """Put the newest state there from which the log can be played on; returns it, if it is a compaction, and what is to be played.
-        A store that somebody has played into goes on, unless a compaction spares it that. If nothing else is left there may be a
-        snapshot of a server that is not too new."""
-        cursor = await _cursor(directory)
-        for base in await self._compactions(cursor, position):
-            with suppress(InvalidSettingError):  # the log behind it is gone; perhaps not behind an older one
-                reading = self._reading(base.manifest.position, position)
-                self._tell("fetching", base.manifest.position)
-                await install(directory, base)
-                return base, reading
-        try:
-            return None, self._reading(cursor, position)
-        except InvalidSettingError:
-            if self._log is None or cursor > 0:
-                raise
-            await restore_snapshot(directory, self._log, NAME)
-            cursor = await _cursor(directory)
-            if cursor > position:
-                raise
-            return None, self._reading(cursor, position)
-
-    async def _compactions(self, above: LogPosition, up_to: LogPosition) -> list[PlacedSource]:
-        """The newest first."""
-        cluster = self._found.cluster
-        there = [(at, place) for place in self._found.places for at in await place.positions(cluster)]
-        chosen = sorted(((at, place) for at, place in there if above < at <= up_to), key=lambda pair: -pair[0])
-        return [
-            PlacedSource(place=place, manifest=await place.read(cluster, at), clock=self._clock, fetched=self._fetched)
-            for at, place in chosen
-        ]
-
-
-async def _cursor(directory: RocksDirectory) -> LogPosition:
-    store = await directory.open()
-    try:
-        return read_cursor(store)
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
-async def _open_directory(path: Path) -> AsyncIterator[RocksDirectory]:
-    directory = await open_store_directory(path)
-    try:
-        yield directory
-    finally:
-        await directory.close()
 
 
 def _plan_untrusted(blob: bytes) -> Mapping[str, Any]:

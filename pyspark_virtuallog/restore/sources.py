@@ -21,6 +21,7 @@ from loglets.archive.origin import ARCHIVES
 from loglets.archive.trimming import trim_point
 from pyspark_virtuallog.restore.covering import Span, reach
 from virtuallog.errors import InvalidSettingError, WrongRecipientError
+from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
 
 _ARCHIVE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})")
@@ -41,14 +42,15 @@ class Found:
     cluster: bytes
     spans: Sequence[Span[What]] = attrs.field(factory=tuple)
     """What can be read; the log itself comes last: files are read without bothering its servers."""
-    places: Sequence[Place] = attrs.field(factory=tuple)
-    """Where compactions may be."""
+    compactions: Sequence[tuple[LogPosition, Place]] = attrs.field(factory=tuple)
+    """Of its database: where they stand, and where they are."""
     has_database: bool = False
 
     @property
     def reach(self) -> tuple[int, int]:
-        """First position that is left of it, and one past the last."""
-        return reach(self.spans)
+        """First position that is left of it, and one past the last that is, or that is in a compaction."""
+        first, stop = reach(self.spans)
+        return first, max([stop, *(position for position, _ in self.compactions)])
 
 
 @attrs.frozen
@@ -84,8 +86,9 @@ async def find(urls: Sequence[str], log: VirtualLog | None, cluster: bytes | Non
     ]
     if log is not None:
         spans.append(Span(await log.find_trim_point(), (await log.check_tail()).tail, Live()))
-    has_database = (register is not None and register.database) or chosen.hex() in await _compacted(places)
-    return Found(cluster=chosen, spans=spans, places=places, has_database=has_database)
+    compactions = [(position, place) for place in places for position in await place.positions(chosen)]
+    has_database = (register is not None and register.database) or bool(compactions)
+    return Found(cluster=chosen, spans=spans, compactions=compactions, has_database=has_database)
 
 
 def _chosen(cluster: bytes | None, there: set[str], urls: Sequence[str]) -> bytes:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
+import pytest
+import trio
 from trio.testing import MockClock
 
 from database.engines.cursor import read_cursor
@@ -19,11 +21,16 @@ from database.snapshots.place import Place
 from database.snapshots.placed import PlacedSource
 from database.testing.memory_store import MemoryDisk, SortedPairs
 from pyspark_virtuallog.restore.reading import LiveReading
-from pyspark_virtuallog.restore.state import Publishing, install, pairs_to_restore, play_up_to, tables
+from pyspark_virtuallog.restore.restoring import Wanted, restore
+from pyspark_virtuallog.restore.state import install, pairs_to_restore, play_up_to, tables
+from pyspark_virtuallog.restore.stores import MARK
 from tests.database.engines.worlds import Replicas, Running
 from tests.database.kv.test_database import databases, of
+from tests.spark.made_up_log import MadeUp, archived
 from virtuallog import chain
+from virtuallog.api import Placed
 from virtuallog.clock import SystemClock
+from virtuallog.errors import InvalidSettingError
 from virtuallog.instruments import Counter
 from virtuallog.register import ClusterId
 from virtuallog.types import LogPosition
@@ -56,22 +63,104 @@ async def play(running: Running, position: LogPosition) -> MemoryDisk:
     return disk
 
 
-async def test_the_state_at_three_positions_is_what_replicas_had_there(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
-    """Drawn at random: the whole store with all its engines, and what is published for a new cluster, without them. A server
-    that fetches that has it, to the byte."""
-    chance = random.Random(7)
-    async with databases() as world:
-        one, two = await world.start(1), await world.start(2)
-        known = await write_something(one, two, chance)
-        for position in chance.sample(sorted(known), 3):
-            disk = await play(one, position)
-            assert disk.content.pairs == known[position]
-            manifest = await publish(disk, tmp_path / str(position))
-            wanted = {key: value for key, value in known[position].items() if key == CURSOR or key[:1] != b"\0"}
-            assert manifest.manifest.digests == fold_of(SortedPairs(wanted)).finish()
-            assert await fetched(manifest, tmp_path / str(position)) == wanted
+@attrs.frozen
+class Story:
+    """What was written, and what replicas had on the way."""
+
+    log: Kept
+    known: Mapping[LogPosition, dict[bytes, bytes]]
+
+
+@attrs.frozen
+class Kept:
+    """A log as it was read once."""
+
+    items: Sequence[Placed]
+
+    async def read(self, start: int, stop: int) -> Sequence[Placed]:
+        return [part for item in self.items if (part := item.clip(start, stop)) is not None]
+
+
+def told() -> Story:
+    """In simulated time."""
+
+    async def tell() -> Story:
+        async with databases() as world:
+            one, two = await world.start(1), await world.start(2)
+            known = await write_something(one, two, random.Random(7))
+            items: list[Placed] = []
+            while (start := items[-1].stop if items else 0) < max(known):
+                items += await LiveReading(one.log).read(start, max(known))
+            return Story(Kept(items), known)
+
+    return trio.run(tell, clock=MockClock(autojump_threshold=0))
+
+
+def of_clients(pairs: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """A state without what engines remember."""
+    return {key: value for key, value in pairs.items() if key == CURSOR or key[:1] != b"\0"}
+
+
+def test_the_state_at_three_positions_is_what_replicas_had_there(tmp_path: Path) -> None:
+    """Drawn at random, out of archives alone: the whole store with all its engines, and what is published for a new cluster, without them.
+    A server that fetches that has it, to the byte."""
+    story, place = told(), tmp_path / "place"
+
+    async def restore_and_compare(position: LogPosition) -> None:
+        into, store = tmp_path / str(position), tmp_path / f"store-{position}"
+        wanted = Wanted(places=[f"file://{place}"], into=f"file://{into}", position=position, state=True, history=False,
+                        store=store)  # fmt: skip
+        made = await restore(wanted, random.Random(position))
+        assert made.state is not None and made.origin.position == position
+        assert made.state.digests == fold_of(SortedPairs(of_clients(story.known[position]))).finish()
+        assert stored(store) == story.known[position]
+        assert await fetched(into, made.origin.cluster) == of_clients(story.known[position])
+
+    async def restore_all() -> None:
+        await archived(story.log, place, 0, max(story.known))
+        for position in random.Random(8).sample(sorted(story.known), 3):
+            await restore_and_compare(position)
+
+    trio.run(restore_all)
+
+
+def test_a_state_is_restored_from_a_compaction_alone(tmp_path: Path) -> None:
+    """The log is gone, one compaction is left: it is restored to where that stands, and to nowhere else."""
+    story, first, second = told(), tmp_path / "first", tmp_path / "second"
+    position = max(story.known)
+
+    async def restore_twice() -> None:
+        await archived(story.log, tmp_path / "place", 0, position)
+        wanted = Wanted(places=[f"file://{tmp_path / 'place'}"], into=f"file://{first}", state=True, history=False)
+        former = await restore(wanted, random.Random(1))
+        made = await restore(Wanted(places=[f"file://{first}"], into=f"file://{second}"), random.Random(2))
+        assert made.former == former.origin.cluster != made.origin.cluster
+        assert made.state is not None and former.state is not None
+        assert (made.state.digests, made.state.position) == (former.state.digests, position)
+        lower = attrs.evolve(wanted, places=[f"file://{first}"], into=f"file://{tmp_path / 'third'}",
+                             position=LogPosition(position - 1))  # fmt: skip
+        with pytest.raises(InvalidSettingError, match=f"nothing that was named has positions 0 to {position - 2}"):
+            await restore(lower, random.Random(3))
+
+    trio.run(restore_twice)
+
+
+def test_a_store_of_something_else_is_not_played_into(tmp_path: Path) -> None:
+    """A directory of RocksDB does not say whose state it has; one that a restore has made says so beside it."""
+    store = tmp_path / "store"
+
+    async def restore_into_it() -> None:
+        await archived(MadeUp(), tmp_path / "place", 0, 100)
+        wanted = Wanted(places=[f"file://{tmp_path / 'place'}"], into=f"file://{tmp_path / 'into'}", state=True,
+                        history=False, store=store)  # fmt: skip
+        await (await open_store_directory(store)).close()
+        with pytest.raises(InvalidSettingError, match="has something else"):
+            await restore(wanted, random.Random(1))
+        (store / MARK).write_text("ab" * 16)
+        with pytest.raises(InvalidSettingError, match="has something else"):
+            await restore(wanted, random.Random(1))
+
+    trio.run(restore_into_it)
 
 
 async def test_a_new_cluster_goes_on_from_it(autojump_clock: MockClock) -> None:
@@ -123,22 +212,23 @@ def restored(pairs: Mapping[bytes, bytes]) -> MemoryDisk:
     return MemoryDisk(content=SortedPairs(dict(pairs_to_restore(SortedPairs(dict(pairs))))))
 
 
-async def publish(disk: MemoryDisk, path: Path) -> PlacedSource:
-    (path / "work").mkdir(parents=True)
-    place = Place(f"file://{path}")
-    manifest = await Publishing(place=place, cluster=NEW, work=path / "work").run(disk.content, time_ms=1)
-    assert await place.newest(NEW) == manifest
-    return PlacedSource(
+async def fetched(into: Path, cluster: ClusterId) -> dict[bytes, bytes]:
+    """What a server has that begins with it."""
+    place = Place(f"file://{into}")
+    manifest = await place.newest(cluster)
+    assert manifest is not None
+    source = PlacedSource(
         place=place, manifest=manifest, clock=SystemClock(), fetched=Counter("fetched", "Bytes.")
     )  # fmt: skip
-
-
-async def fetched(source: PlacedSource, path: Path) -> dict[bytes, bytes]:
-    """What a server has that begins with it."""
-    directory = await open_store_directory(path / "store")
+    directory = await open_store_directory(into / "server")
     try:
         await install(directory, source)
     finally:
         await directory.close()
-    (store,) = (path / "store").glob("generation-*/store")
+    return stored(into / "server")
+
+
+def stored(path: Path) -> dict[bytes, bytes]:
+    """What is in a directory of RocksDB."""
+    (store,) = path.glob("generation-*/store")
     return dict(pairs_of(store))

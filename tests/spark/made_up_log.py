@@ -1,0 +1,38 @@
+"""A log of any length of which nothing has to be kept, and archives of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from loglets.archive.crew import OneByOne
+from loglets.archive.making import Sizes
+from loglets.archive.source import Readable
+from pyspark_virtuallog.restore.history import copy_history
+from virtuallog.api import Placed
+from virtuallog.batch import Batch, SessionId
+from virtuallog.types import PlacedBatch
+
+FORMER = b"f" * 16
+BATCH = 50
+SIZES = Sizes(group_bytes=8 << 10, file_bytes=64 << 10)
+
+
+class MadeUp:
+    """Batches of 50 entries, `entry N` at position N, from the beginning to wherever somebody reads."""
+
+    async def read(self, start: int, stop: int) -> Sequence[Placed]:
+        first = start - start % BATCH
+        whole = [self._batch(at) for at in range(first, min(stop, first + 20 * BATCH), BATCH)]
+        return [part for batch in whole if (part := batch.clip(start, stop)) is not None]
+
+    def _batch(self, at: int) -> PlacedBatch:
+        batch = Batch.build(SessionId(b"s" * 16), at, [b"entry %d" % (at + index) for index in range(BATCH)])
+        return PlacedBatch(range(at, at + BATCH), batch, 1_000 + at, 0)
+
+
+async def archived(log: Readable, place: Path, start: int, stop: int) -> None:
+    """An archive of the former cluster, at a place."""
+    await copy_history(
+        lambda _, files: OneByOne(log, files, SIZES), f"file://{place}", FORMER, start, stop, lambda what, at: None
+    )
