@@ -33,6 +33,7 @@ ADAPTERS = {
         "virtuallog/key_values.py",
         "virtuallog/worker.py",
         "loglets/archive/fsspec_files.py",
+        "pyspark_virtuallog/running.py",
         "simulation/fleet.py",
     )
 }
