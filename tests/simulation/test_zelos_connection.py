@@ -33,6 +33,7 @@ def connection() -> Connection:
 
 
 async def test_an_answer_that_nobody_asked_for_breaks_the_protocol() -> None:
+    """While the connection is open the judge must notice it."""
     async with frames(PONG) as received:
         with pytest.raises(MalformedError, match="request -2, where None"):
             await connection().receive(received)

@@ -52,12 +52,14 @@ async def _sessions(w: World) -> dict[bytes, int]:
 
 
 async def test_an_attempt_without_rows_has_won_nothing(autojump_clock: MockClock) -> None:
+    """There is nothing to be named in a marker."""
     async with world() as w:
         with w.client().appender(SETTINGS) as appender:
             assert await Attempt(appender).finish() is None
 
 
 async def test_empty_rows_are_rows_and_are_waited_for(autojump_clock: MockClock) -> None:
+    """A payload of no bytes is an entry like any other."""
     async with world() as w:
         with w.client().appender(SETTINGS) as appender:
             made = Attempt(appender)
@@ -104,6 +106,7 @@ async def test_an_attempt_whose_session_ended_fails_for_good(autojump_clock: Moc
 
 @given(some.lists(some.binary(max_size=40), max_size=60), some.integers(0, 5))
 def test_chunks_are_all_rows_in_order(rows: list[bytes], skipped: int) -> None:
+    """Wherever Arrow's batches are cut, each row is in one chunk."""
     column = pa.array(rows, pa.binary()).slice(skipped)
 
     assert [row for chunk in chunks_of(column) for row in chunk] == rows[skipped:]
@@ -133,6 +136,7 @@ def test_chunks_are_bounded_and_full() -> None:
 def test_what_cannot_be_a_row_is_refused_with_its_number(
     row: bytes | None, error: type[VirtualLogError], text: str
 ) -> None:
+    """Whoever is to find it among millions needs to know which it is."""
     with pytest.raises(error, match=text):
         check_payloads(pa.array([b"fine", row], pa.binary()), on_database=True)
 

@@ -123,6 +123,7 @@ def winner(name: int, first: int, last: int) -> Winner:
 
 
 def test_parts_do_not_overlap_and_near_ones_are_one() -> None:
+    """Else rows would be read twice, or by more reads than there have to be."""
     far = 30 + MERGE_POSITIONS
     a, b, c, d = winner(1, 0, 20), winner(2, 5, 10), winner(3, 25, 29), winner(4, far + 1, far + 2)
 
@@ -134,6 +135,7 @@ def test_parts_do_not_overlap_and_near_ones_are_one() -> None:
 
 
 def test_a_part_is_cut_with_the_sessions_that_are_in_the_piece() -> None:
+    """A task looks for no session that cannot be where it reads."""
     part = parts_of([winner(1, 0, 20), winner(2, 5, 10), winner(3, 25, 29)])[0]
 
     assert part.clip(11, 25) == Visible(LogPosition(11), LogPosition(25), (winner(1, 0, 20),))
@@ -143,6 +145,7 @@ def test_a_part_is_cut_with_the_sessions_that_are_in_the_piece() -> None:
 
 
 async def test_rows_of_a_table_are_those_of_the_sessions(autojump_clock: MockClock) -> None:
+    """Everybody else's rows stay out."""
     async with world() as w:
         log = w.client()
         won = await attempt(log, b"a")

@@ -79,6 +79,7 @@ async def test_of_two_drivers_of_one_query_the_first_marker_wins(autojump_clock:
 
 
 async def test_a_batch_without_rows_needs_no_marker(autojump_clock: MockClock) -> None:
+    """Nothing is appended for it, however often it is committed."""
     async with world() as w:
         log = w.client()
 
@@ -167,6 +168,7 @@ async def test_nobody_passes_over_what_is_lost(autojump_clock: MockClock, monkey
 
 
 async def test_a_reconfiguration_in_between_changes_nothing(autojump_clock: MockClock) -> None:
+    """Markers are looked for over segments of any kind."""
     async with world() as w:
         log = w.client()
         winner = await attempt(log, b"a")

@@ -36,18 +36,22 @@ def test_the_first_marker_of_a_batch_counts() -> None:
 
 
 def test_batches_without_rows_leave_no_marker_and_are_passed_over() -> None:
+    """The next batch counts although a number is missing."""
     assert played([at(1, 1, 0), at(2, 1, 4), at(3, 1, 3)]) == [True, True, False]
 
 
 def test_queries_do_not_touch_each_other() -> None:
+    """Numbers of batches mean something within one query only."""
     assert played([at(1, 1, 5), at(2, 2, 5), at(3, 1, 5), at(4, 2, 6)]) == [True, True, False, True]
 
 
 def test_a_job_of_its_own_always_counts() -> None:
+    """It has no number that another one could have had before."""
     assert played([at(1, 1, None), at(2, 1, None), at(3, 1, 0), at(4, 1, None)]) == [True] * 4
 
 
 def test_verdicts() -> None:
+    """What is known of a batch decides whether it may be committed."""
     ledger = Ledger(LogPosition(0))
     ledger.play(at(1, 1, 5))
 
@@ -89,6 +93,7 @@ def test_a_checkpoint_and_what_follows_say_the_same_as_all(
 
 @given(some.lists(some.tuples(some.integers(1, 3), some.integers(0, 4)), max_size=30))
 def test_no_batch_counts_twice_and_the_highest_always_does(log: list[tuple[int, int]]) -> None:
+    """Whatever order markers come in, and however often."""
     markers = [at(place, name, batch) for place, (name, batch) in enumerate(log)]
     counted = [named for named, counts in zip(log, played(markers), strict=True) if counts]
 

@@ -55,6 +55,7 @@ MARKER = Marker(QueryId(b"q" * 16), 7, Checkpoint(LogPosition(0), ()), (winner()
 
 @given(markers())
 def test_what_is_written_is_read_back(marker: Marker) -> None:
+    """All fields, at their limits too."""
     assert parse_untrusted(marker.encode()) == marker
 
 
@@ -116,11 +117,13 @@ def test_a_later_version_is_refused_by_name() -> None:
     ids=["session twice", "too many entries", "no entries", "head that was not seen", "query twice"],
 )
 def test_what_contradicts_itself_is_refused(change: dict[str, object]) -> None:
+    """Readers would wait for rows that cannot be, or take a batch for two."""
     with pytest.raises(MalformedError):
         parse_untrusted(attrs.evolve(MARKER, **change).encode())  # type: ignore[arg-type]
 
 
 def test_more_tasks_than_fit_into_an_entry_are_refused() -> None:
+    """Before anything is appended."""
     many = tuple(
         Winner(SessionId(number.to_bytes(16, "big")), LogPosition(1), LogPosition(1), 1, 1)
         for number in range(ENTRY_BYTES_MAX // 48)

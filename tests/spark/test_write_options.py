@@ -13,6 +13,7 @@ CLUSTER = {"cluster": "c.toml"}
 
 
 def test_options_of_a_job() -> None:
+    """What is said is taken, the rest has its default."""
     given = {"path": "c.toml", "clusterid": "AB" * 16, "patienceSeconds": "5", "txnappid": "nightly", "TXNVERSION": "0"}
 
     assert batch_options(given) == WriteOptions(
@@ -29,6 +30,7 @@ def test_a_job_has_one_name_wherever_it_runs() -> None:
 
 
 def test_options_of_a_stream_come_with_some_of_sparks_own() -> None:
+    """Those are passed over; ours are checked as strictly as ever."""
     assert stream_options({**CLUSTER, "checkpointlocation": "/c", "queryname": "q"}) == WriteOptions(cluster="c.toml")
 
 
@@ -45,17 +47,20 @@ def test_options_of_a_stream_come_with_some_of_sparks_own() -> None:
     ],
 )
 def test_others_are_refused_by_name(given: dict[str, str], words: str) -> None:
+    """A typo must not become a default."""
     with pytest.raises(InvalidSettingError, match=words):
         batch_options(given)
 
 
 def test_a_stream_has_a_name_already() -> None:
+    """A second one could contradict Spark's."""
     with pytest.raises(InvalidSettingError, match=r"txnVersion: is an option of DataFrame\.write only"):
         stream_options({**CLUSTER, "txnVersion": "1"})
 
 
 @pytest.mark.parametrize("column", [("payload", "binary"), ("value", "string"), ("Value", "binary")])
 def test_one_column_is_written(column: tuple[str, str]) -> None:
+    """By either of its names."""
     assert find_column([column]) == column[0]
 
 
@@ -69,12 +74,14 @@ def test_one_column_is_written(column: tuple[str, str]) -> None:
     ],
 )
 def test_others_would_be_lost_and_are_refused(columns: list[tuple[str, str]], said: str) -> None:
+    """The log keeps payloads and nothing else of a row."""
     with pytest.raises(InvalidSettingError, match=said):
         find_column(columns)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_text_is_written_as_utf_8(kind: pa.DataType) -> None:
+    """As Kafka's sink does."""
     batch = pa.record_batch({"value": pa.array(["ä", None], kind)})
 
     assert payloads_of(batch, "value").to_pylist() == ["ä".encode(), None]

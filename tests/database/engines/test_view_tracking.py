@@ -111,6 +111,7 @@ async def test_what_one_disk_holds_alone_is_not_trimmed(autojump_clock: MockCloc
 async def test_the_state_survives_as_many_lost_disks_as_the_log(
     nodes: int, copies: int, autojump_clock: MockClock
 ) -> None:
+    """One more copy than the disks that may be lost; a drained node has none."""
     async with replicas() as world:
         first = await world.start(1, settings=FAST)
         register = await first.log.view.current()
