@@ -19,6 +19,8 @@
 #   make churn    5,000,000 writes over 10,000 znodes, with a server that is wiped in the middle; `make churn FILL=1` puts it into docs/;
 #                 ARGUMENTS="--writes 200000 --loglet paxos" for another one
 #   make zelos    20,000 operations of ZooKeeper's clients on three processes that are killed, stopped and swapped, judged; OPERATIONS=N
+#   make spark    the long tests of the pipeline on Spark: drivers that are killed, real servers that are compacted, restored, audited;
+#                 some minutes, needs Java
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
@@ -33,7 +35,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 1050
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -56,7 +58,7 @@ verify: setup
 
 # Tests differ much in length; loadgroup deals them out one by one.
 test: verify
-	timeout --foreground --signal=INT --kill-after=120 $(TEST_SECONDS) $(BIN)/pytest --numprocesses=2 --dist=loadgroup
+	timeout --foreground --signal=INT --kill-after=120 $(TEST_SECONDS) $(BIN)/pytest --numprocesses=2 --dist=loadgroup -m "not long"
 
 fix: setup
 	$(BIN)/ruff check --fix .
@@ -82,6 +84,9 @@ paxos: setup | $(OUT)
 OPERATIONS ?= 20000
 zelos: setup
 	$(BIN)/python -m tests.zelos --operations $(OPERATIONS)
+
+spark: setup
+	$(BIN)/pytest -m long tests/spark
 
 SWAPS ?= 20
 swaps: setup | $(OUT)

@@ -27,7 +27,7 @@ from server.cli.archives import Done, archive_segments
 from tests.archive.test_processes import COMMAND, archive, cluster_with_segments, contents, kinds_become
 from virtuallog.cluster_file import read_cluster_file
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 
 LIMIT_SECONDS = 600
 """A JVM starts in seconds, on a machine that has nothing else to do."""

@@ -54,6 +54,7 @@ def append_committed(log: Log, name: str, batch: int, entries: int = 3) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_sound_log_is_fine(spark: SparkSession) -> None:
     """Whatever several tasks have read of it adds up: sessions, what was written to keys, equal states, committed rows."""
     log = sound_log()
@@ -73,6 +74,7 @@ def test_a_sound_log_is_fine(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_each_fault_is_found(spark: SparkSession) -> None:
     """Whichever tasks it lies between, with the place where it is; nothing else is said to be wrong."""
     log = sound_log()

@@ -12,7 +12,7 @@ from pyspark_virtuallog.audit.job import AuditSettings, audit
 from tests.spark.one_node import in_thread, log_of_one_node
 from virtuallog.types import LogPosition
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 ENTRIES = 1_000
 
 

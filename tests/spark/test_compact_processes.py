@@ -23,7 +23,7 @@ from tests.server.test_database_processes import wait_serving
 from virtuallog.connect import connect
 from virtuallog.types import LogPosition, NodeId
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 
 NODES = 3
 PATIENCE_SECONDS = 120

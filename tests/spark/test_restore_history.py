@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
+import pytest
 from pyspark.sql import SparkSession
 
 from loglets.archive.config import ArchiveConfig
@@ -36,6 +37,7 @@ async def entries_of(archives: Sequence[ArchiveConfig], start: int, stop: int) -
     return found
 
 
+@pytest.mark.long
 async def test_tasks_copy_a_history_out_of_archives_that_overlap(tmp_path: Path, spark: SparkSession) -> None:
     """Two archives, as of a segment and of a backup that began in its middle; nobody else has the log. The copy ends within a batch. A
     second attempt, after the first one was killed before its manifest, takes the files that are there."""

@@ -21,7 +21,7 @@ from virtuallog.connect import connect
 from virtuallog.errors import InvalidSettingError, WrongRecipientError
 from virtuallog.types import Gap, GapKind, LogPosition
 
-pytestmark = [pytest.mark.processes, pytest.mark.slow]
+pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 
 
 async def by_command(*arguments: str | Path) -> dict[str, Any]:

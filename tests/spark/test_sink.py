@@ -33,6 +33,7 @@ LIMIT_SECONDS = 1800
 TEXT = StructType([StructField("value", StringType())])
 
 
+@pytest.mark.long
 async def test_a_stream_is_written_once_though_tasks_fail_and_its_driver_is_killed(tmp_path: Path) -> None:
     """Killed between the marker of batch 1 and Spark's checkpoint: that batch is run again, and finds itself committed. Rows of a
     partition are in their order. A named job beside it that is run twice counts once as well."""
