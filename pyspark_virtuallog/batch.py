@@ -17,7 +17,7 @@ from pyspark_virtuallog.schema import check_schema
 
 
 class LogReader(DataSourceReader):
-    """Reads a range. It is planned anew for each action: `latest` is the tail as of then."""
+    """Reads a range. It is planned once for each `load()`: `latest` is the tail as of the first action."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         check_schema(schema)
@@ -40,7 +40,10 @@ class LogReader(DataSourceReader):
 
 class PushdownReader(LogReader):
     """The same, which also takes filters. A class of its own: Spark refuses a reader that can do this while
-    `spark.sql.python.filterPushdown.enabled` is false, as it is by default."""
+    `spark.sql.python.filterPushdown.enabled` is false, as it is by default.
+
+    PySpark up to 4.3.0 gives this reader, narrowed as it is, to every other scan of the same table, which then lacks rows: one query for
+    each `load()` (docs/spark.md)."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- named by Spark
         """Take those that `filters.take` takes; gives back the others."""
