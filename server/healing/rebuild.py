@@ -40,6 +40,18 @@ class RateLimit:
         await self._clock.sleep(self._free_at - now)
 
 
+async def rebuild_unless_moved(
+    log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId, ...], pace: Pace, level: Callable[[], int]
+) -> None:
+    """`rebuild`, for who looks at the chain again afterwards: that somebody else has moved the segment meanwhile, as a healer does, is no
+    error."""
+    try:
+        await rebuild(log, segment_id, servers, pace, level)
+    except InvalidSettingError:
+        if (await log.view.refresh()).chain.find(segment_id) is not None:
+            raise
+
+
 async def rebuild(
     log: VirtualLog, segment_id: SegmentId, servers: tuple[NodeId, ...], pace: Pace, level: Callable[[], int]
 ) -> Register:

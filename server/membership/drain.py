@@ -14,7 +14,7 @@ from collections.abc import Callable
 import attrs
 
 from server.healing.policy import PlacedSegment
-from server.healing.rebuild import rebuild
+from server.healing.rebuild import rebuild_unless_moved
 from server.membership.look import Survey, look
 from server.membership.picture import (
     Picture,
@@ -110,7 +110,7 @@ class Drain:
         while True:
             servers = _found(servers_without(picture, placed, self.node, unfit), f"to take {spell(segment)}")
             try:
-                await rebuild(self._log, segment.id, servers, self._pace, self._level)
+                await rebuild_unless_moved(self._log, segment.id, servers, self._pace, self._level)
             except CorruptionError:
                 unfit |= set(servers) - set(placed.placement.servers)
             else:

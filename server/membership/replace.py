@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import attrs
 
-from server.healing.rebuild import rebuild
+from server.healing.rebuild import rebuild_unless_moved
 from server.membership.look import Survey, look
 from server.membership.picture import Picture, copies_problems, lost_on, seat_problems, spell
 from virtuallog.amending import amend
@@ -91,7 +91,7 @@ class Replace:
             if placed.segment.stop is None:
                 await self.log.reconfig_extend(placed.segment.kind)
             else:
-                await rebuild(self.log, placed.segment.id, placed.placement.servers, self.pace, self.level)
+                await rebuild_unless_moved(self.log, placed.segment.id, placed.placement.servers, self.pace, self.level)
             _RESTORED.reached()
             picture = await self._look()
         return Progress(done=True, waits=False, says=f"node {self.node} answers and has all that it should have")
