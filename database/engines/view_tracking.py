@@ -165,7 +165,9 @@ class ViewTracking(CommandedLayer):
         if self.settings.copies is not None:
             return self.settings.copies
         register = self.surroundings.log.view.cached
-        nodes = 1 if register is None else sum(bool(entry.roles) for entry in register.nodes.values())
+        if register is None:
+            return MEMBERS_MAX  # until it is known how many nodes there are, nothing is trimmed
+        nodes = sum(bool(entry.roles) for entry in register.nodes.values())
         return max(1, (nodes + 1) // 2)
 
     async def hold(self, holder: str, position: LogPosition, seconds: float = 0) -> LogPosition:

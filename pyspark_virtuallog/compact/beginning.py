@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import trio
 
 from database.engines.cursor import read_cursor
 from database.engines.stack import KNOWN
@@ -84,8 +85,9 @@ async def begin(log: VirtualLog, place: Place, files: Files, path: Path) -> Begi
         store = await directory.open()
         cursor = read_cursor(store)
         continued = is_continued(chunks(await files.list()), base, cursor, trim_point)
-    except BaseException:
-        await directory.close()
+    except BaseException:  # cancelled, too: else the directory stays locked while the process lives
+        with trio.CancelScope(shield=True):
+            await directory.close()
         raise
     if continued:
         await remove_chunks(
@@ -116,8 +118,9 @@ async def _begin_anew(
         store = await directory.open()
         if base is None and trim_point > 0:
             await Playing(log, store, files).dump()
-    except BaseException:
-        await directory.close()
+    except BaseException:  # cancelled, too: else the directory stays locked while the process lives
+        with trio.CancelScope(shield=True):
+            await directory.close()
         raise
     return Beginning(directory, store, base)
 

@@ -149,7 +149,8 @@ async def _begin(log: VirtualLog, place: Place, files: Files, path: Path) -> Beg
             if attempt == BEGINNINGS_MAX - 1:
                 raise
         except BaseException:
-            await beginning.close()
+            with trio.CancelScope(shield=True):
+                await beginning.close()
             raise
         else:
             return beginning
