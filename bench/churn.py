@@ -26,11 +26,11 @@ from bench.churn_report import draw, report
 from bench.churn_run import Churn, Findings, Plan
 from bench.churn_sizes import Observer
 from bench.measuring import run_to_end
+from database.control.wire import INTERFACES
 from server import layout
 from server.bench.report import Form, form_options, keep_option, picture_option
 from server.bench.trial import set_up_client
 from server.cluster import LocalCluster, open_local_cluster
-from server.database.wire import INTERFACES
 from server.machine import Machine
 from virtuallog.connect import connect, open_services_to
 from virtuallog.types import NodeId

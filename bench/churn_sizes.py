@@ -10,8 +10,8 @@ import attrs
 import trio
 
 from bench.growth_stages import resident_bytes
+from database.control.messages import DatabaseStatus, GetDatabaseStatus
 from server.cluster import LocalCluster, LocalNode
-from server.database.messages import DatabaseStatus, GetDatabaseStatus
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.types import NodeId

@@ -13,11 +13,11 @@ from typing import Any
 
 import attrs
 
+from database.control.wire import INTERFACES
 from loglets.archive.fsspec_files import FsspecFiles
 from loglets.archive.origin import Origin, read_origin
 from server.config import NodeConfig
 from server.data_directory import open_data_directory
-from server.database.wire import INTERFACES
 from server.identity import Identity
 from server.node import Node, NodePorts
 from virtuallog.address_book import AddressBook

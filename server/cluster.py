@@ -20,9 +20,9 @@ from typing import Final
 import attrs
 import trio
 
+from database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus
 from server import layout
 from server.config import NodeConfig
-from server.database.messages import SERVING, DatabaseStatus, GetDatabaseStatus
 from server.file_errors import file_errors
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, NodeAddress, TlsFiles

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
+from database.control.wire import INTERFACES
 from database.ports import StoreDirectory
 from loglets.archive.origin import Origin
 from server.announcements import Announcements
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
 from server.control import Control
-from server.database.wire import INTERFACES
 from server.following import Following
 from server.formatting import Formatter
 from server.healing.healer import Healer

@@ -16,6 +16,9 @@ import attrs
 import trio
 from pyspark.sql import SparkSession
 
+from database.control.asking import ask_one
+from database.control.messages import PlaceHold, ReleaseHold
+from database.control.wire import DATABASE
 from database.engines.cursor import read_cursor
 from database.engines.digests import fold_of
 from database.engines.keys import CURSOR
@@ -32,9 +35,6 @@ from pyspark_virtuallog.compact.folding import TABLE_BYTES, Source, WrittenTable
 from pyspark_virtuallog.compact.playing import CHUNK_BYTES, Playing
 from pyspark_virtuallog.compact.publishing import Played, publish
 from pyspark_virtuallog.spark_errors import explained
-from server.database.asking import ask_one
-from server.database.messages import PlaceHold, ReleaseHold
-from server.database.wire import DATABASE
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import connect
 from virtuallog.errors import BeyondTailError, InvalidSettingError, TrimmedError, UnavailableError

@@ -9,10 +9,8 @@ import attrs
 import click
 import trio
 
-from server.cli.options import POSITION, cluster_option, echo_json, json_option
-from server.cli.reach import widened
-from server.database import asking
-from server.database.messages import (
+from database.control import asking
+from database.control.messages import (
     CompareChecksums,
     DatabaseStatus,
     EjectReplica,
@@ -22,7 +20,9 @@ from server.database.messages import (
     SetEngine,
     WriteRaw,
 )
-from server.database.wire import DATABASE
+from database.control.wire import DATABASE
+from server.cli.options import POSITION, cluster_option, echo_json, json_option
+from server.cli.reach import widened
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import open_services_to
 from virtuallog.errors import UnsupportedError, VirtualLogError

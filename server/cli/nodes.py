@@ -9,13 +9,13 @@ import attrs
 import click
 import trio
 
+from database.control.wire import DATABASE
 from loglets.archive.fsspec_files import absolute_url
 from server import process
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.reach import widened
 from server.cluster import LocalCluster, open_local_cluster
 from server.config import NodeConfig, parse_peers, read_node_config
-from server.database.wire import DATABASE
 from server.status import plain_status
 from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.cluster_file import ClusterFile

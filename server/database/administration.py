@@ -8,16 +8,8 @@ from typing import Any, Final
 import attrs
 
 from database.answering import answer
-from database.engines import view
-from database.engines.asking import answer_to
-from database.engines.brain_doctor import BrainDoctor
-from database.engines.checksums import Checksums
-from database.engines.log_backup import LogBackup
-from database.engines.rollout import Rollout
-from database.engines.view_tracking import ViewTracking
-from database.hosting import Life
-from server.database import messages
-from server.database.messages import (
+from database.control import messages
+from database.control.messages import (
     Allowed,
     CompareChecksums,
     Compared,
@@ -30,6 +22,14 @@ from server.database.messages import (
     SetEngine,
     WriteRaw,
 )
+from database.engines import view
+from database.engines.asking import answer_to
+from database.engines.brain_doctor import BrainDoctor
+from database.engines.checksums import Checksums
+from database.engines.log_backup import LogBackup
+from database.engines.rollout import Rollout
+from database.engines.view_tracking import ViewTracking
+from database.hosting import Life
 from server.database.reporting import allowed_trim
 from virtuallog.errors import OverloadedError, UnsupportedError
 from virtuallog.ports import Done, Handler, Handlers

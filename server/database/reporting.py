@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from database.control.messages import DatabaseStatus, Hold, Member
 from database.engines import backup_state, switches, view
 from database.engines.view_tracking import ViewTracking
 from database.hosting import Host, State
 from database.identity import node_of
 from database.ports import Reading
-from server.database.messages import DatabaseStatus, Hold, Member
 from server.zookeeper.facts import Mode
 from server.zookeeper.service import ZooKeeperService
 from virtuallog import metrics

@@ -21,6 +21,8 @@ import structlog
 import trio
 from trio.abc import Stream
 
+from database.control.messages import DatabaseStatus
+from database.control.wire import INTERFACES
 from database.engines.view_tracking import ViewTracking
 from database.hosting import Host, HostSettings, Life, State
 from database.identity import ReplicaIdentity
@@ -28,10 +30,8 @@ from database.ports import StoreDirectory
 from database.snapshots.serving import SnapshotService
 from server.config import NodeConfig
 from server.database.administration import Administration
-from server.database.messages import DatabaseStatus
 from server.database.reporting import mode_of, report, role_metrics
 from server.database.trimming import announce
-from server.database.wire import INTERFACES
 from server.identity import Identity
 from server.zookeeper.facts import Facts
 from server.zookeeper.service import ZooKeeperService

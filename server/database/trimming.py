@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 import structlog
 
-from server.database.messages import Allowed, FindAllowedTrim
+from database.control.messages import Allowed, FindAllowedTrim
 from virtuallog.amending import amend
 from virtuallog.errors import InvalidSettingError, UnavailableError, VirtualLogError
 from virtuallog.ports import Outcome

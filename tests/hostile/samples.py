@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import attrs
 
+from database.control.wire import INTERFACES
 from loglets.native import wave as waves
-from server.database.wire import INTERFACES
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from server.database.wire import INTERFACES
+from database.control.wire import INTERFACES
 from tests.source_tree import ROOT
 from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import UntrustedError

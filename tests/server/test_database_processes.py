@@ -14,10 +14,10 @@ import pytest
 import trio
 from kazoo.client import KazooClient
 
+from database.control.wire import DATABASE
 from database.following import open_replica
 from database.kv.client import Changed, KeyValueClient, NodeExistsError
 from server.cluster import LocalCluster, open_local_cluster
-from server.database.wire import DATABASE
 from server.embedded import open_embedded
 from tests.console.test_cluster_metrics import check_documented, scrape
 from tests.free_ports import free_ports

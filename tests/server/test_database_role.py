@@ -8,12 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.backup_state import Begin
-from database.engines.log_backup import LogBackup
-from database.hosting import Life
-from database.kv.client import Access, KeyValueClient, NoNodeError
-from database.snapshots.messages import GetSnapshot, SnapshotOffer
-from server.database.messages import (
+from database.control.messages import (
     CompareChecksums,
     DatabaseStatus,
     FindAllowedTrim,
@@ -24,6 +19,11 @@ from server.database.messages import (
     SetEngine,
     WriteRaw,
 )
+from database.engines.backup_state import Begin
+from database.engines.log_backup import LogBackup
+from database.hosting import Life
+from database.kv.client import Access, KeyValueClient, NoNodeError
+from database.snapshots.messages import GetSnapshot, SnapshotOffer
 from server.database.role import cluster_of
 from server.node import Node
 from server.zookeeper.settings import ZooKeeperSettings

@@ -20,9 +20,9 @@ from typing import Final
 import attrs
 import trio
 
+from database.control.wire import INTERFACES
 from server import layout
 from server.cluster import LocalCluster, open_local_cluster
-from server.database.wire import INTERFACES
 from simulation.checks.zelos import ZELOS_CHECKS, handshakes_are_of_the_log
 from simulation.checks.zelos_facts import answered, replay
 from simulation.checks.zelos_sessions import session_checks, when_proposed

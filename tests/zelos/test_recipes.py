@@ -29,9 +29,9 @@ from kazoo.protocol.states import KazooState
 from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 from kazoo.retry import KazooRetry
 
+from database.control.wire import INTERFACES
 from server import layout
 from server.cluster import LocalCluster, open_local_cluster
-from server.database.wire import INTERFACES
 from tests.free_ports import free_ports
 from virtuallog.connect import connect, open_services_to
 from virtuallog.types import NodeId

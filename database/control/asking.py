@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from server.database.messages import SERVING, DatabaseStatus, GetDatabaseStatus
+from database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Outcome, ReplyT, Request, Services
 from virtuallog.survey import ask_each

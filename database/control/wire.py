@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from database.snapshots.wire import SNAPSHOTS
-from server.database.messages import (
+from database.control.messages import (
     Allowed,
     CompareChecksums,
     Compared,
@@ -19,12 +18,13 @@ from server.database.messages import (
     SetEngine,
     WriteRaw,
 )
+from database.snapshots.wire import SNAPSHOTS
 from virtuallog.rpc.interface import Interface, Method
 from virtuallog.rpc.roles import Role
 from virtuallog.rpc.schema import load
 
 DATABASE: Final = Interface(
-    schema=load("server.database", "database.capnp").Database,
+    schema=load("database.control", "database.capnp").Database,
     methods=(
         Method(name="getDatabaseStatus", request=GetDatabaseStatus, reply=DatabaseStatus, role=Role.CLIENT),
         Method(name="findAllowedTrim", request=FindAllowedTrim, reply=Allowed, role=Role.CLIENT),
