@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 import trio
 
-from bench.churn_client import CLOCK, Budget, State, Writes, connected, make_znodes, read_state, shares
+from bench.churn_client import CLOCK, connected, make_znodes
+from bench.churn_load import Load
 from bench.churn_sizes import Look, Observer
+from bench.churn_wipe import POLL_SECONDS, RESTORE_SECONDS, Wipe
 from server.bench.report import tell
 from server.cluster import LocalCluster
-from virtuallog.connect import ask_living
-from virtuallog.errors import UnavailableError, VirtualLogError
-from virtuallog.membership import ReplaceNode
 from virtuallog.ports import Services
 from virtuallog.types import NodeId
 
 WIPED: Final = NodeId(3)
 WIPED_AT: Final = 0.4
 """Of all writes."""
-PATIENCE_SECONDS: Final = 10.0
-"""For a server to take a client."""
-RESTORE_SECONDS: Final = 600.0
-ASK_SECONDS: Final = 15.0
-POLL_SECONDS: Final = 0.25
-PROBLEMS_MAX: Final = 5
-"""Shown of each writer at each server."""
 LOOKS: Final = 300
 """So often the servers are looked at over the whole run, but not more often than once a second."""
 
@@ -73,20 +64,12 @@ class Churn:
     """Where the servers take clients."""
     services: Services
     observer: Observer
-    _budget: Budget = attrs.field(init=False)
-    _writes: dict[NodeId, Writes] = attrs.field(init=False)
+    _load: Load = attrs.field(init=False)
     _marks: dict[str, float] = attrs.field(factory=dict, init=False)
 
-    _ended: float = attrs.field(default=0.0, init=False)
-    """When the last write was acknowledged."""
-
     def __attrs_post_init__(self) -> None:
-        self._budget = Budget(self.plan.writes)
-        parts = shares(self.plan.keys, len(self.addresses))
-        filling = bytes(self.plan.size - 8)
-        self._writes = {
-            node: Writes(part, filling, self._budget) for node, part in zip(self.addresses, parts, strict=True)
-        }
+        plan = self.plan
+        self._load = Load(self.addresses, plan.keys, plan.size, plan.outstanding, frozenset({WIPED}))
 
     async def run(self) -> Findings:
         """All of it.
@@ -102,46 +85,26 @@ class Churn:
             async with trio.open_nursery() as writers:
                 if self.plan.wipe:
                     writers.start_soon(self._wipe)
-                for node in self._writes:
-                    writers.start_soon(self._write, node)
+                writers.start_soon(self._load.write, self.plan.writes)
             nursery.cancel_scope.cancel()
-        await self.observer.look(self._done)
-        states = {node: await self._state(node) for node in self.addresses}
+        await self.observer.look(self._load.done)
+        states = {node: await self._load.state(node) for node in self.addresses}
         return Findings(
             plan=self.plan,
-            seconds=self._ended,
+            seconds=self._load.ended - self.observer.began,
             looks=self.observer.looks,
             marks=self._marks,
             checksums={int(node): state.checksum for node, state in states.items()},
-            problems=self._problems(states),
+            problems=self._load.problems(states),
         )
-
-    @property
-    def _done(self) -> int:
-        return sum(writes.count for writes in self._writes.values())
 
     @property
     def _now(self) -> float:
         return CLOCK.monotonic() - self.observer.began
 
-    async def _write(self, node: NodeId) -> None:
-        """One connection's part. When it breaks, what was under way is unknown; a new one goes on behind it."""
-        writes = self._writes[node]
-        outstanding = max(1, self.plan.outstanding // len(self.addresses))
-        while self._budget.left:
-            try:
-                async with connected(self.addresses[node], PATIENCE_SECONDS) as client:
-                    await client.write(writes, outstanding)
-            except UnavailableError as error:
-                writes.give_up()
-                if node != WIPED:
-                    tell(f"the connection to node {node}: {error}")
-                await CLOCK.sleep(POLL_SECONDS)
-        self._ended = self._now
-
     async def _watch(self) -> None:
         while True:
-            look = await self.observer.look(self._done)
+            look = await self.observer.look(self._load.done)
             tell(
                 f"{look.at:7.1f} s {look.writes:>10,} writes, log {look.most('log_bytes') >> 20} MiB, "
                 f"store {look.most('store_bytes') >> 20} MiB, log from {look.trim_point:,} to {look.most('cursor'):,}"
@@ -151,59 +114,13 @@ class Churn:
 
     async def _wipe(self) -> None:
         """Kill a server, remove all that it has, and start it again in its own place."""
-        while self._done < WIPED_AT * self.plan.writes:
+        while self._load.done < WIPED_AT * self.plan.writes:
             await CLOCK.sleep(POLL_SECONDS)
-        register = await self.observer.log.view.current()
-        request = ReplaceNode(node=WIPED, store_id=register.nodes[WIPED].store_id, force=True)
-        await self.cluster.kill(WIPED)
-        self._mark("killed")
-        for entry in self.cluster.nodes[WIPED].config.data.iterdir():
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            elif entry.name not in {"node.toml", "log"}:
-                entry.unlink()
-        while not await self._replaced(request, waiting_is_enough=True):
-            await CLOCK.sleep(POLL_SECONDS)
-        await self.cluster.start(WIPED)
-        self._mark("started")
-        await self._wait_serving()
-        self._mark("serving")
-        while not await self._replaced(request, waiting_is_enough=False):
-            await CLOCK.sleep(1.0)
-        self._mark("copied")
+        await Wipe(
+            node=WIPED, address=self.addresses[WIPED], cluster=self.cluster, services=self.services,
+            log=self.observer.log, mark=self._mark,
+        ).run()  # fmt: skip
 
     def _mark(self, what: str) -> None:
         self._marks[what] = self._now
         tell(f"{self._now:7.1f} s node {WIPED} {what}")
-
-    async def _replaced(self, request: ReplaceNode, *, waiting_is_enough: bool) -> bool:
-        try:
-            progress = await ask_living(self.services, self.cluster.file, request, ASK_SECONDS)
-        except VirtualLogError:  # a busy cluster: ask again
-            return False
-        return progress.done or (waiting_is_enough and progress.waits)
-
-    async def _wait_serving(self) -> None:
-        with CLOCK.timeout(RESTORE_SECONDS):
-            while True:
-                try:
-                    async with connected(self.addresses[WIPED], PATIENCE_SECONDS):
-                        return
-                except UnavailableError:
-                    await CLOCK.sleep(POLL_SECONDS)
-        raise UnavailableError(f"node {WIPED} takes no clients {RESTORE_SECONDS:g} s after its start")
-
-    async def _state(self, node: NodeId) -> State:
-        async with connected(self.addresses[node], PATIENCE_SECONDS) as client:
-            return await read_state(client, self.plan.keys)
-
-    def _problems(self, states: Mapping[NodeId, State]) -> list[str]:
-        found = [
-            problem
-            for state in states.values()
-            for writes in self._writes.values()
-            for problem in writes.lost(state.numbers)[:PROBLEMS_MAX]
-        ]
-        if len({state.checksum for state in states.values()}) > 1:
-            found.append("the servers' znodes differ")
-        return found
