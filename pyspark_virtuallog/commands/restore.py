@@ -94,6 +94,9 @@ def restore(
     if state is False and not history:
         raise click.UsageError("--no-state needs --history: nothing is left to restore")
     clusters = [name for name in named if Path(name).is_file()]
+    for name in named:
+        if name.endswith(".toml") and name not in clusters:
+            raise click.BadParameter(f"there is no file {name}", param_hint="--from")
     if len(clusters) > 1:
         raise click.UsageError(f"one log at a time is restored, not those of {' and '.join(clusters)}")
     wanted = Wanted(

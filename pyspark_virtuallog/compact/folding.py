@@ -137,7 +137,7 @@ def _read(source: Source) -> pa.Table:
 
 def write_ranges(url: str, size: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write a sorted range, a file after the other; yields a row for each of them."""
-    rows = [attrs.asdict(_write(url, pa.Table.from_batches(part))) for part in parts(batches, size)]
+    rows = [attrs.asdict(write_part(url, pa.Table.from_batches(part))) for part in parts(batches, size)]
     yield from pa.Table.from_pylist(rows, _WRITTEN_ROWS).to_batches()
 
 
@@ -155,7 +155,8 @@ def parts(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.Reco
         yield part
 
 
-def _write(url: str, table: pa.Table) -> WrittenTable:
+def write_part(url: str, table: pa.Table) -> WrittenTable:
+    """Write sorted pairs, columns `key` and `value`, into the directory with this URL. Blocks."""
     keys, values = (table.column(name).to_pylist() for name in _COLUMNS)
     content, sst = to_parquet(table.select(_COLUMNS)), _sst(list(zip(keys, values, strict=True)))
     directory, stem = FsspecDirectory(url), keys[0][:8].hex()

@@ -7,7 +7,7 @@ cover     |----------------|-----------|-------------->
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Generic, TypeVar
 
 import attrs
@@ -35,12 +35,18 @@ def cover(spans: Sequence[Span[WhatT]], start: int, stop: int) -> Sequence[Span[
     """
     parts, at = list[Span[WhatT]](), start
     while at < stop:
-        best = max((span for span in spans if span.start <= at < span.stop), key=lambda span: span.stop, default=None)
-        if best is None:
+        if not (best := preferred(spans, at)):
             raise _uncovered(spans, at, stop)
-        parts.append(Span(at, min(best.stop, stop), best.what))
-        at = best.stop
+        span = spans[best[0]]
+        parts.append(Span(at, min(span.stop, stop), span.what))
+        at = span.stop
     return parts
+
+
+def preferred(spans: Sequence[Span[WhatT]], at: int, last: Collection[int] = ()) -> Sequence[int]:
+    """Numbers of the spans that have a position, the one that reaches furthest first; those of `last` in the end."""
+    having = [number for number, span in enumerate(spans) if span.start <= at < span.stop]
+    return sorted(having, key=lambda number: (number in last, -spans[number].stop))
 
 
 def reach(spans: Sequence[Span[WhatT]]) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """A restore from the beginning to the end: what is left of a log, up to one position, becomes what a new cluster begins with.
 
-    find what there is -> choose the position -> state, history -> origin.json, last
+    find what there is -> decide -> state, history -> origin.json, last
 
-    INTO/restore.json     what is being restored, and the id of the new cluster: whoever goes on after a kill makes the same
+    INTO/restore.json     what was decided, the id of the new cluster too: whoever goes on after a kill makes the same
     INTO/archives/..      the log below the position, if that is wanted
     INTO/compacted/..     the state of its database at the position, if that is wanted
     INTO/origin.json      written last: what the new cluster reads at its first start
@@ -12,7 +12,6 @@ Nothing is changed where the log was.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -28,31 +27,30 @@ from database.snapshots.wire import SNAPSHOTS
 from loglets.archive import origin as origins
 from loglets.archive.config import join
 from loglets.archive.crew import Crew, OneByOne
-from loglets.archive.fields import object_of, text
 from loglets.archive.files import Files
 from loglets.archive.fsspec_files import FsspecFiles
 from loglets.archive.origin import ARCHIVES, Origin
 from loglets.archive.source import Readable
 from pyspark_virtuallog.archiving.tasks import Job
 from pyspark_virtuallog.restore import sources
-from pyspark_virtuallog.restore.covering import whole_from
+from pyspark_virtuallog.restore.covering import reach, whole_from
 from pyspark_virtuallog.restore.history import History, Tell, copy_history
+from pyspark_virtuallog.restore.plan import Plan, read_plan, write_plan
 from pyspark_virtuallog.restore.ranges import Hire, RangeJob
 from pyspark_virtuallog.restore.reading import Reading, open_reading
 from pyspark_virtuallog.restore.sources import Found
-from pyspark_virtuallog.restore.state import Publishing
+from pyspark_virtuallog.restore.state import publish_state
 from pyspark_virtuallog.restore.stores import Stores
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.connect import connect
-from virtuallog.errors import InvalidSettingError, MalformedError
+from virtuallog.errors import InvalidSettingError
 from virtuallog.ports import Clock
 from virtuallog.register import ClusterId
 from virtuallog.time_search import search_time
 from virtuallog.types import LogPosition
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.virtual_log import READS_ONLY, VirtualLog
 
-PLAN: Final = "restore.json"
 _CLUSTER_BYTES: Final = 16
 
 
@@ -117,7 +115,7 @@ async def restore(
     """
     async with AsyncExitStack() as stack:
         log = (
-            await stack.enter_async_context(connect(wanted.cluster, more=[SNAPSHOTS]))
+            await stack.enter_async_context(connect(wanted.cluster, more=[SNAPSHOTS], settings=READS_ONLY))
             if wanted.cluster is not None
             else None
         )
@@ -138,37 +136,68 @@ class _Restoring:
     _clock: Clock = attrs.field(factory=SystemClock)
 
     async def run(self) -> Restored:
+        plan = await self._plan()
+        state = await self._restore_state(plan) if plan.state else None
+        history = await self._copy(plan.cluster, plan.since, plan.position) if plan.since is not None else None
+        origin = Origin(
+            cluster=plan.cluster, position=plan.position, history=() if history is None else (history.config,)
+        )  # fmt: skip
+        await FsspecFiles(self._wanted.into).write(origins.NAME, origin.encode())
+        return Restored(former=plan.former, origin=origin, state=state, history=history)
+
+    # -- what -----------------------------------------------------------------------------------------------------
+
+    async def _plan(self) -> Plan:
+        """What is to be made: decided now, or by whoever has begun the same."""
+        files, url = FsspecFiles(self._wanted.into), self._wanted.into
+        plan = await read_plan(files, url)
+        if plan is None:
+            plan = await write_plan(files, await self._decide())
+        plan.check(url, self._asked, self._found.cluster)
+        return plan
+
+    @property
+    def _asked(self) -> Mapping[str, Any]:
+        names = ("position", "time_ms", "since", "state", "history")
+        return {name: getattr(self._wanted, name) for name in names}
+
+    async def _decide(self) -> Plan:
+        """Refuses what cannot be made, as far as that shows, before anything is written."""
         wanted, found = self._wanted, self._found
         position = await self._position()
         with_state = found.has_database if wanted.state is None else wanted.state
         with_history = not found.has_database if wanted.history is None else wanted.history
-        since = self._since(position) if with_history else None
-        cluster = await self._begin(position, with_state, since)
-        state = await self._restore_state(cluster, position) if with_state else None
-        history = await self._copy(cluster, since, position) if since is not None else None
-        origin = Origin(
-            cluster=cluster, position=position, history=() if history is None else (history.config,)
-        )  # fmt: skip
-        await FsspecFiles(wanted.into).write(origins.NAME, origin.encode())
-        return Restored(former=found.cluster, origin=origin, state=state, history=history)
-
-    # -- what -----------------------------------------------------------------------------------------------------
+        if wanted.since is not None and not with_history:
+            raise InvalidSettingError("since", "no history is restored; --history does")
+        if wanted.store is not None and not with_state:
+            raise InvalidSettingError("store", "no state is restored; --state does")
+        if with_state and wanted.store is None:
+            self._stores().check(position)
+        return Plan(
+            asked=self._asked,
+            former=found.cluster,
+            cluster=ClusterId(self._random.randbytes(_CLUSTER_BYTES)),
+            position=position,
+            state=with_state,
+            since=self._since(position) if with_history else None,
+        )
 
     async def _position(self) -> LogPosition:
         wanted, (_, end) = self._wanted, self._found.reach
-        position = wanted.position
-        if position is None and wanted.time_ms is not None:
-            position = await self._find_time(wanted.time_ms, LogPosition(end))
-        position = LogPosition(end) if position is None else position
+        if wanted.position is None and wanted.time_ms is not None:
+            return await self._find_time(wanted.time_ms)
+        position = LogPosition(end) if wanted.position is None else wanted.position
         if not 0 < position <= end:
             raise InvalidSettingError("position", f"{position} is not within what was found, which ends at {end}")
         return position
 
-    async def _find_time(self, time_ms: int, end: LogPosition) -> LogPosition:
+    async def _find_time(self, time_ms: int) -> LogPosition:
+        """In the log: compactions know of one time each."""
+        _, end = reach(self._found.spans)
         first = LogPosition(whole_from(self._found.spans, end))
         reading = self._reading(first, end)
-        found = await search_time(reading.first_batch, first, end, time_ms)
-        if found == first > 0:
+        found = await search_time(reading.first_batch, first, LogPosition(end), time_ms)
+        if found == first:
             raise InvalidSettingError("time", f"all that was found, from {first} on, is later")
         return found
 
@@ -177,29 +206,17 @@ class _Restoring:
         since = self._wanted.since if self._wanted.since is not None else LogPosition(first)
         if not since < position:
             raise InvalidSettingError("since", f"{since} is not below {position}")
-        self._reading(since, position)  # before anything is written
+        self._reading(since, position)
         return since
 
     def _reading(self, start: int, stop: int) -> Reading:
-        return open_reading(self._found.spans, start, stop, self._log, self._clock)
+        try:
+            return open_reading(self._found.spans, start, stop, self._log, self._clock)
+        except InvalidSettingError as error:
+            told = "".join(f"; of no use: {reason}" for reason in self._found.unusable)
+            raise InvalidSettingError(error.where, error.reason + told) from error
 
-    async def _begin(self, position: LogPosition, with_state: bool, since: LogPosition | None) -> ClusterId:
-        """The id of the new cluster: drawn now, or by whoever has begun the same."""
-        files = FsspecFiles(self._wanted.into)
-        plan = {"former": self._found.cluster.hex(), "position": position, "state": with_state, "since": since}
-        blob = await files.read(PLAN)
-        if blob is None:
-            if await files.list():
-                raise InvalidSettingError("into", f"{self._wanted.into} is not empty")
-            cluster = self._random.randbytes(_CLUSTER_BYTES)
-            await files.write(PLAN, json.dumps({**plan, "cluster": cluster.hex()}).encode(), replace=False)
-            blob = await files.read(PLAN) or b""
-        there = _plan_untrusted(blob)
-        if {**there, "cluster": None} != {**plan, "cluster": None}:
-            raise InvalidSettingError(
-                "into", f"{self._wanted.into} has, or is to have, another restore: {blob.decode()}"
-            )
-        return ClusterId(bytes.fromhex(there["cluster"]))
+    # -- making it ------------------------------------------------------------------------------------------------
 
     async def _copy(self, cluster: ClusterId, since: LogPosition, position: LogPosition) -> History:
         reading, named = self._reading(since, position), self._wanted.cluster
@@ -217,23 +234,19 @@ class _Restoring:
 
         return await copy_history(hire, join(self._wanted.into, ARCHIVES), cluster, since, position, self._tell)
 
-    async def _restore_state(self, cluster: ClusterId, position: LogPosition) -> Manifest:
-        stores = Stores(
+    async def _restore_state(self, plan: Plan) -> Manifest:
+        place, position = Place(self._wanted.into), plan.position
+        if self._wanted.store is None and (done := await place.newest(plan.cluster)) is not None:
+            return done  # by a former attempt, which has read it back
+        with tempfile.TemporaryDirectory(prefix="virtuallog-restore-") as work:
+            path = self._wanted.store or Path(work) / "store"
+            async with self._stores().open(path, position) as (store, time_ms):
+                self._tell("publishing", position)
+                return await publish_state(
+                    place, plan.cluster, store, time_ms, Path(work) / "made", with_engines=plan.since is not None
+                )
+
+    def _stores(self) -> Stores:
+        return Stores(
             found=self._found, log=self._log, clock=self._clock, open_reading=self._reading, tell=self._tell
         )  # fmt: skip
-        with tempfile.TemporaryDirectory(prefix="virtuallog-restore-") as work:
-            made = Path(work) / "made"
-            made.mkdir()
-            async with stores.open(self._wanted.store or Path(work) / "store", position) as (store, time_ms):
-                self._tell("publishing", position)
-                publishing = Publishing(place=Place(self._wanted.into), cluster=cluster, work=made)
-                return await publishing.run(store, time_ms)
-
-
-def _plan_untrusted(blob: bytes) -> Mapping[str, Any]:
-    try:
-        plan = object_of(json.loads(blob))
-        text(plan, "cluster")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise MalformedError(f"{PLAN} is none: {blob[:100]!r}") from error
-    return plan

@@ -7,7 +7,7 @@ without a manifest is not there: somebody was killed while he wrote it, or is at
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 import attrs
@@ -20,7 +20,7 @@ from loglets.archive.manifest import checksum
 from loglets.archive.origin import ARCHIVES
 from loglets.archive.trimming import trim_point
 from pyspark_virtuallog.restore.covering import Span, reach
-from virtuallog.errors import InvalidSettingError, WrongRecipientError
+from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError, WrongRecipientError
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
 
@@ -45,6 +45,8 @@ class Found:
     compactions: Sequence[tuple[LogPosition, Place]] = attrs.field(factory=tuple)
     """Of its database: where they stand, and where they are."""
     has_database: bool = False
+    unusable: Sequence[str] = ()
+    """Archives that are damaged, and why: as if they were not there, until somebody asks what is missing."""
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -59,6 +61,8 @@ class _Archive:
     config: ArchiveConfig
     begin: int
     """First position that is not trimmed."""
+    damage: str = ""
+    """Why it cannot be used, if it cannot."""
 
 
 async def find(urls: Sequence[str], log: VirtualLog | None, cluster: bytes | None) -> Found:
@@ -70,43 +74,66 @@ async def find(urls: Sequence[str], log: VirtualLog | None, cluster: bytes | Non
         cluster: whose log is meant, if there is none and places have several.
 
     Raises:
-        WrongRecipientError: the log, or all that is at the places, is of another cluster.
-        InvalidSettingError: nothing is there; or the places have several logs, and nobody says which.
-        VirtualLogError: a place cannot be read; what there is is damaged.
+        WrongRecipientError: the log, or all that is at a place, is of another cluster.
+        InvalidSettingError: nothing is at a place; or the places have several logs, and nobody says which.
+        VirtualLogError: a place cannot be read.
     """
     register = await log.view.refresh() if log is not None else None
     if register is not None and cluster not in {None, register.cluster}:
         raise WrongRecipientError("cluster", (cluster or b"").hex(), register.cluster.hex())
-    cluster = register.cluster if register is not None else cluster
-    archives = [each for url in urls for place in (url, join(url, ARCHIVES)) for each in await _archives(place)]
-    places = [Place(url) for url in urls]
-    chosen = _chosen(cluster, {each.cluster for each in archives} | await _compacted(places), urls)
-    spans: list[Span[What]] = [
-        Span(each.begin, each.config.stop, each.config) for each in archives if each.cluster == chosen.hex()
-    ]
+    there = {url: await _look_at(url) for url in urls}
+    chosen = _chosen(register.cluster if register is not None else cluster, there)
+    archives = [each for place in there.values() for each in place.archives if each.cluster == chosen.hex()]
+    spans: list[Span[What]] = [Span(each.begin, each.config.stop, each.config) for each in archives if not each.damage]
     if log is not None:
         spans.append(Span(await log.find_trim_point(), (await log.check_tail()).tail, Live()))
+    places = [Place(url) for url in urls]
     compactions = [(position, place) for place in places for position in await place.positions(chosen)]
-    has_database = (register is not None and register.database) or bool(compactions)
-    return Found(cluster=chosen, spans=spans, compactions=compactions, has_database=has_database)
+    return Found(
+        cluster=chosen,
+        spans=spans,
+        compactions=compactions,
+        has_database=(register is not None and register.database) or bool(compactions),
+        unusable=[each.damage for each in archives if each.damage],
+    )
 
 
-def _chosen(cluster: bytes | None, there: set[str], urls: Sequence[str]) -> bytes:
-    """Whose log is meant."""
+@attrs.frozen
+class _There:
+    """What is at a place, of whatever cluster."""
+
+    archives: Sequence[_Archive]
+    compacted: set[str]
+    """Clusters that have compactions there."""
+
+    @property
+    def clusters(self) -> set[str]:
+        return {each.cluster for each in self.archives} | self.compacted
+
+
+async def _look_at(url: str) -> _There:
+    archives = [each for place in (url, join(url, ARCHIVES)) for each in await _archives(place)]
+    return _There(archives, {cluster.hex() for cluster in await Place(url).clusters()})
+
+
+def _chosen(cluster: bytes | None, there: Mapping[str, _There]) -> bytes:
+    """Whose log is meant. Each place that somebody has named must have something of it: a name that is misspelled looks like a place
+    with nothing, and would be missed when it is too late."""
+    for url, place in there.items():
+        if not place.clusters:
+            raise InvalidSettingError("from", f"{url} has no archives, backups or compactions")
     if cluster is None:
-        if len(there) != 1:
+        known = set[str]().union(*(place.clusters for place in there.values()))
+        if len(known) != 1:
             found = (
-                f"has logs of {', '.join(sorted(there))}: say whose with --cluster-id" if there else "has no archives"
+                f"have logs of {', '.join(sorted(known))}: say whose with --cluster-id" if known else "none are named"
             )
-            raise InvalidSettingError("from", f"{', '.join(urls)} {found}")
-        return bytes.fromhex(there.pop())
-    if there and cluster.hex() not in there:
-        raise WrongRecipientError("cluster", cluster.hex(), ", ".join(sorted(there)))
+            raise InvalidSettingError("from", f"the places {found}")
+        return bytes.fromhex(known.pop())
+    for place in there.values():
+        if cluster.hex() not in place.clusters:
+            raise WrongRecipientError("cluster", cluster.hex(), ", ".join(sorted(place.clusters)))
     return cluster
-
-
-async def _compacted(places: Sequence[Place]) -> set[str]:
-    return {cluster.hex() for place in places for cluster in await place.clusters()}
 
 
 async def _archives(url: str) -> Sequence[_Archive]:
@@ -124,9 +151,12 @@ async def _archive(url: str, directory: str, cluster: str, start: int, stop: int
     blob = await files.read(manifests.NAME)
     if blob is None:
         return []
-    manifest = manifests.decode_untrusted(blob)
-    manifest.check_range(cluster, start, stop)
     config = ArchiveConfig(
         url=url, directory=directory, start=start, stop=stop, manifest=checksum(blob), cluster=cluster
     )
+    try:
+        manifest = manifests.decode_untrusted(blob)
+        manifest.check_range(cluster, start, stop)
+    except (CorruptionError, MalformedError) as error:
+        return [_Archive(cluster, config, start, f"{config.location}: {error}")]
     return [_Archive(cluster, config, trim_point(manifest, await files.list()))]

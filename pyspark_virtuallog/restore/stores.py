@@ -1,6 +1,6 @@
 """A store with the state of a database at a position: found, fetched or made, and played up to there.
 
-newest compaction that is not past the position, and behind which the log is left    it is fetched
+newest compaction that is not past the position, behind which the log is left        it is fetched; a damaged one is passed over
 else a store in which a former attempt has played                                    it goes on
 else an empty one, if the log is there from its beginning
 else the newest snapshot of a server, if it is not past the position
@@ -15,21 +15,28 @@ from pathlib import Path
 from typing import Final
 
 import attrs
+import structlog
+import trio
 
 from database.engines.cursor import read_cursor
+from database.engines.stack import KNOWN
+from database.errors import BinaryTooOldError
 from database.ports import LocalStore
 from database.rocks.directory import RocksDirectory, open_store_directory
+from database.snapshots.place import Place
 from database.snapshots.placed import PlacedSource
 from pyspark_virtuallog.compact.beginning import restore_snapshot
 from pyspark_virtuallog.restore.history import Tell
 from pyspark_virtuallog.restore.reading import Reading
 from pyspark_virtuallog.restore.sources import Found
 from pyspark_virtuallog.restore.state import install, play_up_to
-from virtuallog.errors import InvalidSettingError
+from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError, VirtualLogError
 from virtuallog.instruments import Counter
 from virtuallog.ports import Clock
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
+
+log = structlog.get_logger(__name__)
 
 NAME: Final = "restore"
 """Of who is given a snapshot of a server."""
@@ -72,39 +79,70 @@ class Stores:
             played = await play_up_to(store, reading, position, partial(self.tell, "playing"))
             yield store, played or (base.manifest.time_ms if base is not None else 0)
         finally:
-            await directory.close()
+            with trio.CancelScope(shield=True):  # ends soon; else the directory stays locked while the process lives
+                await directory.close()
+
+    def check(self, position: LogPosition) -> None:
+        """Whether there is any way to the position, as far as that shows without a store.
+
+        Raises:
+            InvalidSettingError: the log is not there that it takes.
+        """
+        if any(self._is_covered(at, position) for at, _ in self.found.compactions if at <= position):
+            return
+        try:
+            self.open_reading(0, position)
+        except InvalidSettingError:
+            if self.log is None:  # else a server may have a snapshot
+                raise
+
+    def _is_covered(self, start: LogPosition, stop: LogPosition) -> bool:
+        with suppress(InvalidSettingError):
+            self.open_reading(start, stop)
+            return True
+        return False
 
     def _mark(self, path: Path) -> None:
-        mark, cluster = path / MARK, self.found.cluster.hex()
+        mark, beside, cluster = path / MARK, path / f".{MARK}", self.found.cluster.hex()
+        beside.unlink(missing_ok=True)  # of somebody who was killed while he wrote it
         if not path.exists() or not any(path.iterdir()):
             path.mkdir(parents=True, exist_ok=True)
-            mark.write_text(cluster)
+            beside.write_text(cluster)
+            beside.replace(mark)
         elif not mark.exists() or mark.read_text() != cluster:
             raise InvalidSettingError("store", f"{path} has something else than a restored store of cluster {cluster}")
 
     async def _begin(self, directory: RocksDirectory, position: LogPosition) -> tuple[PlacedSource | None, Reading]:
         """What the store begins with, if that is a compaction, and what is to be played."""
         cursor = await _cursor(directory)
+        failure: VirtualLogError | None = None
         for at, place in sorted(self.found.compactions, key=lambda pair: -pair[0]):
-            if cursor < at <= position:
-                with suppress(InvalidSettingError):  # the log behind it is gone; perhaps not behind an older one
-                    reading = self.open_reading(at, position)
-                    self.tell("fetching", at)
-                    manifest = await place.read(self.found.cluster, at)
-                    fetched = Counter("restore_fetched_bytes", "Bytes of compactions.")
-                    base = PlacedSource(place=place, manifest=manifest, clock=self.clock, fetched=fetched)
-                    await install(directory, base)
-                    return base, reading
+            # The log behind it may be gone; perhaps not behind an older one.
+            if cursor < at <= position and self._is_covered(at, position):
+                try:
+                    return await self._fetch(directory, place, at), self.open_reading(at, position)
+                except (CorruptionError, UnavailableError, BinaryTooOldError) as error:
+                    log.warning("a compaction cannot be used", position=at, place=place.url, reason=str(error))
+                    failure = failure or error
         try:
             return None, self.open_reading(cursor, position)
-        except InvalidSettingError:
+        except InvalidSettingError as error:
             if self.log is None or cursor > 0:
-                raise
+                raise failure or error from error
             await restore_snapshot(directory, self.log, NAME)
             cursor = await _cursor(directory)
             if cursor > position:
                 raise
             return None, self.open_reading(cursor, position)
+
+    async def _fetch(self, directory: RocksDirectory, place: Place, at: LogPosition) -> PlacedSource:
+        self.tell("fetching", at)
+        manifest = await place.read(self.found.cluster, at)
+        manifest.check(self.found.cluster, KNOWN)
+        fetched = Counter("restore_fetched_bytes", "Bytes of compactions.")
+        base = PlacedSource(place=place, manifest=manifest, clock=self.clock, fetched=fetched)
+        await install(directory, base)
+        return base
 
 
 async def _cursor(directory: RocksDirectory) -> LogPosition:

@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from database.engines.cursor import read_cursor
 from database.engines.digests import fold_of
+from database.engines.inherited import inherited
 from database.engines.keys import CURSOR
 from database.kv.commands import Create, CreateSession, Mode, Operation, Origin, SetData
 from database.rocks.directory import open_store_directory
@@ -20,9 +21,11 @@ from database.rocks.tables import pairs_of
 from database.snapshots.place import Place
 from database.snapshots.placed import PlacedSource
 from database.testing.memory_store import MemoryDisk, SortedPairs
+from loglets.archive.crew import OneByOne
+from pyspark_virtuallog.restore.history import copy_history
 from pyspark_virtuallog.restore.reading import LiveReading
 from pyspark_virtuallog.restore.restoring import Wanted, restore
-from pyspark_virtuallog.restore.state import install, pairs_to_restore, play_up_to, tables
+from pyspark_virtuallog.restore.state import install, play_up_to, tables
 from pyspark_virtuallog.restore.stores import MARK
 from tests.database.engines.worlds import Replicas, Running
 from tests.database.kv.test_database import databases, of
@@ -30,7 +33,7 @@ from tests.spark.made_up_log import MadeUp, archived
 from virtuallog import chain
 from virtuallog.api import Placed
 from virtuallog.clock import SystemClock
-from virtuallog.errors import InvalidSettingError
+from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.instruments import Counter
 from virtuallog.register import ClusterId
 from virtuallog.types import LogPosition
@@ -145,6 +148,50 @@ def test_a_state_is_restored_from_a_compaction_alone(tmp_path: Path) -> None:
     trio.run(restore_twice)
 
 
+def test_with_its_history_a_state_has_all_that_the_log_says(tmp_path: Path) -> None:
+    """Servers of the new cluster may begin with the state, or play the history from its beginning: they must come to the same, engines
+    included. Found in a review: the state came without what engines remember, so a server that was wiped later would have differed."""
+    story, place, into = told(), tmp_path / "place", tmp_path / "into"
+    position = sorted(story.known)[-10]
+
+    async def restore_both() -> None:
+        await archived(story.log, place, 0, max(story.known))
+        wanted = Wanted(places=[f"file://{place}"], into=f"file://{into}", position=position, state=True, history=True)
+        made = await restore(wanted, random.Random(1))
+        assert made.history is not None and made.history.config.stop == position
+        assert await fetched(into, made.origin.cluster) == story.known[position]
+
+    trio.run(restore_both)
+
+
+def test_a_damaged_compaction_is_passed_over(tmp_path: Path) -> None:
+    """The log from its beginning says as much. Alone, it is refused, and nothing is left that a cluster would take."""
+    story, place, damaged = told(), tmp_path / "place", tmp_path / "damaged"
+    position = max(story.known)
+
+    async def restore_beside_it() -> None:
+        await archived(story.log, place, 0, position)
+        wanted = Wanted(places=[f"file://{place}"], into=f"file://{damaged}", position=sorted(story.known)[9], state=True,
+                        history=False)  # fmt: skip
+        former = await restore(wanted, random.Random(1))
+        (table, *_) = sorted((damaged / "compacted").glob("*/*.sst"))
+        content = bytearray(table.read_bytes())
+        content[20] ^= 1
+        table.write_bytes(content)
+        log = [f"file://{await renamed(story.log, tmp_path / 'renamed', former.origin.cluster, position)}"]
+        into = f"file://{tmp_path / 'into'}"
+        both = Wanted(places=[f"file://{damaged}", *log], into=into, position=position)
+        made = await restore(both, random.Random(2))
+        assert made.state is not None and made.state.position == position
+        with pytest.raises(UnavailableError, match="is not what its checksum says"):
+            await restore(
+                attrs.evolve(both, places=[f"file://{damaged}"], into=f"{into}-2", position=None), random.Random(3)
+            )
+
+    trio.run(restore_beside_it)
+    assert not list(tmp_path.glob("into-2/origin.json"))
+
+
 def test_a_store_of_something_else_is_not_played_into(tmp_path: Path) -> None:
     """A directory of RocksDB does not say whose state it has; one that a restore has made says so beside it."""
     store = tmp_path / "store"
@@ -209,7 +256,15 @@ def begin_at(world: Replicas, position: LogPosition) -> None:
 
 
 def restored(pairs: Mapping[bytes, bytes]) -> MemoryDisk:
-    return MemoryDisk(content=SortedPairs(dict(pairs_to_restore(SortedPairs(dict(pairs))))))
+    return MemoryDisk(content=SortedPairs(dict(inherited(SortedPairs(dict(pairs))))))
+
+
+async def renamed(log: Kept, place: Path, cluster: ClusterId, stop: int) -> Path:
+    """The log as an archive of the cluster with this id."""
+    await copy_history(
+        lambda _, files: OneByOne(log, files), f"file://{place}", cluster, 0, stop, lambda what, position: None
+    )
+    return place
 
 
 async def fetched(into: Path, cluster: ClusterId) -> dict[bytes, bytes]:
