@@ -11,7 +11,6 @@ then, or at the next start if a crash came in between.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from pathlib import Path
@@ -23,9 +22,10 @@ import trio
 from database.rocks import files
 from database.rocks.checkpoints import RocksCheckpoints
 from database.rocks.failures import guarded
+from database.rocks.locking import take
 from database.rocks.staging import RocksStaging
 from database.rocks.store import DEFAULT, RocksStore, StoreSettings, open_database
-from virtuallog.errors import InvalidSettingError, StorageError
+from virtuallog.errors import StorageError
 from virtuallog.worker import Worker
 
 _GENERATION: Final = re.compile(r"generation-(\d{6,})")
@@ -40,7 +40,7 @@ async def open_store_directory(path: Path, settings: StoreSettings = DEFAULT) ->
     """
     worker = Worker(f"store of {path.name}")
     try:
-        lock = await worker.do(lambda: guarded(lambda: _lock(path)))
+        lock = await worker.do(lambda: guarded(lambda: take(path)))
         directory = RocksDirectory(path, settings, lock, worker)
         await worker.do(lambda: guarded(directory.clean))
     except BaseException:
@@ -111,17 +111,3 @@ class RocksDirectory:
 
     def _of(self, generation: int) -> Path:
         return self._path / f"generation-{generation:06d}"
-
-
-def _lock(path: Path) -> int:
-    path.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise InvalidSettingError(str(path), "is used by another process") from error
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor

@@ -9,7 +9,7 @@ else a snapshot of a server, which is written down as one chunk: the first compa
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from database.snapshots.placed import PlacedSource
 from database.snapshots.restoring import Restorer
 from loglets.archive.files import Files
 from pyspark_virtuallog.compact.chunks import Chunk, chain, chunks
+from pyspark_virtuallog.compact.cleaning import remove_chunks
 from pyspark_virtuallog.compact.playing import Playing
 from virtuallog.errors import UnavailableError
 from virtuallog.instruments import Counter
@@ -85,14 +86,14 @@ async def begin(log: VirtualLog, place: Place, files: Files, path: Path) -> Begi
         store = await directory.open()
         cursor = read_cursor(store)
         continued = is_continued(chunks(await files.list()), base, cursor, trim_point)
+        if continued:
+            # What those behind the store say is said again, in other pieces perhaps.
+            await remove_chunks(files, lambda chunk: chunk.stop > cursor)
     except BaseException:  # cancelled, too: else the directory stays locked while the process lives
         with trio.CancelScope(shield=True):
             await directory.close()
         raise
     if continued:
-        await remove_chunks(
-            files, lambda chunk: chunk.stop > cursor
-        )  # what they say is said again, in other pieces perhaps
         return Beginning(directory, store, base)
     await directory.close()
     return await _begin_anew(log, place, files, path, base, trim_point)
@@ -161,11 +162,3 @@ async def restore_snapshot(directory: RocksDirectory, log: VirtualLog, name: str
         await store.close()
     if scope.cancelled_caught:
         raise UnavailableError(restorer.waiting_for or "no snapshot came in time")
-
-
-async def remove_chunks(files: Files, which: Callable[[Chunk], bool]) -> None:
-    """Remove some chunks; of each goes first what makes it one."""
-    for chunk in chunks(await files.list()):
-        if which(chunk):
-            for name in reversed(chunk.files):
-                await files.delete(name)

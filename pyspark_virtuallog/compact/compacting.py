@@ -23,14 +23,16 @@ from database.engines.cursor import read_cursor
 from database.engines.digests import fold_of
 from database.engines.keys import CURSOR
 from database.engines.switches import switches
+from database.rocks.locking import taken
 from database.snapshots.compaction import Manifest
 from database.snapshots.messages import hold_name
 from database.snapshots.place import Place
 from database.snapshots.wire import SNAPSHOTS
 from loglets.archive.config import join
 from loglets.archive.files import Files
-from pyspark_virtuallog.compact.beginning import NAME, Beginning, begin, remove_chunks
+from pyspark_virtuallog.compact.beginning import NAME, Beginning, begin
 from pyspark_virtuallog.compact.chunks import DIRECTORY, Chunk, chain, chunks, last_time_ms
+from pyspark_virtuallog.compact.cleaning import clean, mark
 from pyspark_virtuallog.compact.folding import TABLE_BYTES, Source, WrittenTable, fold
 from pyspark_virtuallog.compact.playing import CHUNK_BYTES, Playing
 from pyspark_virtuallog.compact.publishing import Played, publish
@@ -79,12 +81,17 @@ def compact(spark: SparkSession, wanted: Wanted, tell: Tell = lambda what, done,
 
     Raises:
         UnavailableError: the cluster, its database or the place do not answer.
-        InvalidSettingError: the last compaction is newer than the position.
+        InvalidSettingError: the last compaction is newer than the position; or another process uses the same directory.
         BeyondTailError: the log does not reach up to the position.
         BinaryTooOldError: the database uses an engine that this program does not know.
         CorruptionError: what Spark has made is not what the replay says, or something cannot be read; nothing is published.
         VirtualLogError: of the disk, of the place, or of Spark.
     """
+    with taken(wanted.work):  # the store has a lock of its own, but is closed when Spark begins
+        return _compact(spark, wanted, tell)
+
+
+def _compact(spark: SparkSession, wanted: Wanted, tell: Tell) -> Manifest:
     place = Place(wanted.url)
     found = trio.run(_play, wanted, place, tell)
     if isinstance(found, Manifest):
@@ -132,9 +139,12 @@ async def _play(wanted: Wanted, place: Place, tell: Tell) -> _Inputs | Manifest:
 
 async def _stop(log: VirtualLog, position: LogPosition | None) -> LogPosition:
     tail = LogPosition((await log.check_tail()).tail)
-    if position is not None and position > tail:
-        raise BeyondTailError(position, tail)
-    return tail if position is None else position
+    stop = tail if position is None else position
+    if stop > tail:
+        raise BeyondTailError(stop, tail)
+    if stop == 0:
+        raise InvalidSettingError("position", "nothing of the log is before 0: there is nothing to compact")
+    return stop
 
 
 async def _begin(log: VirtualLog, place: Place, files: Files, path: Path) -> Beginning:
@@ -188,6 +198,7 @@ async def _play_on(
         digests=folded.finish(),
         pairs=folded.pairs,
     )
+    await mark(files, stop)
     url = _chunks_url(place, cluster)
     sources = [Source(url, name) for chunk in linked for name in chunk.files]
     if base is not None:
@@ -208,12 +219,11 @@ async def _time_ms(files: Files, linked: Sequence[Chunk]) -> int:
 
 async def _finish(wanted: Wanted, place: Place, manifest: Manifest) -> None:
     """The hold goes to the newest there is: somebody else may have been faster."""
-    newest = (await place.positions(manifest.cluster))[-1]
+    newest = await place.newest(manifest.cluster)
+    assert newest is not None, "only what is older than others is removed"
     async with connect(wanted.cluster, more=[DATABASE], expected_cluster=manifest.cluster) as log:
-        await hold(log, newest)
-    chunk_files = place.open_files(_chunks_url(place, manifest.cluster))
-    await remove_chunks(chunk_files, lambda chunk: chunk.stop <= manifest.position)
-    await place.remove_old(manifest.cluster)
+        await hold(log, newest.position)
+    await clean(place, place.open_files(_chunks_url(place, manifest.cluster)), manifest.cluster, manifest.position)
 
 
 def _chunks_url(place: Place, cluster: bytes) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pyarrow as pa
@@ -38,7 +40,8 @@ from database.snapshots.placed import PlacedSource
 from database.testing.memory_store import MemoryDisk
 from loglets.archive.fsspec_files import FsspecFiles
 from pyspark_virtuallog.compact.beginning import is_continued
-from pyspark_virtuallog.compact.chunks import SCHEMA, chain, chunks, encode, from_parquet, last_time_ms, name_of
+from pyspark_virtuallog.compact.chunks import SCHEMA, Chunk, chain, chunks, encode, from_parquet, last_time_ms, name_of
+from pyspark_virtuallog.compact.cleaning import remove_chunks
 from pyspark_virtuallog.compact.folding import Source, WrittenTable, fold, read_sources, write_ranges
 from pyspark_virtuallog.compact.playing import Playing
 from pyspark_virtuallog.compact.publishing import Played, publish
@@ -48,7 +51,7 @@ from tests.database.engines.test_all_engines import found
 from tests.database.engines.worlds import Running
 from tests.database.kv.test_database import databases, of
 from virtuallog.clock import SystemClock
-from virtuallog.errors import CorruptionError, VirtualLogError
+from virtuallog.errors import CorruptionError, UnavailableError, VirtualLogError
 from virtuallog.instruments import Counter
 from virtuallog.types import LogPosition
 
@@ -270,6 +273,132 @@ def test_a_state_that_is_not_that_of_the_replay_is_not_published(story: Story) -
     with pytest.raises(CorruptionError, match="overlap"):
         story.publish(first, [*written, written[0]])
     assert trio.run(story.place.newest, CLUSTER) is None
+
+
+class Killed(BaseException):
+    """Of a process, at one of its changes."""
+
+
+@attrs.define
+class Fate:
+    """Kills who makes a change for the n-th time, before it or behind it."""
+
+    left: int
+    behind: bool
+
+    def meet(self, *, behind: bool) -> None:
+        if behind == self.behind:
+            self.left -= 1
+            if self.left == 0:
+                raise Killed
+
+
+class MortalFiles(FsspecFiles):
+    """Of whom a fate waits at each change."""
+
+    def __init__(self, fate: Fate, url: str) -> None:
+        super().__init__(url)
+        self.fate = fate
+
+    async def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
+        self.fate.meet(behind=False)
+        written = await super().write(name, content, replace=replace)
+        self.fate.meet(behind=True)
+        return written
+
+    async def delete(self, name: str) -> None:
+        self.fate.meet(behind=False)
+        await super().delete(name)
+        self.fate.meet(behind=True)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_publishing_may_be_killed_at_every_change(story: Story, tmp_path: Path, behind: bool) -> None:
+    """Before the manifest there is nothing, with it there is all; and the next attempt ends with what was meant, and nothing else."""
+    first = story.played[0]
+    for changes in range(1, 100):
+        folder = tmp_path / str(changes)
+        (folder / "chunks").parent.mkdir()
+        (folder / "chunks").symlink_to(story.folder / "chunks")
+        here = attrs.evolve(story, folder=folder)
+        fate = Fate(changes, behind)
+        mortal = Place(here.place.url, partial(MortalFiles, fate))
+        written, was_killed = fold_here(here, first, None), False
+        try:
+            trio.run(publish, mortal, first, written, folder / "work")
+        except Killed:
+            was_killed = True
+        found = trio.run(here.place.newest, CLUSTER)
+        if found is not None:
+            assert trio.run(fetched, here.place, found, folder / "at once") == story.known[first.position]
+        manifest = here.publish(first, fold_here(here, first, None))
+        assert trio.run(fetched, here.place, manifest, folder / "store") == story.known[first.position]
+        named = {each.stored for each in manifest.store} | {each.stored for each in manifest.tables}
+        assert set(trio.run(here.place.files(CLUSTER, first.position).list)) == named
+        if not was_killed:
+            assert changes > 3, "files of a store, and a manifest, were written"
+            return
+    raise AssertionError("there is no end of changes")
+
+
+async def test_chunks_may_be_lost_or_written_twice(autojump_clock: MockClock) -> None:
+    """Whoever plays is killed before or behind the n-th file, and what the store has not flushed is gone: the same effects come
+    of it, and the same store, whatever the chunks are then."""
+    async with databases() as world:
+        one = await world.start(1)
+        await trio.sleep(6.0)
+        for number in range(60):
+            of(one).submit(Create(f"/n{number}", b"x" * 100), Origin(1, 1), lambda _: None)
+            await trio.sleep(0.01)
+        await one.replica.sync()
+        stop, chance = one.replica.cursor, random.Random(3)
+        whole, disk = DictFiles(), MemoryDisk()
+        await play(one, disk, whole, range(7, stop + 7, 7))
+        expected = dict(disk.content.pairs)
+        assert len(whole.content) > 5
+        for kill in range(1, len(whole.content) + 1):
+            files, disk = DictFiles(before_write=dying_at(kill)), MemoryDisk()
+            with pytest.raises(UnavailableError):
+                await play(one, disk, files, range(7, stop + 7, 7))
+            disk.crash(chance)
+            files.before_write = lambda name: None
+            cursor = read_cursor(disk.content)
+            assert is_continued(chunks(files.content), None, cursor, 0)
+            await remove_chunks(files, partial(is_behind, cursor))
+            await play(one, disk, files, range(5, stop + 5, 5))
+            assert disk.content.pairs == expected
+            assert effects_in(files, stop) == effects_in(whole, stop)
+
+
+async def play(running: Running, disk: MemoryDisk, files: DictFiles, stops: Sequence[int]) -> None:
+    """Up to the end of the log, a chunk up to each of these positions."""
+    playing = Playing(running.log, disk.open(), files)
+    for stop in stops:
+        if stop > read_cursor(disk.content):
+            await playing.run(min(LogPosition(stop), running.replica.cursor))
+
+
+def is_behind(cursor: int, chunk: Chunk) -> bool:
+    return chunk.stop > cursor
+
+
+def dying_at(number: int) -> Callable[[str], None]:
+    """Of the n-th write."""
+    left = iter(range(number - 1, -1, -1))
+
+    def write(name: str) -> None:
+        if next(left) == 0:
+            raise UnavailableError("killed")
+
+    return write
+
+
+def effects_in(files: DictFiles, stop: int) -> list[dict[str, Any]]:
+    """Row by row, however they are cut."""
+    linked = chain(chunks(files.content), 0, stop)
+    assert linked is not None
+    rows = [row for chunk in linked for name in chunk.files for row in from_parquet(files.content[name]).to_pylist()]
+    return sorted(rows, key=lambda row: (row["position"], row["key"]))
 
 
 def damage(path: Path) -> None:
