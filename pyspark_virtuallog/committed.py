@@ -12,7 +12,7 @@ and the positions of the rows of a range need not be in it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final
 
 import attrs
@@ -22,10 +22,9 @@ import pyarrow.compute as pc
 from pyspark_virtuallog.ledger import Ledger
 from pyspark_virtuallog.marker_search import find_markers
 from pyspark_virtuallog.markers import PlacedMarker, Winner
-from virtuallog.api import Placed
 from virtuallog.blocking import BlockingLog
 from virtuallog.scanning import PATIENCE_SECONDS
-from virtuallog.types import LogPosition, PlacedBatch
+from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
 
 MERGE_POSITIONS: Final = 1 << 12
@@ -40,17 +39,6 @@ class Visible:
     stop: LogPosition
     winners: tuple[Winner, ...]
     """In the order of their first positions."""
-
-    @property
-    def sessions(self) -> frozenset[bytes]:
-        """For `rows_of`."""
-        return frozenset(winner.session for winner in self.winners)
-
-    def clip(self, start: int, stop: int) -> Visible | None:
-        """What of it lies in [start, stop); None: nothing."""
-        low, high = LogPosition(max(self.start, start)), LogPosition(min(self.stop, stop))
-        winners = tuple(winner for winner in self.winners if winner.first < high and winner.last >= low)
-        return Visible(low, high, winners) if low < high and winners else None
 
 
 def plan(
@@ -70,12 +58,12 @@ def plan(
         start: first position whose marker counts here.
         stop: one past the last one.
         patience: how long to try again while nothing answers, in seconds.
-        may_miss: whether it is all right that a part of the range has been trimmed, perhaps with markers.
+        may_miss: whether it is all right that a part of the range has been trimmed or lost, perhaps with markers.
 
     Raises:
         TrimmedError: so it is, and it is not.
         RetryableError: nothing could be read for `patience` seconds.
-        CorruptionError: a part of the range is lost.
+        CorruptionError: a part of the range is lost, and must not be.
         UnsupportedError: a marker of a later version.
     """
     return log.run(find_visible, start, stop, patience, may_miss=may_miss)
@@ -90,14 +78,16 @@ async def find_visible(
     may_miss: bool = False,
 ) -> list[Visible]:
     """`plan` for those that run trio."""
-    found = await find_markers(log, start, stop, patience)
+    found = await find_markers(log, start, stop, patience, may_miss=may_miss)
     if not may_miss:
         found.check_whole()
-    ledger = await _ledger_at(log, start, found.markers, patience)
+    ledger = await _ledger_at(log, start, found.markers, patience, may_miss=may_miss)
     return parts_of([winner for each in found.markers if ledger.play(each) for winner in each.marker.winners])
 
 
-async def _ledger_at(log: VirtualLog, start: LogPosition, markers: list[PlacedMarker], patience: float) -> Ledger:
+async def _ledger_at(
+    log: VirtualLog, start: LogPosition, markers: list[PlacedMarker], patience: float, *, may_miss: bool
+) -> Ledger:
     """The ledger that the first marker with a checkpoint needs: as its writer knew it, and what got in between below `start`.
     What is missing there has been trimmed, and nobody can know it any more."""
     checkpoint = next((each.marker.checkpoint for each in markers if each.marker.checkpoint is not None), None)
@@ -105,7 +95,8 @@ async def _ledger_at(log: VirtualLog, start: LogPosition, markers: list[PlacedMa
         return Ledger(start)
     ledger = Ledger.of(checkpoint)
     if checkpoint.position < start:
-        ledger.play_to((await find_markers(log, checkpoint.position, start, patience)).markers, start)
+        before = await find_markers(log, checkpoint.position, start, patience, may_miss=may_miss)
+        ledger.play_to(before.markers, start)
     ledger.position = min(ledger.position, start)
     return ledger
 
@@ -129,8 +120,3 @@ def rows_of(table: pa.Table, sessions: Collection[bytes]) -> pa.Table:
     are of no session."""
     column = table.column("session")
     return table.filter(pc.is_in(column, value_set=pa.array(sorted(sessions), column.type)))
-
-
-def batches_of(piece: Sequence[Placed], sessions: Collection[bytes]) -> list[PlacedBatch]:
-    """The same of what a scan has brought, before anything is made of it: a batch is of one session."""
-    return [placed for placed in piece if isinstance(placed, PlacedBatch) and placed.batch.session in sessions]

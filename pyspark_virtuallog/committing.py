@@ -1,8 +1,13 @@
 """The driver's part of a batch: one marker, whatever has happened before.
 
-Before it appends, it looks whether the batch is committed. That is not what makes a batch count once, `ledger.py` is: it saves
-readers a second marker, finds out that this driver is not the one any more, and gives the marker its checkpoint. So nothing
-needs settling: after an error or a kill at any point the same call may be made again.
+    look -----------------> append --------------> look at what got in between
+    is it committed?        with the ledger         does my marker count?
+                            as of that look
+
+What makes a batch count once is `ledger.py`, not the first look: that saves readers a second marker, finds out that this driver is
+not the one any more, and gives the marker its checkpoint. The second look is for the driver: one that was told that its rows are
+seen, though another one's marker came first, would take lost rows for written ones. So nothing needs settling: after an error or a
+kill at any point the same call may be made again.
 """
 
 from __future__ import annotations
@@ -12,9 +17,9 @@ from enum import Enum
 
 import attrs
 
-from pyspark_virtuallog.ledger import Verdict
-from pyspark_virtuallog.marker_search import find_ledger
-from pyspark_virtuallog.markers import Checkpoint, Marker, QueryId, Winner
+from pyspark_virtuallog.ledger import Ledger, Verdict
+from pyspark_virtuallog.marker_search import find_ledger, find_markers
+from pyspark_virtuallog.markers import Marker, QueryId, Winner
 from virtuallog.errors import TerminalError
 from virtuallog.scanning import PATIENCE_SECONDS
 from virtuallog.types import LogPosition
@@ -39,7 +44,7 @@ class Committed(Enum):
     """What `commit` has found or done."""
 
     NOW = "its marker has been appended"
-    BEFORE = "it was committed already; the rows of this attempt stay unseen"
+    BEFORE = "an earlier marker has committed it; the rows of other attempts stay unseen"
     NOTHING = "it has no rows, so it needs no marker"
 
 
@@ -53,30 +58,40 @@ async def commit(
     """Make the rows of `winners` visible; see `Marker.batch` for None. They must be in the log.
 
     Raises:
-        SupersededError: a later batch of the query is committed; nothing was done.
+        SupersededError: a later batch of the query is committed; these rows are never seen.
         TooLargeError: too many winners for one marker; nothing was done.
         SealedError: the log is closed; nothing was done.
+        CorruptionError: a part of the log is lost that may have said whether the batch is committed.
         UnavailableError: unknown outcome; may be called again, unless the batch is None: two markers of it would both count.
     """
     if not winners:
         return Committed.NOTHING
-    checkpoint = None
-    if batch is not None:
-        verdict, checkpoint = await _look(log, query, batch, min(winner.first for winner in winners), patience)
-        if verdict is Verdict.COMMITTED:
-            return Committed.BEFORE
-        if verdict is Verdict.SUPERSEDED:
-            raise SupersededError(query.hex(), batch)
-    marker = Marker(query, batch, checkpoint, tuple(winners)).encode()
-    with log.appender() as appender:  # of its own: a marker is alone in its batch
-        await appender.append([marker])
-    return Committed.NOW
+    if batch is None:
+        await _append(log, Marker(query, None, None, tuple(winners)))
+        return Committed.NOW
+    ledger = await _look(log, min(winner.first for winner in winners), patience)
+    if (found := _answer(ledger, query, batch)) is not None:
+        return found
+    position = await _append(log, Marker(query, batch, ledger.checkpoint(), tuple(winners)))
+    between = await find_markers(log, ledger.position, position, patience)
+    ledger.play_to(between.markers, position)
+    return _answer(ledger, query, batch) or Committed.NOW
 
 
-async def _look(
-    log: VirtualLog, query: QueryId, batch: int, near: LogPosition, patience: float
-) -> tuple[Verdict, Checkpoint]:
+async def _look(log: VirtualLog, near: LogPosition, patience: float) -> Ledger:
     # The marker of the batch before is just below the rows of this one: that is where the look begins.
-    tail = LogPosition((await log.check_tail()).tail)
-    ledger = await find_ledger(log, tail, near, patience)
-    return ledger.verdict(query, batch), ledger.checkpoint()
+    return await find_ledger(log, LogPosition((await log.check_tail()).tail), near, patience)
+
+
+def _answer(ledger: Ledger, query: QueryId, batch: int) -> Committed | None:
+    """None: a marker of the batch would count at the ledger's position."""
+    verdict = ledger.verdict(query, batch)
+    if verdict is Verdict.SUPERSEDED:
+        raise SupersededError(query.hex(), batch)
+    return Committed.BEFORE if verdict is Verdict.COMMITTED else None
+
+
+async def _append(log: VirtualLog, marker: Marker) -> LogPosition:
+    payload = marker.encode()
+    with log.appender() as appender:  # of its own: a marker is alone in its batch
+        return LogPosition((await appender.append([payload]))[0])

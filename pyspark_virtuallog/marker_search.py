@@ -37,13 +37,18 @@ class Found:
 
 
 async def find_markers(
-    log: VirtualLog, start: LogPosition, stop: LogPosition, patience: float = PATIENCE_SECONDS
+    log: VirtualLog,
+    start: LogPosition,
+    stop: LogPosition,
+    patience: float = PATIENCE_SECONDS,
+    *,
+    may_miss: bool = False,
 ) -> Found:
-    """All markers in [start, stop), oldest first.
+    """All markers in [start, stop), oldest first. `may_miss`: what is lost is passed over, perhaps with markers.
 
     Raises:
         RetryableError: nothing could be read for `patience` seconds.
-        CorruptionError: a part of the range is lost, perhaps with markers.
+        CorruptionError: a part of the range is lost, and must not be.
         UnsupportedError: a marker of a later version.
     """
     markers: list[PlacedMarker] = []
@@ -55,7 +60,7 @@ async def find_markers(
                     markers.append(found)
             elif placed.kind is GapKind.TRIMMED:
                 markers, trimmed_to = [], LogPosition(placed.stop)
-            else:
+            elif not may_miss:
                 _check_gap(placed)
     return Found(markers, trimmed_to)
 

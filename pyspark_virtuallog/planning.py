@@ -11,12 +11,14 @@ says otherwise, a read of any length is at most some hundred tasks, and a short 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 import attrs
 
+from pyspark_virtuallog.markers import Winner
 from pyspark_virtuallog.offsets import Offset
 from pyspark_virtuallog.options import ReadOptions
 from virtuallog.chain import Chain, Segment
@@ -68,7 +70,8 @@ class Piece:
 
     start: int
     stop: int
-    sessions: frozenset[bytes] | None = None
+    winners: Sequence[Winner] | None = None
+    """Only their entries are wanted; None: all that is there."""
 
     def clip(self, start: int, stop: int) -> Piece | None:
         """What of it lies in [start, stop); None: nothing."""
@@ -89,9 +92,8 @@ def plan_tasks(
     Raises:
         InvalidSettingError: the options ask for too many.
     """
-    parts = [part for piece in pieces for part in _of_segments(piece, chain)]
-    size = task_size(sum(part.length for part in parts), options)
-    found = list(_packed((cut for part in parts for cut in _cut(part, size)), size))
+    size = task_size(sum(piece.stop - piece.start for piece in pieces), options)
+    found = list(_packed((part for piece in pieces for part in _parts_of(piece, chain, size)), size))
     return [
         Task(
             cluster=cluster,
@@ -125,15 +127,31 @@ def bounded(start: Offset, tail: int, limit: int | None) -> int:
     return max(stop, start.position)
 
 
+def _parts_of(piece: Piece, chain: Chain, size: int) -> Sequence[Part]:
+    parts = [cut for part in _of_segments(piece, chain) for cut in _cut(part, size)]
+    return parts if piece.winners is None else _those_of(parts, piece.winners)
+
+
+def _those_of(parts: Sequence[Part], winners: Iterable[Winner]) -> list[Part]:
+    """The parts, adjacent and in order, that may have entries of these. Each is told whose, and no more: with many small batches the plan
+    would be larger than what it is about."""
+    starts = [part.start for part in parts]
+    sessions: list[set[bytes]] = [set() for _ in parts]
+    for winner in winners:
+        for index in range(max(0, bisect_right(starts, winner.first) - 1), bisect_right(starts, winner.last)):
+            sessions[index].add(winner.session)
+    return [attrs.evolve(part, sessions=frozenset(names)) for part, names in zip(parts, sessions, strict=True) if names]
+
+
 def _of_segments(piece: Piece, chain: Chain) -> Iterator[Part]:
     if piece.start < chain.start:
         stop = min(piece.stop, chain.start)
-        yield Part(start=piece.start, stop=stop, segment=None, sessions=piece.sessions)
+        yield Part(start=piece.start, stop=stop, segment=None)
     for segment in chain.segments:
         low = max(piece.start, segment.start)
         high = piece.stop if segment.stop is None else min(piece.stop, segment.stop)
         if low < high:
-            yield Part(start=low, stop=high, segment=segment, sessions=piece.sessions)
+            yield Part(start=low, stop=high, segment=segment)
 
 
 def _cut(part: Part, size: int) -> Iterator[Part]:

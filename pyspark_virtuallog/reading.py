@@ -31,12 +31,21 @@ def read_task(task: Task, schema: pa.Schema, wanted: Wanted) -> Iterator[pa.Reco
     """
     for part in task.parts:
         for table in _tables(task, part, schema):
-            if not task.may_miss:
-                check_whole(table)
-            rows = table if part.sessions is None else rows_of(table, part.sessions)
-            batch = wanted.rows(batch_of(rows, part, schema))
+            batch = rows_wanted(table, part, schema, wanted, may_miss=task.may_miss)
             if batch.num_rows:
                 yield batch
+
+
+def rows_wanted(table: pa.Table, part: Part, schema: pa.Schema, wanted: Wanted, *, may_miss: bool) -> pa.RecordBatch:
+    """What Spark gets of rows that lie in a part.
+
+    Raises:
+        TrimmedError, CorruptionError: something of them is missing, and must not be.
+    """
+    if not may_miss:
+        check_whole(table)
+    rows = table if part.sessions is None else rows_of(table, part.sessions)
+    return wanted.rows(batch_of(rows, part, schema))
 
 
 def _tables(task: Task, part: Part, schema: pa.Schema) -> Iterator[pa.Table]:

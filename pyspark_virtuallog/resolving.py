@@ -118,7 +118,7 @@ class Resolver:
             patience=self.options.patience_seconds,
             may_miss=not self.options.fail_on_data_loss,
         )
-        return [Piece(start=part.start, stop=part.stop, sessions=part.sessions) for part in found]
+        return [Piece(start=part.start, stop=part.stop, winners=part.winners) for part in found]
 
 
 def check_order(start: Offset, stop: Offset) -> None:

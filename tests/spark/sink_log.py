@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pyspark_virtuallog.attempt import SETTINGS, Attempt
-from pyspark_virtuallog.committed import Visible, batches_of, find_visible
+from pyspark_virtuallog.committed import Visible, find_visible
 from pyspark_virtuallog.committing import Committed, commit
 from pyspark_virtuallog.markers import QueryId, Winner
 from virtuallog.scanning import scan
-from virtuallog.types import LogPosition
+from virtuallog.types import LogPosition, PlacedBatch
 from virtuallog.virtual_log import VirtualLog
 
 QUERY = QueryId(b"query" + bytes(11))
@@ -41,9 +41,11 @@ async def seen(log: VirtualLog, start: int = 0, stop: int | None = None) -> list
 
 
 async def rows_of(log: VirtualLog, part: Visible) -> list[bytes]:
+    sessions = {winner.session for winner in part.winners}
     return [
         data.payload
         async for piece in scan(log, part.start, part.stop)
-        for placed in batches_of(piece, part.sessions)
+        for placed in piece
+        if isinstance(placed, PlacedBatch) and placed.batch.session in sessions
         for data in placed.records()
     ]

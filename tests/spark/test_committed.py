@@ -134,16 +134,6 @@ def test_parts_do_not_overlap_and_near_ones_are_one() -> None:
     ]
 
 
-def test_a_part_is_cut_with_the_sessions_that_are_in_the_piece() -> None:
-    """A task looks for no session that cannot be where it reads."""
-    part = parts_of([winner(1, 0, 20), winner(2, 5, 10), winner(3, 25, 29)])[0]
-
-    assert part.clip(11, 25) == Visible(LogPosition(11), LogPosition(25), (winner(1, 0, 20),))
-    assert part.clip(21, 25) is None  # nobody's
-    assert part.clip(30, 90) is None
-    assert part.clip(0, 90) == part
-
-
 async def test_rows_of_a_table_are_those_of_the_sessions(autojump_clock: MockClock) -> None:
     """Everybody else's rows stay out."""
     async with world() as w:

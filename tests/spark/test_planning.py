@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_virtuallog.markers import Winner
 from pyspark_virtuallog.offsets import Offset
 from pyspark_virtuallog.options import ReadOptions
 from pyspark_virtuallog.planning import POSITIONS, TASKS, TASKS_MAX, Piece, Task, bounded, plan_tasks, task_size
+from virtuallog.batch import SessionId
 from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.cluster_file import ClusterFile, NodeAddress
 from virtuallog.errors import InvalidSettingError
@@ -80,13 +82,48 @@ def test_what_lies_below_the_chain_is_of_no_segment() -> None:
     ]
 
 
-def test_pieces_keep_whose_entries_are_wanted() -> None:
-    """Also when they are cut."""
+def winner(name: str, first: int, last: int) -> Winner:
+    return Winner(SessionId(name.encode() * 16), LogPosition(first), LogPosition(last), 1, 1)
+
+
+def test_a_part_is_told_whose_entries_it_may_have() -> None:
+    """Of all that are wanted; what can have none is not read at all."""
+    a, b, c = winner("a", 140, 151), winner("b", 150, 155), winner("c", 158, 159)
     (task,) = plan(
-        Piece(start=140, stop=160, sessions=frozenset({b"a"})), Piece(start=300, stop=301, sessions=frozenset())
+        Piece(start=140, stop=160, winners=(a, b, c)), Piece(start=300, stop=301, winners=(winner("d", 300, 300),))
     )
 
-    assert [part.sessions for part in task.parts] == [frozenset({b"a"})] * 3 + [frozenset()]
+    assert [(part.start, part.stop, part.sessions) for part in task.parts] == [
+        (140, 150, {a.session}),
+        (150, 152, {a.session, b.session}),
+        (152, 160, {b.session, c.session}),
+        (300, 301, {winner("d", 0, 0).session}),
+    ]
+    cut = plan(Piece(start=140, stop=160, winners=(b, c)), positions_per_partition=2)
+    assert [(part.start, part.stop) for task in cut for part in task.parts] == [
+        (150, 152),
+        (152, 154),
+        (154, 156),
+        (158, 160),
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(0, 599), st.integers(0, 99)), min_size=1, max_size=8), st.integers(1, 700))
+def test_every_entry_of_a_winner_is_in_a_part_that_looks_for_it(spans: list[tuple[int, int]], size: int) -> None:
+    """Once, however it is cut."""
+    winners = [winner(chr(97 + number), first, min(599, first + more)) for number, (first, more) in enumerate(spans)]
+    parts = [
+        part
+        for task in plan(Piece(start=0, stop=600, winners=winners), positions_per_partition=size)
+        for part in task.parts
+    ]
+
+    for each in winners:
+        found = [
+            place for part in parts if each.session in (part.sessions or ()) for place in range(part.start, part.stop)
+        ]
+        assert {*range(each.first, each.last + 1)} <= {*found}
+        assert len(found) == len({*found})
 
 
 def test_a_read_of_any_length_is_some_hundred_tasks() -> None:
