@@ -15,13 +15,15 @@ from virtuallog.types import GapKind
 
 _NEEDS: Final = {"size": "payload", "segment": "position", "loglet": "position"}
 """Columns that are made of others, or only as long."""
-_ALWAYS: Final = ("position", "session", "gap", "gap_stop")
-"""What is looked at on the way: what is missing, whose entries they are, how far this is."""
+_ALWAYS: Final = ("position", "gap", "gap_stop")
+"""What is looked at on the way: what is missing, how far this is."""
 
 
-def source_columns(names: Sequence[str]) -> list[str]:
-    """Which columns of `loglets.archive.rows.SCHEMA` are needed for these of ours."""
+def source_columns(names: Sequence[str], *, with_sessions: bool = True) -> list[str]:
+    """Which columns of `loglets.archive.rows.SCHEMA` are needed for these of ours, and those of whose entries they are, if that is looked
+    at: what is not needed is not decoded."""
     needed = {_NEEDS.get(name.lower(), name.lower()) for name in names} | set(_ALWAYS)
+    needed |= {"session"} if with_sessions else set()
     return [name for name in rows.SCHEMA.names if name in needed]
 
 
