@@ -19,13 +19,14 @@ from virtuallog.blocking import BlockingLog, connect_blocking
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, with_own_certificate
 from virtuallog.errors import RetryableError
+from virtuallog.rpc.interface import Interface
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import READS_ONLY
 
 ResultT = TypeVar("ResultT")
 _PAUSE_SECONDS: Final = 0.5
 """Between two tries, each of which waits a second or more by itself."""
-_Key = tuple[ClusterFile, int | None, str | None, bool]
+_Key = tuple[ClusterFile, int | None, str | None, bool, bool]
 
 _clients: Final[dict[_Key, BlockingLog]] = {}
 _open: Final = ExitStack()
@@ -33,7 +34,12 @@ atexit.register(_open.close)
 
 
 def client(
-    cluster: ClusterFile, near: int | None = None, expected: str | None = None, *, writes: bool = False
+    cluster: ClusterFile,
+    near: int | None = None,
+    expected: str | None = None,
+    *,
+    writes: bool = False,
+    holds: bool = False,
 ) -> BlockingLog:
     """The client of this process for a cluster.
 
@@ -42,16 +48,18 @@ def client(
         near: the node to ask first.
         expected: id of the cluster, in hexadecimal digits, if it is known.
         writes: whether it appends, and so may have to find its log a successor.
+        holds: whether it asks servers of the database on the log for holds.
 
     Raises: as `virtuallog.connect.connect`.
     """
-    key = (cluster, near, expected, writes)
+    key = (cluster, near, expected, writes, holds)
     if key not in _clients:
         _be_quiet()
         _clients[key] = _open.enter_context(
             connect_blocking(
                 with_own_certificate(cluster, os.environ),
                 settings=None if writes else READS_ONLY,
+                more=_of_databases() if holds else (),
                 near=None if near is None else NodeId(near),
                 expected_cluster=None if expected is None else bytes.fromhex(expected),
             )
@@ -80,6 +88,12 @@ def patiently(seconds: float, call: Callable[[], ResultT]) -> ResultT:
             if clock.monotonic() >= deadline:
                 raise
         trio.run(clock.sleep, _PAUSE_SECONDS)
+
+
+def _of_databases() -> tuple[Interface, ...]:
+    from database.control.wire import DATABASE  # tasks do without the database
+
+    return (DATABASE,)
 
 
 def _be_quiet() -> None:

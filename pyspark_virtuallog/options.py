@@ -7,6 +7,7 @@ is not known is refused: a misspelled `failOnDataLoss` must not be taken for its
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ class ReadOptions:
     offsets_per_trigger: int | None = None
     """At most so many positions a micro-batch; None: all there are."""
     committed_only: bool = False
+    hold: str | None = None
+    """Stream only: name of the hold that keeps the log of a database for it."""
     pushdown: bool = False
     patience_seconds: float = PATIENCE_SECONDS
     """How long a task, or a stream, tries again while no server answers."""
@@ -62,6 +65,10 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
     Raises: as `batch_options`.
     """
     options = _parse(given, _BOTH | _STREAM, _BATCH, "spark.read")
+    if options.hold is not None and options.committed_only:
+        raise InvalidSettingError(
+            "hold", "rows that are committed may lie anywhere before: isolationLevel must be read_uncommitted"
+        )
     is_placed = any(name.lower() in {key.lower() for key in given} for name in _STARTS)
     return options if is_placed else attrs.evolve(options, start=End.LATEST)
 
@@ -109,11 +116,25 @@ def _cluster_id(option: str, text: str) -> str:
     return text.lower()
 
 
+def _hold_name(option: str, text: str) -> str:
+    if not _HOLD.fullmatch(text):
+        raise InvalidSettingError(
+            option, f"'{text}' is not a name: 1 to 64 letters, digits, dots, underscores or hyphens"
+        )
+    if text == COMPACTION:
+        raise InvalidSettingError(option, f"'{text}' is the hold of compactions: take another name")
+    return text
+
+
 def _isolation(option: str, text: str) -> bool:
     if text.lower() not in {"read_committed", "read_uncommitted"}:
         raise InvalidSettingError(option, f"'{text}' is not read_committed or read_uncommitted")
     return text.lower() == "read_committed"
 
+
+_HOLD: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+COMPACTION: Final = "compaction"
+"""`pyspark_virtuallog.compact` holds the log by this name."""
 
 Option = tuple[str, Callable[[str, str], Any]]
 """Which field an option is for, and how its text is read."""
@@ -141,6 +162,7 @@ _BATCH: Final[dict[str, Option]] = {
 }
 _STREAM: Final[dict[str, Option]] = {
     "maxOffsetsPerTrigger": ("offsets_per_trigger", count),
+    "hold": ("hold", _hold_name),
 }
 NAMES: Final = (*_BOTH, *_BATCH, *_STREAM)
 """Of all options, as they are documented."""

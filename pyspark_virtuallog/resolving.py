@@ -98,7 +98,7 @@ class Resolver:
 
     def log(self) -> BlockingLog:
         """The client of this process."""
-        return client(self.cluster(), None, self.options.cluster_id)
+        return client(self.cluster(), None, self.options.cluster_id, holds=self.options.hold is not None)
 
     def _offset(self, position: int) -> Offset:
         return Offset(self.cluster_id(), position)

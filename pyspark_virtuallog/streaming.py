@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+import attrs
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -18,7 +19,9 @@ from pyspark.sql.types import StructType
 from pyspark_virtuallog.batch import read_partition
 from pyspark_virtuallog.clients import patiently
 from pyspark_virtuallog.filters import EVERYTHING
-from pyspark_virtuallog.offsets import Offset, offset_untrusted
+from pyspark_virtuallog.holder import Holder
+from pyspark_virtuallog.holding import Holding
+from pyspark_virtuallog.offsets import End, Offset, offset_untrusted
 from pyspark_virtuallog.options import ReadOptions
 from pyspark_virtuallog.planning import bounded
 from pyspark_virtuallog.resolving import Resolver
@@ -37,10 +40,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = schema
         self._target: Offset | None = None
         """Where it ends, if only what is available now is wanted."""
+        self._holder = Holder(options.hold, Holding(options.patience_seconds)) if options.hold else None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- these are named by Spark
         """Where a new stream begins; one that goes on has its checkpoint."""
-        return self._ask(Resolver.start).plain()
+        start = self._ask(Resolver.start)
+        is_earliest = self.options.start is End.EARLIEST
+        kept = self._hold(start, may_begin_later=is_earliest)
+        return (attrs.evolve(start, position=kept) if is_earliest else start).plain()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """`maxOffsetsPerTrigger`. Spark has no word for positions; it only hands this back."""
@@ -52,6 +59,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, tail = self._checked(start), self._ask(Resolver.tail)
         if begin.position > tail.position:
             raise BeyondTailError(begin.position, tail.position)
+        self._hold(begin)
         end = self._target or tail
         positions = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return Offset(begin.cluster, bounded(begin, end.position, positions)).plain()
@@ -67,8 +75,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
         begin, stop = self._checked(start), self._checked(end)
+        self._hold(begin)
         tasks = self._ask(lambda resolver: resolver.tasks(begin.position, stop.position))
         return [InputPartition(task) for task in tasks]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """The batch that ended there is done. Spark says so when it plans the next one."""
+        if self._holder is not None:
+            self._holder.commit(offset_untrusted(end).position)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
@@ -79,6 +93,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = offset_untrusted(fields)
         self._ask(lambda resolver: resolver.check_cluster(offset.cluster))
         return offset
+
+    def _hold(self, start: Offset, *, may_begin_later: bool = False) -> int:
+        """Have the log kept for this stream, which reads from there on. Returns from where on it is."""
+        if self._holder is None:
+            return start.position
+        log = Resolver(self.options).log()
+        may_begin_later = may_begin_later or not self.options.fail_on_data_loss
+        kept = self._holder.begin(log, start.position, may_begin_later=may_begin_later)
+        self._holder.keep(log)
+        return kept
 
     def _ask(self, question: Callable[[Resolver], ResultT]) -> ResultT:
         return patiently(self.options.patience_seconds, partial(question, Resolver(self.options)))
