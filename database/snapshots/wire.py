@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from database.snapshots.messages import GetSnapshot, Piece, ReadPiece, SnapshotOffer
 from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.roles import Role
 from virtuallog.rpc.schema import load
 
 SCHEMA: Final[Any] = load("database.snapshots", "snapshots.capnp")
@@ -16,5 +17,7 @@ SNAPSHOTS: Final = Interface(
         Method(name="getSnapshot", request=GetSnapshot, reply=SnapshotOffer),
         Method(name="readPiece", request=ReadPiece, reply=Piece),
     ),
+    role=Role.ADMIN,
 )
-"""For nodes only: a snapshot has every secret of the tree in it, whatever ACLs say."""
+"""Not for clients of ZooKeeper's protocol: a snapshot has every secret of the tree in it, whatever ACLs say. Whoever reads the log reads
+these, too; but who asks for a snapshot holds the log, which only admins may. A compaction begins with one."""
