@@ -28,6 +28,8 @@ from virtuallog.errors import CorruptionError, UnavailableError
 
 BEFORE: Final = -1
 """The position of what was in the base: every effect is newer."""
+AFTER: Final = (1 << 63) - 1
+"""Of the cursor, which is in no effects, but in the base: that of the new state is newer than all."""
 ROWS: Final = "position LONG NOT NULL, key BINARY NOT NULL, value BINARY"
 WRITTEN: Final = (
     "first BINARY, last BINARY, pairs LONG, table STRING, table_bytes LONG, table_checksum LONG, "
@@ -79,7 +81,7 @@ def fold(
     Args:
         spark: the session.
         sources: the base, and all chunks that follow it.
-        cursor: one more pair of the state.
+        cursor: one more pair of the state, newer than any other one of its key.
         url: of the directory that the files go to.
         ranges: into so many ranges of keys, at most.
         table_bytes: of one file, about.
@@ -105,7 +107,7 @@ def _rows(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
 
 
 def _one(spark: SparkSession, key: bytes, value: bytes) -> DataFrame:
-    return spark.createDataFrame([(BEFORE, bytearray(key), bytearray(value))], ROWS)
+    return spark.createDataFrame([(AFTER, bytearray(key), bytearray(value))], ROWS)
 
 
 def _written(row: dict[str, Any]) -> WrittenTable:
