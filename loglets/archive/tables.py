@@ -23,7 +23,7 @@ from loglets.archive.config import ArchiveConfig
 from loglets.archive.files import BlockingFiles
 from loglets.archive.fsspec_files import FsspecDirectory
 from loglets.archive.manifest import DataFile, Manifest
-from loglets.archive.parquet import footer_untrusted, group_range, read_group_table_untrusted
+from loglets.archive.parquet import Footer, footer_untrusted, group_range, read_group_table_untrusted
 from loglets.archive.trimming import trim_point
 from virtuallog.errors import BeyondTailError, CorruptionError
 from virtuallog.types import Gap, GapKind
@@ -101,9 +101,23 @@ class Tables:
         """First position that is not trimmed, as of now."""
         return trim_point(self.manifest, self.files.list())
 
-    def _read_file(self, file: DataFile, start: int, stop: int, columns: Collection[str]) -> Iterator[pa.Table]:
+    def checked_files(self) -> list[DataFile]:
+        """The data files that are not trimmed, in order: for whoever reads them by other means, and checks pages by their own
+        checksums. The footer of each is the one that the manifest means.
+
+        Raises:
+            CorruptionError: one is missing, or has another footer.
+            VirtualLogError: as `Files`.
+        """
+        trim = self.trim_point()
+        return [file for file in self.manifest.files if file.stop > trim and self._footer(file) is not None]
+
+    def _footer(self, file: DataFile) -> Footer | None:
         tail = self._bytes(file, file.bytes - file.footer_bytes, file.bytes)
-        footer = None if tail is None else footer_untrusted(file, tail)
+        return None if tail is None else footer_untrusted(file, tail)
+
+    def _read_file(self, file: DataFile, start: int, stop: int, columns: Collection[str]) -> Iterator[pa.Table]:
+        footer = self._footer(file)
         for index, low, high in _groups(file, start, stop):
             group = file.groups[index]
             content = None if footer is None else self._bytes(file, group.first_byte, group.stop_byte)

@@ -129,6 +129,24 @@ async def test_what_was_trimmed_is_a_gap(nursery: trio.Nursery) -> None:
         read(tables, 0, STOP)
 
 
+async def test_files_are_named_for_others_once_their_footers_are_right(nursery: trio.Nursery) -> None:
+    """Those that are trimmed are not; one that is missing, or has another footer, is an error."""
+    made = await make(nursery, ITEMS)
+    tables, files = opened(made)
+    first, second, *others = made.archived.manifest.files
+    assert tables.checked_files() == [first, second, *others]
+
+    kept, name = files.content[second.name], second.name
+    files.content[name] = kept[:-9] + bytes([kept[-9] ^ 1]) + kept[-8:]
+    with pytest.raises(CorruptionError, match="checksum"):
+        tables.checked_files()
+    del files.content[name]
+    with pytest.raises(CorruptionError, match="missing"):
+        tables.checked_files()
+    files.content[marker(second.stop)] = b""
+    assert tables.checked_files() == others
+
+
 async def test_damage_is_never_handed_out(nursery: trio.Nursery) -> None:
     """A bit turned over anywhere in a file: an error of ours, or, where nobody looks, the same rows."""
     made = await make(nursery, ITEMS)
