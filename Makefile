@@ -21,6 +21,8 @@
 #   make zelos    20,000 operations of ZooKeeper's clients on three processes that are killed, stopped and swapped, judged; OPERATIONS=N
 #   make spark    the long tests of the pipeline on Spark: drivers that are killed, real servers that are compacted, restored, audited;
 #                 some minutes, needs Java
+#   make spark-bench  the log as a table of Spark beside a plain reader: 10,000,000 entries, live and archived; some ten minutes, 5 GB of
+#                 disk, needs Java; FILL=1 as above, ARGUMENTS="--entries 1000000" for fewer
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
@@ -35,7 +37,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 1050
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -110,6 +112,11 @@ chaos: swap kill hosts peers
 swap kill hosts churn: setup | $(OUT)
 	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
+	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
+
+spark-bench: setup | $(OUT)
+	$(BIN)/python -m bench.spark --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md
+	@cat $(OUT)/spark.md
 	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
 
 # The database beside ZooKeeper, which has to be here; docs/performance.md. Needs the scripts in PEERS.
