@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 120
 def prepare(folder: Path, place: Path) -> None:
     """Servers that take snapshots often, so that the log is trimmed often, and that know the place."""
     folder.mkdir()
-    for node in layout.prepare(folder, NODES, 0, 0, "native"):
+    for node in layout.prepare(folder, NODES, 0, 0, "native", tls=True):
         file = layout.config_file(node)
         settings = f'snapshot_log_bytes = 65536\nsnapshot_seconds = 5.0\ncompacted_url = "file://{place}"\n'
         file.write_text(f"{file.read_text()}\n[zookeeper]\n{settings}")
@@ -72,10 +72,12 @@ async def lose_all_stores(cluster: LocalCluster, folder: Path) -> None:
 
 
 async def test_servers_without_stores_begin_with_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
-    """The log is trimmed exactly up to it, as it is held there; what was written before and after is there again."""
+    """The log is trimmed exactly up to it, as it is held there; what was written before and after is there again. The cluster uses TLS,
+    and the job has the certificate of an administrator."""
     place, folder, work = tmp_path / "place", tmp_path / "cluster", tmp_path / "work"
     prepare(folder, place)
-    async with open_local_cluster(folder, NODES, base_port=0, zookeeper_port=free_ports(NODES)) as cluster:
+    ports = free_ports(NODES)
+    async with open_local_cluster(folder, NODES, base_port=0, zookeeper_port=ports, tls=True) as cluster:
         await wait_serving(cluster)
         cluster.write_file()
         async with open_replica(cluster.file, tmp_path / "writer") as client:

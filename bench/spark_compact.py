@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""A log is archived, compacted and trimmed while it is written, and a server that has lost everything begins with what was compacted.
+
+    python -m bench.spark_compact --writes 500000
+
+Three servers of the database, and a client that writes all the time. Each step is the command that an operator gives:
+
+    spark compact          the log is held from here on, and grows; it is cut into small segments
+    spark archive          its closed segments become files, and nodes let go of them
+    spark compact          killed when effects are written, killed when tables are, and given again
+                           servers trim the log up to there, by themselves
+    spark compact          once more: now no server has a snapshot as new as this
+    one server is wiped    disk and all. It begins with the last compaction, not with what another server has, as its log says
+
+In the end every znode of every server is read and compared, with each other and with what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from bench.churn import NODES, zelos
+from bench.churn_client import CLOCK
+from bench.churn_sizes import Observer
+from bench.measuring import run_to_end
+from bench.spark_compact_report import report
+from bench.spark_compact_run import Findings, Plan, Story
+from database.control.wire import INTERFACES
+from server.bench.report import Form, form_options, keep_option
+from server.bench.trial import set_up_client
+from server.machine import Machine
+from virtuallog.connect import connect, open_services_to
+
+
+@click.command()
+@click.option("--writes", default=500_000, show_default=True, type=click.IntRange(min=1000), help="At least.")
+@click.option("--keys", default=10_000, show_default=True, type=click.IntRange(min=NODES), help="Znodes.")
+@click.option("--size", default=400, show_default=True, type=click.IntRange(min=8), help="Bytes of a value.")
+@click.option(
+    "--outstanding", default=192, show_default=True, type=click.IntRange(min=NODES), help="On all connections."
+)
+@keep_option
+@form_options
+def main(*, writes: int, keys: int, size: int, outstanding: int, keep: Path | None, form: Form) -> None:
+    """Archive, compact, trim, wipe a server, and compare."""
+    set_up_client()
+    machine = Machine.look()
+    plan = Plan(writes=writes, keys=keys, size=size, outstanding=outstanding)
+    report(machine, run_to_end(run, plan, keep and keep.absolute())).publish(form)
+
+
+async def run(plan: Plan, keep: Path | None = None) -> Findings:
+    """On a cluster of its own; `keep`, an absolute path, is where all of it stays.
+
+    Raises:
+        VirtualLogError: something could not be done.
+    """
+    with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-compact-") as given:
+        folder = Path(given)
+        place = folder / "place"
+        config = f'snapshot_log_bytes = {plan.snapshot_bytes}\ncompacted_url = "file://{place}"'
+        async with (
+            zelos("native", config, folder / "cluster") as (cluster, addresses),
+            connect(cluster.file) as log,
+            open_services_to(cluster.file, INTERFACES) as services,
+        ):
+            cluster.write_file()
+            observer = Observer(cluster, services, log, CLOCK, CLOCK.monotonic())
+            return await Story(plan, cluster, addresses, services, observer, place, folder).run()
+
+
+if __name__ == "__main__":
+    main()
