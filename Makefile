@@ -23,6 +23,8 @@
 #                 some minutes, needs Java
 #   make spark-bench  the log as a table of Spark beside a plain reader: 10,000,000 entries, live and archived; some ten minutes, 5 GB of
 #                 disk, needs Java; FILL=1 as above, ARGUMENTS="--entries 1000000" for fewer
+#   make spark-compact  a log is archived, compacted and trimmed under load, by its commands, some of them killed; a wiped server begins with
+#                 what was compacted; some six minutes, needs Java; FILL=1 as above
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
@@ -37,7 +39,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 1050
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -88,7 +90,7 @@ zelos: setup
 	$(BIN)/python -m tests.zelos --operations $(OPERATIONS)
 
 spark: setup
-	$(BIN)/pytest -m long tests/spark
+	$(BIN)/pytest -m long tests/spark tests/bench/test_spark_compact.py
 
 SWAPS ?= 20
 swaps: setup | $(OUT)
@@ -117,6 +119,11 @@ swap kill hosts churn: setup | $(OUT)
 spark-bench: setup | $(OUT)
 	$(BIN)/python -m bench.spark --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md
 	@cat $(OUT)/spark.md
+	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
+
+spark-compact: setup | $(OUT)
+	$(BIN)/python -m bench.spark_compact --markdown $(ARGUMENTS) > $(OUT)/spark-compact.md
+	@cat $(OUT)/spark-compact.md
 	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
 
 # The database beside ZooKeeper, which has to be here; docs/performance.md. Needs the scripts in PEERS.
