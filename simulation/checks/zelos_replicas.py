@@ -37,6 +37,7 @@ ALLOWED: Final = "zelos trims allowed"
 LATE_SECONDS: Final = 5.0
 """So long may an append of a dead process be on its way."""
 _VIEW: Final = section_span(view.NAME)
+_NOBODY: Final = NodeId(0)
 
 
 @attrs.frozen
@@ -55,6 +56,8 @@ class StateWatch:
     counts: dict[str, int]
     _digests: dict[int, tuple[int, NodeId]] = attrs.field(factory=dict, init=False)
     """Of the whole store at a cursor, and who had it first."""
+    _first: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """Where the log begins."""
     _allowed: LogPosition = attrs.field(default=LogPosition(0), init=False)
     _bereft: dict[NodeId, tuple[int, int]] = attrs.field(factory=dict, init=False)
     """Machines whose store was lost: how far anybody had got in the log by then, and the number of the next event. What they
@@ -63,9 +66,15 @@ class StateWatch:
     _copies: dict[int, dict[bytes, bytes]] = attrs.field(factory=dict, init=False)
     """Stores at some cursors: whenever more of the log was allowed to be trimmed. All that follows is in the log until the next one."""
 
+    def began(self, position: LogPosition, disk: StoreDisk) -> None:
+        """The log begins there, and replicas with this store."""
+        self._first = position
+        self._digests[position] = disk.full_digest(), _NOBODY
+        self._copies[position] = dict(disk.content.pairs)
+
     def opened(self, node: NodeId, disk: StoreDisk) -> None:
         """By a new life, or by a life that has installed a snapshot."""
-        if disk.content.get(CURSOR) is None and self._digests:
+        if disk.content.get(CURSOR) is None and max(self._digests, default=self._first) > self._first:
             self._bereft[node] = max(self._digests), len(self.history.events)
         self._compare(node, disk)
 

@@ -28,6 +28,7 @@ from simulation.checks.watch import AcceptorWatch
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.options import Options
+from simulation.stories import origins
 from simulation.stories.casualties import Casualties
 from simulation.stories.judge import demand_progress
 from simulation.stories.outside import ARCHIVE, Outside
@@ -110,6 +111,7 @@ async def tell(
     replicas = PaxosWatch(world)
     if PAXOS in on_nodes:
         replicas.start()
+    origins.begin(world, cluster)
     cluster.start()
     if not await _is_ready(cluster):
         return

@@ -5,6 +5,8 @@ kinds of loglets; nodes crash, lose their disks, and rejoin from snapshots, as t
 Then peace: every client that is still there must be answered, and every session whose client is gone must end. In the end all
 replicas read the log to its tail, and their states are compared; and somebody who
 is no replica replays what is left of the log, and comes to the same.
+
+In a share of the seeds all that goes on from a database that was restored to a position of another cluster's log (`zelos/restored.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import trio
 
 from database.kv.commands import Reap
 from database.kv.results import ChangeKind
+from database.testing.memory_store import SortedPairs
 from loglets.paxos.provider import PaxosProvider
 from loglets.striped.provider import StripedProvider
 from simulation.checks.zelos import ZELOS_CHECKS
@@ -31,10 +34,12 @@ from simulation.checks.zelos_sessions import lives_on, session_checks
 from simulation.checks.zelos_watches import TOLD, WATCH_CHECKS, events_compared
 from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
 from simulation.stories import cluster as main
+from simulation.stories import origins
 from simulation.stories.scenario import Scenario
 from simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
-from simulation.world.store_disk import RESTORED
+from simulation.world.store_disk import RESTORED, StoreDisk
 from simulation.world.world import World
+from simulation.zelos import restored
 from simulation.zelos.inside import INSIDE, StrongRead
 from simulation.zelos.replaying import replay_log
 from simulation.zelos.servers import Engines, Servers
@@ -66,7 +71,7 @@ SWAPS: Final = "swaps"
 TIMED_OUT: Final = "znodes reaped whose time was over"
 EMPTIED: Final = "containers reaped"
 LOOKED: Final = (
-    ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED,
+    ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED, origins.LATER,
     *(PREFIX + shape for shape in (*SHAPES, *INSIDE, SWAPS, TIMED_OUT, EMPTIED)),
 )  # fmt: skip
 """What a set of seeds must have been able to compare, and put through."""
@@ -130,6 +135,7 @@ async def tell(world: World) -> None:
     engines = Engines.draw(source, cluster.nodes)
     servers = Servers(world, witness, engines, StreamQuality(), partial(_count, world))
     servers.start(cluster)
+    _restore(world, cluster, servers, states)
     nemesis = Nemesis(world, cluster.machines, _draw_faults(source))
     run = _Run(world, cluster, servers, states, source)
     cluster.start()
@@ -141,6 +147,15 @@ async def tell(world: World) -> None:
             await _peace(run, nursery)
         nursery.cancel_scope.cancel()
     _judge(run, witness, nemesis)
+
+
+def _restore(world: World, cluster: Cluster, servers: Servers, states: StateWatch) -> None:
+    """In some runs the database is one that was restored."""
+    position = origins.begin(world, cluster)
+    if cluster.origin is not None:
+        place, pairs = restored.restore(world, servers.witness, cluster.origin.cluster, position)
+        servers.places = [place]
+        states.began(position, StoreDisk(content=SortedPairs(dict(pairs))))
 
 
 def _draw_plan(source: random.Random, world: World) -> ClusterPlan:

@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from database.snapshots.wire import SNAPSHOTS
+from loglets.archive.origin import Origin
 from metastore import PaxosProvider
 from server.config import NodeConfig
 from server.healing.policies import DEFAULT
@@ -80,6 +81,8 @@ class Cluster:
     """The policy of its nodes."""
     zookeeper: ZooKeeperSettings | None = None
     """What its nodes serve clients of a database with, if at all."""
+    origin: Origin | None = None
+    """What it goes on from, if it was restored."""
     on_node: Callable[[Node, MachinePorts, trio.Nursery], None] = lambda node, ports, nursery: None
     """Told of each node before it runs, with its ports and a nursery that ends with it."""
     kinds: Sequence[ProviderMaker] = attrs.field(init=False)
@@ -194,6 +197,7 @@ class Cluster:
             storage=ports.storage,
             key_values=ports.key_values,
             local_store=ports.local_store,
+            origin=self._find_origin,
         )
         made = self.served[process.node] = self._make_providers()
         product = self.products[process.node] = Node(
@@ -208,6 +212,9 @@ class Cluster:
             self.on_node(product, ports, nursery)
             await nursery.start(product.run)
             ports.listen(product.handlers, lambda: rpc_identity(product))
+
+    async def _find_origin(self) -> Origin | None:
+        return self.origin
 
     def _config(self, machine: NodeId) -> NodeConfig:
         return NodeConfig(

@@ -364,6 +364,11 @@ class SimulatedStaging:
         self._life.disk.fired[RESTORED] += 1
 
 
+def checkpoint_of(pairs: Mapping[bytes, bytes]) -> dict[str, tuple[bytes, int]]:
+    """The files of a checkpoint of a store with these pairs, each with its checksum: what somebody else may have made of one."""
+    return {name: (content, crc32c(content)) for name, content in _files_of(pairs).items()}
+
+
 def _files_of(pairs: Mapping[bytes, bytes]) -> dict[str, bytes]:
     """Each ends with a checksum, as the tables of RocksDB have some; empty ones are left out, but for the first."""
     keys, files = sorted(pairs), {}

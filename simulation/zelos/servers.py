@@ -21,6 +21,7 @@ from database.engines.view_tracking import ViewSettings
 from database.hosting import HostSettings
 from database.kv.database import UpkeepSettings
 from database.replica import ReplicaSettings
+from database.snapshots.place import Place
 from database.snapshots.policy import SnapshotSettings
 from server.node import Node
 from server.zookeeper.settings import ZooKeeperSettings
@@ -84,6 +85,8 @@ class Servers:
     quality: StreamQuality
     count: Callable[[str], None]
     """Told of what was reached."""
+    places: Sequence[Place] = ()
+    """Where a store can be begun with."""
     streams: ByteStreams = attrs.field(init=False)
     _numbers: Iterator[int] = attrs.field(factory=lambda: count(1), init=False)
 
@@ -100,7 +103,8 @@ class Servers:
         """Let it listen to clients, too, and put a program beside it."""
         assert node.database is not None
         process = ports.process
-        node.database.settings = self.engines.settings(process.node, self.witness)
+        settings = self.engines.settings(process.node, self.witness)
+        node.database.settings = attrs.evolve(settings, places=self.places)
         who = f"inside {process.node}.{process.boot}"
         inside = Inside(
             who, self.world.history, ports.clock, self.world.random(who), self.count, lambda: next(self._numbers)
