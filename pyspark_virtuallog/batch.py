@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from pyspark_virtuallog.clients import patiently
 from pyspark_virtuallog.filters import EVERYTHING, Wanted, take
 from pyspark_virtuallog.options import ReadOptions
+from pyspark_virtuallog.planning import Task
 from pyspark_virtuallog.reading import read_task
 from pyspark_virtuallog.resolving import Resolver, check_order
 from pyspark_virtuallog.schema import check_schema
@@ -27,11 +30,15 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks; one of nothing if there is nothing to read, as Spark would make one up."""
-        resolver = Resolver(self.options)
+        resolver = Resolver.of(self.options)
+        resolver.log()  # if nobody is there, that is said at once; what fails from here on is tried again
+        tasks = patiently(self.options.patience_seconds, partial(self._plan, resolver))
+        return [InputPartition(task) for task in tasks] or [InputPartition(None)]
+
+    def _plan(self, resolver: Resolver) -> list[Task]:
         start, stop = resolver.start(), resolver.stop()
         check_order(start, stop)
-        tasks = resolver.tasks(start.position, stop.position, self.wanted)
-        return [InputPartition(task) for task in tasks] or [InputPartition(None)]
+        return resolver.tasks(start.position, stop.position, self.wanted)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
@@ -42,8 +49,9 @@ class PushdownReader(LogReader):
     """The same, which also takes filters. A class of its own: Spark refuses a reader that can do this while
     `spark.sql.python.filterPushdown.enabled` is false, as it is by default.
 
-    PySpark up to 4.3.0 gives this reader, narrowed as it is, to every other scan of the same table, which then lacks rows: one query for
-    each `load()` (docs/spark.md)."""
+    PySpark up to 4.3.0 keeps this reader, narrowed as it is, with the table (`PythonDataSourceV2.readInfo`) and gives it to every other
+    scan of it, which then lacks rows. So users must promise that there is none (`ReadOptions.single_scan`): nothing that a reader is told
+    tells a second scan from the first."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- named by Spark
         """Take those that `filters.take` takes; gives back the others."""

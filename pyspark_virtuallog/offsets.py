@@ -22,6 +22,8 @@ from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import POSITION_MAX
 
 _CLUSTER: Final = re.compile(r"[0-9a-f]{32}")
+_SHOWN: Final = 100
+"""Characters of what an error refuses."""
 
 
 class End(enum.Enum):
@@ -72,7 +74,7 @@ def offset_untrusted(fields: object) -> Offset:
     """
     found = _at_untrusted(fields)
     if found is None or found.cluster is None:
-        raise MalformedError(f"not an offset of a virtuallog stream: {str(fields)[:100]}")
+        raise MalformedError(f"not an offset of a virtuallog stream: {str(fields)[:_SHOWN]}")
     return Offset(found.cluster, found.position)
 
 
@@ -91,7 +93,8 @@ def parse_place(option: str, text: str) -> Place:
     if found is None:
         raise InvalidSettingError(
             option,
-            f"'{text}' is not earliest, latest, a position or " + '{"cluster": "<32 hex digits>", "position": <n>}',
+            f"{text[:_SHOWN]!r} is not earliest, latest, a position or "
+            + '{"cluster": "<32 hex digits>", "position": <n>}',
         )
     return found
 

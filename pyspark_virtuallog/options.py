@@ -19,6 +19,13 @@ from virtuallog.scanning import PATIENCE_SECONDS
 
 POSITIONS_MAX: Final = (1 << 63) - 1
 """Spark's LONG."""
+TEXT_MAX: Final = 4096
+"""Of a value, in characters, as of a path. An error repeats what it refuses, and Python reads no numbers of more digits than 4300."""
+_NEEDS_SINGLE_SCAN: Final = (
+    "PySpark up to 4.3.0 gives every further scan of the table only what the filters of one have left, without an error. If it is scanned "
+    'once for each load(), say so: .option("singleScan", "true")'
+)
+"""Nobody but the user knows: a scan without a filter asks nothing of a source, and tasks of two scans look alike (docs/spark.md)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -41,6 +48,8 @@ class ReadOptions:
     hold: str | None = None
     """Stream only: name of the hold that keeps the log of a database for it."""
     pushdown: bool = False
+    single_scan: bool = False
+    """The user has promised to scan what is loaded once."""
     patience_seconds: float = PATIENCE_SECONDS
     """How long a task, or a stream, tries again while no server answers."""
 
@@ -56,6 +65,8 @@ def batch_options(given: Mapping[str, str]) -> ReadOptions:
         raise InvalidSettingError("startingOffsets", "latest is the end of what there is to read, not the start")
     if options.stop is End.EARLIEST:
         raise InvalidSettingError("endingOffsets", "earliest is the start of what there is to read, not the end")
+    if options.pushdown and not options.single_scan:
+        raise InvalidSettingError("pushdown", _NEEDS_SINGLE_SCAN)
     return options
 
 
@@ -84,14 +95,20 @@ def not_empty(option: str, text: str) -> str:
 
 def _flag(option: str, text: str) -> bool:
     if text.lower() not in {"true", "false"}:
-        raise InvalidSettingError(option, f"'{text}' is not true or false")
+        raise InvalidSettingError(option, f"{text!r} is not true or false")
     return text.lower() == "true"
 
 
 def count(option: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= POSITIONS_MAX):
-        raise InvalidSettingError(option, f"'{text}' is not a number from 1 on")
-    return int(text)
+    if not (number := natural(text)):
+        raise InvalidSettingError(option, f"{text!r} is not a number from 1 on")
+    return number
+
+
+def natural(text: str) -> int | None:
+    """A number that Spark's LONG can hold, in plain digits; None: it is none."""
+    number = int(text) if text.isascii() and text.isdigit() else -1
+    return number if 0 <= number <= POSITIONS_MAX else None
 
 
 def _seconds(option: str, text: str) -> float:
@@ -100,35 +117,35 @@ def _seconds(option: str, text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 86_400:
-        raise InvalidSettingError(option, f"'{text}' is not a number of seconds, at most a day of them")
+        raise InvalidSettingError(option, f"{text!r} is not a number of seconds, at most a day of them")
     return seconds
 
 
 def _since(option: str, text: str) -> Since:
-    if not (text.isascii() and text.isdigit() and int(text) <= POSITIONS_MAX):
-        raise InvalidSettingError(option, f"'{text}' is not a time in milliseconds since 1970")
-    return Since(int(text))
+    if (milliseconds := natural(text)) is None:
+        raise InvalidSettingError(option, f"{text!r} is not a time in milliseconds since 1970")
+    return Since(milliseconds)
 
 
 def _cluster_id(option: str, text: str) -> str:
     if not is_cluster(text.lower()):
-        raise InvalidSettingError(option, f"'{text}' is not 32 hexadecimal digits")
+        raise InvalidSettingError(option, f"{text!r} is not 32 hexadecimal digits")
     return text.lower()
 
 
 def _hold_name(option: str, text: str) -> str:
     if not _HOLD.fullmatch(text):
         raise InvalidSettingError(
-            option, f"'{text}' is not a name: 1 to 64 letters, digits, dots, underscores or hyphens"
+            option, f"{text!r} is not a name: 1 to 64 letters, digits, dots, underscores or hyphens"
         )
     if text == COMPACTION:
-        raise InvalidSettingError(option, f"'{text}' is the hold of compactions: take another name")
+        raise InvalidSettingError(option, f"{text!r} is the hold of compactions: take another name")
     return text
 
 
 def _isolation(option: str, text: str) -> bool:
     if text.lower() not in {"read_committed", "read_uncommitted"}:
-        raise InvalidSettingError(option, f"'{text}' is not read_committed or read_uncommitted")
+        raise InvalidSettingError(option, f"{text!r} is not read_committed or read_uncommitted")
     return text.lower() == "read_committed"
 
 
@@ -159,6 +176,7 @@ _BATCH: Final[dict[str, Option]] = {
     "endingOffsets": ("stop", parse_place),
     "endingTimestamp": ("stop", _since),
     "pushdown": ("pushdown", _flag),
+    "singleScan": ("single_scan", _flag),
 }
 _STREAM: Final[dict[str, Option]] = {
     "maxOffsetsPerTrigger": ("offsets_per_trigger", count),
@@ -193,6 +211,8 @@ def fields_of(
         if field in chosen:
             raise InvalidSettingError(name, f"{chosen[field]} says the same: give one of them")
         chosen[field] = name
+        if len(text) > TEXT_MAX:
+            raise InvalidSettingError(name, f"has {len(text)} characters, more than {TEXT_MAX}")
         fields[field] = parse(name, text.strip())
     if "cluster" not in fields:
         raise InvalidSettingError("cluster", 'is missing: .option("cluster", "path/of/cluster.toml")')

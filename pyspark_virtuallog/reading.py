@@ -54,7 +54,8 @@ def _tables(task: Task, part: Part, schema: pa.Schema) -> Iterator[pa.Table]:
     if part.segment is not None and part.segment.kind == KIND:
         try:
             archive = open_archive(archives.decode_untrusted(part.segment.config))
-            for table in archive.read(part.start, part.stop, source_columns(schema.names)):
+            columns = source_columns(schema.names, with_sessions=part.sessions is not None)
+            for table in archive.read(part.start, part.stop, columns):
                 yield table
                 position = stop_of(table)
         except VirtualLogError:

@@ -15,7 +15,9 @@ from pyspark_virtuallog.planning import Piece, Task, plan_tasks
 from virtuallog.blocking import BlockingLog
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.errors import BeyondTailError, InvalidSettingError, TrimmedError, WrongRecipientError
+from virtuallog.register import Register
 from virtuallog.types import LogPosition
+from virtuallog.virtual_log import VirtualLog
 
 
 @attrs.frozen
@@ -23,6 +25,17 @@ class Resolver:
     """A reader's way to its cluster, on the driver."""
 
     options: ReadOptions
+    cluster: ClusterFile
+    """Where to look for the cluster; what executors are told."""
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> Resolver:
+        """Reads the file.
+
+        Raises:
+            InvalidSettingError: it cannot be.
+        """
+        return cls(options, read_cluster_file(Path(options.cluster)))
 
     def start(self) -> Offset:
         """Where the read begins.
@@ -76,29 +89,25 @@ class Resolver:
         pieces = [clipped for piece in pieces if (clipped := piece.clip(*wanted.range)) is not None]
         register = self.log().register()  # after the tail was known: the chain reaches as far
         nodes = sorted(register.nodes)
-        return plan_tasks(pieces, register.chain, nodes, self.cluster(), register.cluster.hex(), self.options)
+        return plan_tasks(pieces, register.chain, nodes, self.cluster, register.cluster.hex(), self.options)
 
     def check_cluster(self, expected: str) -> None:
-        """Refuse to go on with another log.
+        """Refuse to go on with another log. Asks the cluster.
 
         Raises:
             WrongRecipientError: it is another one.
         """
-        found = self.cluster_id()
+        found = self.log().register().cluster.hex()
         if found != expected:
             raise WrongRecipientError("cluster", expected, found)
 
     def cluster_id(self) -> str:
-        """In hexadecimal digits."""
-        return self.log().register().cluster.hex()
-
-    def cluster(self) -> ClusterFile:
-        """Where to look for the cluster; what executors are told."""
-        return read_cluster_file(Path(self.options.cluster))
+        """In hexadecimal digits; what the client knows of it, which asks nobody."""
+        return self.log().run(_known).cluster.hex()
 
     def log(self) -> BlockingLog:
         """The client of this process."""
-        return client(self.cluster(), None, self.options.cluster_id, holds=self.options.hold is not None)
+        return client(self.cluster, None, self.options.cluster_id, holds=self.options.hold is not None)
 
     def _offset(self, position: int) -> Offset:
         return Offset(self.cluster_id(), position)
@@ -119,6 +128,10 @@ class Resolver:
             may_miss=not self.options.fail_on_data_loss,
         )
         return [Piece(start=part.start, stop=part.stop, winners=part.winners) for part in found]
+
+
+async def _known(log: VirtualLog) -> Register:
+    return await log.view.current()
 
 
 def check_order(start: Offset, stop: Offset) -> None:

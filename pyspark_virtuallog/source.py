@@ -45,10 +45,10 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- named by Spark
         """For `spark.readStream`."""
-        from pyspark_virtuallog.options import stream_options
-        from pyspark_virtuallog.streaming import LogStreamReader
+        from pyspark_virtuallog.streaming import stream_reader
 
-        return LogStreamReader(stream_options(self.options), schema)
+        reader: DataSourceStreamReader = stream_reader(self.options, schema)
+        return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `DataFrame.write`."""

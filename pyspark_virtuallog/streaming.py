@@ -6,8 +6,8 @@ change and entries never either, whatever the chain does meanwhile, so a batch t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import attrs
@@ -22,11 +22,11 @@ from pyspark_virtuallog.filters import EVERYTHING
 from pyspark_virtuallog.holder import Holder
 from pyspark_virtuallog.holding import Holding
 from pyspark_virtuallog.offsets import End, Offset, offset_untrusted
-from pyspark_virtuallog.options import ReadOptions
+from pyspark_virtuallog.options import ReadOptions, stream_options
 from pyspark_virtuallog.planning import bounded
 from pyspark_virtuallog.resolving import Resolver
 from pyspark_virtuallog.schema import check_schema
-from virtuallog.errors import BeyondTailError
+from virtuallog.errors import BeyondTailError, InvalidSettingError, WrongRecipientError
 
 ResultT = TypeVar("ResultT")
 
@@ -40,6 +40,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = schema
         self._target: Offset | None = None
         """Where it ends, if only what is available now is wanted."""
+        self._tail: Offset | None = None
+        """As of the last look."""
         self._holder = Holder(options.hold, Holding(options.patience_seconds)) if options.hold else None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- these are named by Spark
@@ -55,8 +57,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends."""
-        begin, tail = self._checked(start), self._ask(Resolver.tail)
+        """Where the next micro-batch ends. Called at each trigger, also when nothing has come: it asks for the tail, and nothing else."""
+        begin = offset_untrusted(start)
+        tail = self._tail = self._ask(Resolver.tail)
+        if begin.cluster != tail.cluster:
+            raise WrongRecipientError("cluster", begin.cluster, tail.cluster)
         if begin.position > tail.position:
             raise BeyondTailError(begin.position, tail.position)
         self._hold(begin)
@@ -65,8 +70,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset(begin.cluster, bounded(begin, end.position, positions)).plain()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The tail: how far behind a stream is can be seen in its progress."""
-        return self._ask(Resolver.tail).plain()
+        """The tail: how far behind a stream is can be seen in its progress. Spark has asked for `latestOffset` right before."""
+        return (self._tail or self._ask(Resolver.tail)).plain()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Nothing that is appended from now on is read."""
@@ -98,11 +103,43 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Have the log kept for this stream, which reads from there on. Returns from where on it is."""
         if self._holder is None:
             return start.position
-        log = Resolver(self.options).log()
+        log = self._resolver.log()
         may_begin_later = may_begin_later or not self.options.fail_on_data_loss
         kept = self._holder.begin(log, start.position, may_begin_later=may_begin_later)
         self._holder.keep(log)
         return kept
 
     def _ask(self, question: Callable[[Resolver], ResultT]) -> ResultT:
-        return patiently(self.options.patience_seconds, partial(question, Resolver(self.options)))
+        return patiently(self.options.patience_seconds, partial(question, self._resolver))
+
+    @cached_property
+    def _resolver(self) -> Resolver:
+        return Resolver.of(self.options)
+
+
+class RefusedStream(DataSourceStreamReader):
+    """One whose options or schema cannot be. PySpark up to 4.3.0 covers what is raised while a reader is made with an error of its own: so
+    this one is made, and says what is wrong as soon as it is asked for anything."""
+
+    def __init__(self, error: InvalidSettingError) -> None:
+        self.error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Of a new stream."""
+        raise self.error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Of one that goes on."""
+        raise self.error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Nothing is planned."""
+        raise self.error
+
+
+def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """For `DataSource.streamReader`."""
+    try:
+        return LogStreamReader(stream_options(given), schema)
+    except InvalidSettingError as error:
+        return RefusedStream(error)

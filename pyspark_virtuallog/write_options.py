@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from pyspark_virtuallog.markers import QueryId
-from pyspark_virtuallog.options import CLUSTER, POSITIONS_MAX, Option, fields_of, not_empty
+from pyspark_virtuallog.options import CLUSTER, Option, fields_of, natural, not_empty
 from virtuallog.errors import InvalidSettingError
 from virtuallog.scanning import PATIENCE_SECONDS
 
@@ -58,9 +58,9 @@ def stream_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def _version(option: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= POSITIONS_MAX):
-        raise InvalidSettingError(option, f"'{text}' is not a number")
-    return int(text)
+    if (version := natural(text)) is None:
+        raise InvalidSettingError(option, f"{text!r} is not a number")
+    return version
 
 
 _TRANSACTION: Final[dict[str, Option]] = {

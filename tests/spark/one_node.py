@@ -10,7 +10,7 @@ from typing import TypeVar
 import trio
 
 from pyspark_virtuallog.clients import close_clients
-from server.cluster import open_local_cluster
+from server.cluster import LocalCluster, open_local_cluster
 from virtuallog.connect import connect, open_services_to
 from virtuallog.virtual_log import VirtualLog
 
@@ -20,15 +20,26 @@ ResultT = TypeVar("ResultT")
 @asynccontextmanager
 async def log_of_one_node(folder: Path) -> AsyncIterator[tuple[str, VirtualLog]]:
     """The path of its cluster file, and a client. Clients that jobs have opened in this process end with it."""
-    async with open_local_cluster(folder / "cluster", 1, base_port=0) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
+    async with cluster_of_one_node(folder) as cluster, connect(cluster.file) as log:
+        yield str(cluster.file_path), log
+
+
+@asynccontextmanager
+async def cluster_of_one_node(folder: Path, *, tls: bool = False) -> AsyncIterator[LocalCluster]:
+    """The same without the client; its node may be killed and started again."""
+    async with open_local_cluster(folder / "cluster", 1, base_port=0, tls=tls) as cluster:
+        await wait_ready(cluster)
         cluster.write_file()
         try:
-            async with connect(cluster.file) as log:
-                yield str(cluster.file_path), log
+            yield cluster
         finally:
             await in_thread(close_clients)
+
+
+async def wait_ready(cluster: LocalCluster) -> None:
+    """Until it answers."""
+    async with open_services_to(cluster.file) as services:
+        await cluster.wait_ready(services)
 
 
 async def in_thread(call: Callable[..., ResultT], *arguments: object) -> ResultT:

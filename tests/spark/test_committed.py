@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 
@@ -18,9 +19,10 @@ from pyspark_virtuallog.marker_search import find_ledger
 from pyspark_virtuallog.markers import Checkpoint, Marker, QueryId, Winner
 from tests.spark.sink_log import QUERY, attempt, committed, seen, tail_of
 from tests.virtuallog.worlds import world
+from virtuallog.api import Placed
 from virtuallog.batch import SessionId
-from virtuallog.errors import TrimmedError
-from virtuallog.types import LogPosition
+from virtuallog.errors import CorruptionError, TrimmedError
+from virtuallog.types import Gap, GapKind, LogPosition
 from virtuallog.virtual_log import VirtualLog
 
 
@@ -116,6 +118,27 @@ async def test_a_trimmed_range_is_told(autojump_clock: MockClock) -> None:
 
         assert [part.start for part in parts] == [2]
         assert await seen(log, 2) == [b"b"]
+
+
+async def test_whoever_may_miss_rows_passes_over_what_is_lost(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As over what is trimmed: `failOnDataLoss=false` reads around it, also if a marker was there."""
+    async with world() as w:
+        log = w.client()
+        await committed(log, 0, b"a")
+        await committed(log, 1, b"b")
+        tail, read = await tail_of(log), VirtualLog.read
+
+        async def half_lost(self: VirtualLog, start: LogPosition, stop: LogPosition, size: int = 0) -> Sequence[Placed]:
+            return [Gap(start, 2, GapKind.LOST)] if start < 2 else await read(self, start, stop, size)
+
+        monkeypatch.setattr(VirtualLog, "read", half_lost)
+        with pytest.raises(CorruptionError, match="positions 0 to 1 are lost"):
+            await find_visible(log, LogPosition(0), tail)
+        (part,) = await find_visible(log, LogPosition(0), tail, may_miss=True)
+
+        assert (part.start, part.stop) == (2, 3)
 
 
 def winner(name: int, first: int, last: int) -> Winner:

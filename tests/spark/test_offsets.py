@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_virtuallog.offsets import At, End, Offset, offset_untrusted, parse_place
+from tests.spark.any_json import CLUSTER, JSON
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import POSITION_MAX
 
-CLUSTER = "c3" * 16
 BAD = (
     "", "first", "-1", "1.5", "true", "null", "[1]", "{}", '{"position": "1"}', '{"position": true}', '{"cluster": "c3"}',
     '{"cluster": "c3", "position": 1}', f'{{"cluster": "{CLUSTER}"}}', '{"position": 1, "topic": 2}', str(POSITION_MAX + 1),
@@ -48,6 +48,24 @@ def test_an_offset_survives_a_checkpoint(position: int) -> None:
     offset = Offset(CLUSTER, position)
 
     assert offset_untrusted(json.loads(json.dumps(offset.plain()))) == offset
+
+
+@given(JSON)
+def test_any_json_is_an_offset_or_refused(fields: object) -> None:
+    """A checkpoint may be damaged, or of another program."""
+    try:
+        offset = offset_untrusted(fields)
+    except MalformedError:
+        return
+    assert offset.plain() == fields
+
+
+def test_an_offset_is_spelled_in_one_way() -> None:
+    """Spark compares the text: with another order of keys nothing new would be a new offset, and each look a batch."""
+    assert json.dumps(Offset(CLUSTER, 7).plain()) == f'{{"cluster": "{CLUSTER}", "position": 7}}'
+    assert json.dumps(offset_untrusted({"position": 7, "cluster": CLUSTER}).plain()) == json.dumps(
+        Offset(CLUSTER, 7).plain()
+    )
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,10 @@ def test_a_part_is_told_whose_entries_it_may_have() -> None:
     )
 
     assert [(part.start, part.stop, part.sessions) for part in task.parts] == [
-        (140, 150, {a.session}),
-        (150, 152, {a.session, b.session}),
-        (152, 160, {b.session, c.session}),
-        (300, 301, {winner("d", 0, 0).session}),
+        (140, 150, frozenset({a.session})),
+        (150, 152, frozenset({a.session, b.session})),
+        (152, 160, frozenset({b.session, c.session})),
+        (300, 301, frozenset({winner("d", 0, 0).session})),
     ]
     cut = plan(Piece(start=140, stop=160, winners=(b, c)), positions_per_partition=2)
     assert [(part.start, part.stop) for task in cut for part in task.parts] == [

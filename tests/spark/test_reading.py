@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, IsNotNull, IsNull, LessThan
@@ -25,6 +26,7 @@ from virtuallog.api import Placed
 from virtuallog.batch import ENTRY_BYTES_MAX, Batch, SessionId
 from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.cluster_file import ClusterFile, NodeAddress
+from virtuallog.errors import TrimmedError
 from virtuallog.types import Gap, GapKind, LogPosition, PlacedBatch
 
 CLUSTER = ClusterFile(nodes=(NodeAddress(id=1, address="127.0.0.1:7001"),))
@@ -65,10 +67,16 @@ class MadeUpLog:
         return [
             {
                 "position": data.position, "payload": data.payload, "session": bytes(data.session), "sequence": data.sequence,
-                "size": len(data.payload), "segment": str(chain.segment_at(LogPosition(data.position)).id), "loglet": "native", "gap": None,
+                "size": len(data.payload), "segment": _segment(chain, data.position), "loglet": "native", "gap": None,
             }
             for item in self.items if isinstance(item, PlacedBatch) for data in item.records()
         ]  # fmt: skip
+
+
+def _segment(chain: Chain, position: int) -> str:
+    found = chain.segment_at(LogPosition(position))
+    assert found is not None
+    return str(found.id)
 
 
 @st.composite
@@ -152,7 +160,7 @@ def test_what_is_read_covers_the_range_once(
     entries = without_time([row for row in found if row["gap"] is None])
     assert entries == [row for row in log.entries() if start <= row["position"] < stop]
     kinds = {place: item.kind for item in log.items if isinstance(item, Gap) for place in range(item.start, item.stop)}
-    covered = []
+    covered: list[int] = []
     for row, following in pairwise([*found, {"position": stop}]):
         places = range(row["position"], following["position"])
         assert places, "rows are not in order"
@@ -216,6 +224,17 @@ def test_committed_rows_are_all_that_the_winners_wrote(
     pieces = [Piece(start=0, stop=log.stop, winners=winners)]
 
     assert without_time(rows(plan(log, pieces, EVERYTHING, options), log, EVERYTHING, cuts)) == expected
+
+
+def test_committed_rows_that_are_gone_are_missed() -> None:
+    """Their marker lies above the trim point, they below; what is left of them is seen by whoever may miss some."""
+    left = PlacedBatch(range(2, 4), Batch.build(SESSIONS[0], 2, [b"c", b"d"]), 1)
+    part = Part(start=0, stop=4, segment=None, sessions=frozenset({SESSIONS[0]}))
+    table, schema = table_of([Gap(0, 2, GapKind.TRIMMED), left]), to_arrow_schema(SCHEMA, timezone="UTC")
+
+    with pytest.raises(TrimmedError, match="starts at 2"):
+        rows_wanted(table, part, schema, EVERYTHING, may_miss=False)
+    assert rows_wanted(table, part, schema, EVERYTHING, may_miss=True).column("payload").to_pylist() == [b"c", b"d"]
 
 
 def test_the_largest_entry_and_an_empty_one_are_rows() -> None:

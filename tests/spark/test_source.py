@@ -8,11 +8,10 @@ One cluster and one log, as most of the time goes into processes that start:
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import pickle
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import attrs
 import pytest
@@ -21,64 +20,72 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, IsN
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from loglets.archive.config import decode_untrusted
+from loglets.archive.config import GRACE_SECONDS, decode_untrusted
+from pyspark_virtuallog.batch import LogReader
 from pyspark_virtuallog.clients import close_clients
 from pyspark_virtuallog.committing import commit
-from pyspark_virtuallog.options import stream_options
 from pyspark_virtuallog.schema import SCHEMA
+from pyspark_virtuallog.source import DefaultSource
 from pyspark_virtuallog.streaming import LogStreamReader
-from server.cluster import open_local_cluster
-from tests.archive.test_processes import archive
+from server.cli.archives import archive_segments
+from server.cluster import LocalCluster
 from tests.free_ports import free_ports
-from tests.spark.sink_log import QUERY, attempt
-from tests.spark.tables import Table, contents, plain, read, sent, whole_gaps
-from virtuallog.cluster_file import ClusterFile, NodeAddress
-from virtuallog.connect import connect, open_services_to
+from tests.spark.one_node import cluster_of_one_node, in_thread
+from tests.spark.sink_log import QUERY, attempt, tail_of
+from tests.spark.tables import Row, Table, contents, plain, read, sent, whole_gaps
+from virtuallog.cluster_file import ClusterFile, NodeAddress, read_cluster_file
+from virtuallog.connect import connect
 from virtuallog.errors import (
     BeyondTailError,
     CorruptionError,
     InvalidSettingError,
+    RetryableError,
     TrimmedError,
     UnavailableError,
+    UntrustedError,
     WrongRecipientError,
 )
-from virtuallog.types import LogletOffset, LogPosition
+from virtuallog.types import LogletOffset, LogPosition, NodeId
 from virtuallog.virtual_log import VirtualLog
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
-ResultT = TypeVar("ResultT")
 TRIM = 50
 ENTRIES = 1_200
 """In each segment."""
 POSITIONS = StructType([StructField("position", LongType())])
 
 
-@asynccontextmanager
-async def log_of_many_kinds(folder: Path) -> AsyncIterator[tuple[str, VirtualLog]]:
+async def an_empty_log_is_an_empty_table(cluster: str, log: VirtualLog) -> None:
+    """And one of a single entry a single row, for batches and streams."""
+    reader = stream(cluster)
+    begin = await in_thread(reader.initialOffset)
+    assert begin["position"] == 0
+    assert await in_thread(reader.latestOffset, begin, ReadAllAvailable()) == begin
+    for options in ({}, {"isolationLevel": "read_committed"}, {"startingTimestamp": "0"}, {"endingOffsets": "0"}):
+        assert await in_thread(Table(cluster, SCHEMA, **options).rows) == []
+
+    await log.append(b"")
+    (row,) = await in_thread(Table(cluster).rows)
+    assert (row["position"], row["payload"], row["size"], row["sequence"]) == (0, b"", 0, 0)
+    end = await in_thread(reader.latestOffset, begin, ReadAllAvailable())
+    assert await in_thread(read, reader, sent(await in_thread(reader.partitions, begin, end))) == [row]
+
+
+async def fill(log: VirtualLog) -> None:
     """See above."""
-    async with open_local_cluster(folder / "cluster", 1, base_port=0) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
-        cluster.write_file()
-        try:
-            async with connect(cluster.file) as log:
-                for kind in ("paxos", "native", ""):
-                    for begin in range(0, ENTRIES, 100):
-                        await log.append_many([b"%s %d" % (kind.encode(), begin + index) for index in range(100)])
-                    if kind:
-                        await log.reconfig_extend(kind)
-                await log.prefix_trim(LogPosition(TRIM))
-                yield str(cluster.file_path), log
-        finally:
-            await in_thread(close_clients)
+    for kind in ("paxos", "native", ""):
+        for begin in range(0, ENTRIES, 100):
+            await log.append_many([b"%s %d" % (kind.encode(), begin + index) for index in range(100)])
+        if kind:
+            await log.reconfig_extend(kind)
+    await log.prefix_trim(LogPosition(TRIM))
 
 
-async def in_thread(call: Callable[..., ResultT], *arguments: object) -> ResultT:
-    return await trio.to_thread.run_sync(call, *arguments)
-
-
-async def tail_of(log: VirtualLog) -> int:
-    return (await log.check_tail()).tail
+def stream(cluster: str, **options: str) -> LogStreamReader:
+    """As Spark makes one."""
+    made = DefaultSource({"cluster": cluster, **options}).streamReader(SCHEMA)
+    assert isinstance(made, LogStreamReader)
+    return made
 
 
 async def the_table_is_what_the_log_reads(cluster: str, log: VirtualLog) -> None:
@@ -112,7 +119,7 @@ async def a_part_of_it_is_read_alone(cluster: str, log: VirtualLog) -> None:
     assert await in_thread(lambda: positions(startingTimestamp=str(1 << 50))) == []
     assert (await in_thread(lambda: positions(startingTimestamp="0")))[0] == TRIM
 
-    table, row = Table(cluster, pushdown="true"), everything[600]
+    table, row = Table(cluster, pushdown="true", singleScan="true"), everything[600]
     kept = GreaterThan(("payload",), b"")
     filters = [GreaterThanOrEqual(("position",), 60), LessThan(("position",), entries[-1]), IsNull(("gap",)), kept]
     assert table.push(*filters, EqualTo(("session",), row["session"])) == [kept]
@@ -156,7 +163,7 @@ async def what_cannot_be_read_is_refused(cluster: str, log: VirtualLog, folder: 
 
 async def a_stream_goes_on_where_it_was(cluster: str, log: VirtualLog) -> None:
     """By positions alone: each micro-batch is decided before it is read, bounded, and the same when it is asked for again."""
-    reader = LogStreamReader(stream_options({"cluster": cluster, "maxOffsetsPerTrigger": "200"}), SCHEMA)
+    reader = stream(cluster, maxOffsetsPerTrigger="200")
     first = await log.append_many([b"%d" % index for index in range(500)])
     offset = {"cluster": (await log.view.refresh()).cluster.hex(), "position": first.start}
     limit = reader.getDefaultReadLimit()
@@ -175,12 +182,13 @@ async def a_stream_goes_on_where_it_was(cluster: str, log: VirtualLog) -> None:
         offset = end
     assert found == [*first]
 
-    reader = LogStreamReader(stream_options({"cluster": cluster}), SCHEMA)
+    reader = stream(cluster)
     assert (await in_thread(reader.initialOffset))["position"] == later.stop
     end = await in_thread(reader.latestOffset, offset, ReadAllAvailable())
     rows = await in_thread(read, reader, sent(await in_thread(reader.partitions, offset, end)))
     assert [row["payload"] for row in rows if row["gap"] is None] == [b"later"]
     assert await in_thread(reader.partitions, end, end) == []
+    assert await in_thread(reader.reportLatestOffset) == end
     with pytest.raises(WrongRecipientError):
         await in_thread(reader.latestOffset, {**offset, "cluster": "ab" * 16}, limit)
     with pytest.raises(BeyondTailError):
@@ -206,44 +214,110 @@ async def only_committed_rows_are_seen(cluster: str, log: VirtualLog) -> None:
     assert await in_thread(payloads, middle) == [b"one", b"two"]
     assert await in_thread(partial(payloads, begin, endingOffsets=str(middle))) == []
 
+    reader = stream(cluster, isolationLevel="read_committed", maxOffsetsPerTrigger="2")
+    offset = {"cluster": (await log.view.refresh()).cluster.hex(), "position": begin}
+    batches: list[list[bytes]] = []
+    while (end := await in_thread(reader.latestOffset, offset, reader.getDefaultReadLimit())) != offset:
+        rows = await in_thread(read, reader, sent(await in_thread(reader.partitions, offset, end)))
+        batches, offset = [*batches, [row["payload"] for row in rows]], end
+    assert len(batches) == (await tail_of(log) - begin + 1) // 2
+    assert [batch for batch in batches if batch] == [[b"one", b"two"]]
+
 
 async def archives_take_the_place_of_segments(cluster: str, log: VirtualLog, folder: Path) -> None:
-    """A plan from before still reads the same; one that leads to files which are not there is read from the hot copy; damage is
-    an error, and no row of what is damaged is seen."""
+    """A plan from before still reads the same; so does one whose files are not there, or damaged, as long as there is a hot copy. Then
+    damage is an error, and no row of what is damaged is seen."""
     tail = await tail_of(log)
     old = Table(cluster, endingOffsets=str(tail))
     plan = await in_thread(old.plan)
     expected = await in_thread(read, old.reader, plan)
-    await archive(Path(cluster), "all", "--to", f"file://{folder}/archives")
+    place = folder / "archives"
+    await archive_segments(read_cluster_file(Path(cluster)), "all", f"file://{place}", GRACE_SECONDS, [])
     table = Table(cluster, endingOffsets=str(tail))
     archived = await in_thread(table.plan)
     assert await in_thread(read, table.reader, plan) == expected
 
     await the_table_is_what_the_log_reads(cluster, log)
-    (folder / "archives").rename(folder / "gone")
-    rows = await in_thread(read, table.reader, archived)
-    assert [row["payload"] for row in rows] == [row["payload"] for row in expected]
-    (folder / "gone").rename(folder / "archives")
+    labelled = await in_thread(read, table.reader, archived)
+    place.rename(folder / "gone")
+    assert await in_thread(whole_rows, table, archived) == whole_gaps(labelled)
+    (folder / "gone").rename(place)
 
     segment = (await log.view.refresh()).chain.segments[0]
     config = attrs.evolve(decode_untrusted(segment.config), hot=None)
-    await log.reconfig_modify(segment.id, "archive", config.encode(), LogletOffset(segment.start))
-    (file,) = (folder / "archives" / config.directory).glob("*.parquet")
+    (file,) = (place / config.directory).glob("*.parquet")
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 1
     file.write_bytes(content)
+    await in_thread(close_clients)
+    assert await in_thread(whole_rows, table, archived) == whole_gaps(labelled)
+
+    await log.reconfig_modify(segment.id, "archive", config.encode(), LogletOffset(segment.start))
     await in_thread(close_clients)
     with pytest.raises(CorruptionError):
         await in_thread(Table(cluster, endingOffsets=str(segment.stop)).rows)
 
 
-async def test_a_log_is_a_table(tmp_path: Path) -> None:
-    """Whatever lies below it: see each of the steps."""
-    async with log_of_many_kinds(tmp_path) as (cluster, log):
+def whole_rows(table: Table, plan: list[bytes]) -> list[Row]:
+    return whole_gaps(read(table.reader, plan))
+
+
+async def a_node_is_away_while_a_task_reads(cluster: LocalCluster, log: VirtualLog) -> None:
+    """The task waits for it, and goes on where it was; so does the plan of the next read. One without patience fails, and can be run again."""
+    table = Table(str(cluster.file_path))
+    plan = await in_thread(table.plan)
+    expected = await in_thread(read, table.reader, plan)
+    half = Table(str(cluster.file_path), endingOffsets=str(await tail_of(log)), patienceSeconds="0")
+    waiting, impatient = batches(table, plan), batches(half, await in_thread(half.plan))
+    rows = await in_thread(next, waiting)
+    await in_thread(next, impatient)
+
+    await cluster.kill(NodeId(1))
+    with pytest.raises(RetryableError):
+        await in_thread(list, impatient)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cluster.start, NodeId(1))
+        rows += [row for batch in await in_thread(list, waiting) for row in batch]
+    assert rows == expected
+    assert await in_thread(Table(str(cluster.file_path)).rows) == expected
+
+
+def batches(table: Table, plan: list[bytes]) -> Iterator[list[Row]]:
+    """As a task hands them to Spark, one by one."""
+    assert isinstance(table.reader, LogReader)
+    return (batch.to_pylist() for task in plan for batch in table.reader.read(pickle.loads(task)))
+
+
+async def each_process_has_its_own_certificate(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a client is enough to read; its environment names it."""
+    tls = cluster.tls
+    assert tls is not None
+    monkeypatch.setenv("VIRTUALLOG_CERTIFICATE", str(tls.certificate.with_name("client-app.pem")))
+    monkeypatch.setenv("VIRTUALLOG_KEY", str(tls.key.with_name("client-app.key")))
+    await in_thread(close_clients)
+    assert await in_thread(Table(str(cluster.file_path), endingOffsets=str(TRIM + 9)).rows)
+
+    node = tls.certificate.with_name("node-1.pem")
+    monkeypatch.setenv("VIRTUALLOG_CERTIFICATE", str(node))
+    await in_thread(close_clients)
+    with pytest.raises((UntrustedError, InvalidSettingError)):
+        await in_thread(Table(str(cluster.file_path)).plan)
+    monkeypatch.undo()
+    await in_thread(close_clients)
+
+
+async def test_a_log_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies below it, over connections inside TLS: see each of the steps."""
+    async with cluster_of_one_node(tmp_path, tls=True) as node, connect(node.file) as log:
+        cluster = str(node.file_path)
+        await an_empty_log_is_an_empty_table(cluster, log)
+        await fill(log)
         await the_table_is_what_the_log_reads(cluster, log)
         await a_part_of_it_is_read_alone(cluster, log)
         await what_cannot_be_read_is_refused(cluster, log, tmp_path)
         await what_is_trimmed_is_missed(cluster, log)
+        await a_node_is_away_while_a_task_reads(node, log)
+        await each_process_has_its_own_certificate(node, monkeypatch)
         await a_stream_goes_on_where_it_was(cluster, log)
         await only_committed_rows_are_seen(cluster, log)
         await archives_take_the_place_of_segments(cluster, log, tmp_path)

@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-import trio
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_virtuallog.spark_errors import explain
-from server.cluster import open_local_cluster
-from virtuallog.connect import connect, open_services_to
+from tests.spark.one_node import in_thread, log_of_one_node
 from virtuallog.types import LogPosition
-from virtuallog.virtual_log import VirtualLog
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
-ResultT = TypeVar("ResultT")
 ENTRIES = 2_000
 LIMIT_SECONDS = 300
-
-
-@asynccontextmanager
-async def log_of_one_node(folder: Path) -> AsyncIterator[tuple[str, VirtualLog]]:
-    async with open_local_cluster(folder / "cluster", 1, base_port=0) as cluster:
-        async with open_services_to(cluster.file) as services:
-            await cluster.wait_ready(services)
-        cluster.write_file()
-        async with connect(cluster.file) as log:
-            yield str(cluster.file_path), log
-
-
-async def in_thread(call: Callable[..., ResultT], *arguments: object) -> ResultT:
-    return await trio.to_thread.run_sync(call, *arguments)
 
 
 def reads(spark: SparkSession, cluster: str, schema: str | None = None, **options: str) -> DataFrame:
@@ -72,16 +52,26 @@ def query(spark: SparkSession, cluster: str) -> None:
 
 
 def query_with_filters(spark: SparkSession, cluster: str) -> None:
-    """The same rows with filters as without, and Spark has nothing left to do for those that were taken."""
+    """The same rows with filters as without, and Spark has nothing left to do for those that were taken. It is refused to whoever does not
+    promise to scan once; what happens to those who break that is Spark's fault, and as documented: if this fails because it has been mended,
+    `singleScan` has had its day."""
+    pushing = {"pushdown": "true", "singleScan": "true"}
     where = "position >= 100 AND position < 200 AND time > timestamp'2020-01-01' AND gap IS NULL"
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        pushed = reads(spark, cluster, pushdown="true").where(where)
+        pushed = reads(spark, cluster, **pushing).where(where)
         assert "Filter (" not in pushed._jdf.queryExecution().executedPlan().toString()
         assert pushed.count() == 100
+        assert said(reads(spark, cluster, pushdown="true").count).startswith("pushdown: PySpark up to 4.3.0")
+        twice = reads(spark, cluster, **pushing)
+        last = twice.where(f"position >= {ENTRIES - 10}")
+        assert last.count() == 10
+        assert last.union(twice).count() == 2 * 10, (
+            "PySpark is mended: it was 20, and should be 10 more than there are entries"
+        )
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    assert "[DATA_SOURCE_PUSHDOWN_DISABLED]" in said(reads(spark, cluster, pushdown="true").count)
+    assert "[DATA_SOURCE_PUSHDOWN_DISABLED]" in said(reads(spark, cluster, **pushing).count)
 
 
 async def test_spark_reads_a_log_by_its_short_name(spark: SparkSession, tmp_path: Path) -> None:
@@ -137,6 +127,12 @@ async def test_a_stream_delivers_each_entry_once(spark: SparkSession, tmp_path: 
             lambda: spark.read.parquet(str(tmp_path / "table")).select("position", "payload").collect()
         )
         assert sorted((row[0], bytes(row[1])) for row in table) == [(at, b"%04d" % at) for at in range(ENTRIES)]
+
+        with pytest.raises(PySparkException) as caught:
+            await in_thread(partial(run, startingOffset="7"))
+        assert explain(caught.value) is not None
+        assert "did you mean startingOffsets?" in str(caught.value)
+        assert "UnboundLocalError" not in str(caught.value), "Spark's own error hides ours"
 
         await log.append(b"trimmed before it is read")
         await log.append(b"last")
