@@ -25,6 +25,8 @@
 #                 disk, needs Java; FILL=1 as above, ARGUMENTS="--entries 1000000" for fewer
 #   make spark-compact  a log is archived, compacted and trimmed under load, by its commands, some of them killed; a wiped server begins with
 #                 what was compacted; some six minutes, needs Java; FILL=1 as above
+#   make spark-stream  2,000,000 entries of a live log to Parquet by a stream of Spark, whose driver is killed three times, and a node once; needs Java,
+#                 ten minutes; `make spark-stream FILL=1` puts the tables into docs/, ARGUMENTS="--entries 100000 --seconds 60" for a smaller one
 #   make setup    builds .venv and stops
 
 BIN := .venv/bin
@@ -39,7 +41,7 @@ SCENARIO ?= cluster
 TEST_SECONDS ?= 1050
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact setup
+.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -110,6 +112,11 @@ $(OUT):
 
 # The parts of docs/measurements.md. A table that says that the history was wrong ends `make chaos`.
 chaos: swap kill hosts peers
+
+spark-stream: setup | $(OUT)
+	$(BIN)/python -m bench.spark_stream --markdown $(ARGUMENTS) > $(OUT)/spark-stream.md
+	@cat $(OUT)/spark-stream.md
+	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
 
 swap kill hosts churn: setup | $(OUT)
 	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md

@@ -1,0 +1,314 @@
+"""One run of `spark_stream.py`: what happens beside each other, and what is compared in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from itertools import cycle
+from typing import Any, Final
+
+import attrs
+import trio
+
+from bench.churn_client import CLOCK, connected, make_znodes
+from bench.churn_load import Load
+from bench.spark_stream_check import Entries, differences, read_log, unacknowledged
+from bench.spark_stream_driver import HOLD
+from bench.spark_stream_load import Appends
+from bench.spark_stream_query import Progress, Query
+from database.control.holding import find_hold, place_hold
+from server.bench.report import tell
+from server.bench.trial import extend
+from server.cluster import LocalCluster
+from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.ports import Services
+from virtuallog.types import LogPosition, NodeId
+from virtuallog.virtual_log import VirtualLog
+
+CHECKER: Final = "spark-stream-check"
+"""The hold of the one who compares: he reads the log from its beginning."""
+KILLED: Final = NodeId(2)
+NODE_AT: Final = 0.55
+"""Of all appends: then a node is killed."""
+STAGES: Final = ("planned or writing", "writing", "listed")
+"""Where a driver is killed, in turn; `Progress` says what they are."""
+WRITING_SECONDS: Final = 0.4
+"""Behind the plan of a batch: then its tasks run."""
+STAGE_SECONDS: Final = 60.0
+"""For a batch to be seen at the stage that is wanted: that a batch is listed, and not committed, is a matter of milliseconds. Then any
+stage will do."""
+KILL_TRIES: Final = 10
+BATCH_SECONDS: Final = 240.0
+"""For a driver to get to a batch at all: a JVM starts, on a busy machine."""
+FINISH_SECONDS: Final = 600.0
+TELL_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.005
+STARTS_MAX: Final = 20
+"""Of drivers, also of those that have ended by themselves, which none should."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """The options."""
+
+    entries: int
+    seconds: float
+    """In which they are appended, about."""
+    size: int
+    keys: int
+    writes_per_second: int
+    """To the database."""
+    swap_seconds: float
+    """Between two reconfigurations."""
+    kills: int
+    """Of the driver."""
+    down_seconds: float
+    """For which the node that is killed stays away."""
+
+
+@attrs.frozen(kw_only=True)
+class Findings:
+    """What came of it."""
+
+    plan: Plan
+    seconds: float
+    """Until the last append was acknowledged."""
+    finish_seconds: float
+    """Until all of it was in the table, with a driver that was started then, and had been counted there."""
+    unknown: int
+    """Appends of which nobody can say whether they are in the log."""
+    writes: int
+    """To the database, acknowledged."""
+    segments: Mapping[str, int]
+    """By kind."""
+    swaps: int
+    kills: Sequence[str]
+    """At which stage of a batch the driver was killed."""
+    batches: int
+    """Of the stream."""
+    node_kills: int
+    held_from: int | None
+    """Where the hold of the stream is in the end."""
+    fillers: int
+    log_entries: int
+    log_checksum: int
+    rows: int
+    table_checksum: int
+    problems: Sequence[str]
+
+    def plain(self) -> dict[str, Any]:
+        return attrs.asdict(self)
+
+
+@attrs.define(eq=False)
+class Streaming:
+    """See above."""
+
+    plan: Plan
+    cluster: LocalCluster
+    addresses: Mapping[NodeId, str]
+    """Where servers of the database take clients."""
+    services: Services
+    log: VirtualLog
+    query: Query
+    appends: Appends = attrs.field(init=False)
+    load: Load = attrs.field(init=False)
+    swaps: int = attrs.field(default=0, init=False)
+    node_kills: int = attrs.field(default=0, init=False)
+    kills: list[str] = attrs.field(factory=list, init=False)
+    problems: list[str] = attrs.field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        plan = self.plan
+        self.appends = Appends(CLOCK, plan.entries, plan.seconds, plan.size)
+        self.load = Load(self.addresses, plan.keys, plan.size, 12, frozenset({KILLED}))
+
+    async def run(self) -> Findings:
+        """All of it.
+
+        Raises:
+            VirtualLogError: something could not be done.
+        """
+        await place_hold(self.log, CHECKER, LogPosition(0))
+        async with connected(self.addresses[NodeId(1)], FINISH_SECONDS) as client:
+            await make_znodes(client, self.plan.keys)
+        try:
+            await self._append()
+            return await self._compare()
+        finally:
+            await self.query.close()
+
+    async def _append(self) -> None:
+        """Appends, writes, reconfigurations, kills, and the query, until all that is done."""
+        await self.query.start()
+        async with trio.open_nursery() as nursery:
+            for task in (self._write, self._swap, self._tell):
+                nursery.start_soon(task)
+            async with trio.open_nursery() as ending:
+                for last in (self._kill_drivers, self._kill_node, self._append_entries):
+                    ending.start_soon(last)
+            nursery.cancel_scope.cancel()
+        if self.query.process is not None:
+            code = await self.query.end()
+            if code:
+                self._complain(f"the driver ended with {code}: {self.query.last_words}")
+
+    async def _append_entries(self) -> None:
+        await self.appends.run(self.log)
+
+    async def _write(self) -> None:
+        """To the database, a few at a time, so that the rate is kept."""
+        while True:
+            before = CLOCK.monotonic()
+            await self.load.write(2 * self.plan.writes_per_second)
+            await CLOCK.sleep(max(0.0, before + 2 - CLOCK.monotonic()))
+
+    async def _swap(self) -> None:
+        """The log goes on with another loglet, again and again. A node that is down makes some of these fail."""
+        for kind, sequencer in cycle((kind, node) for node in self.addresses for kind in ("paxos", "native")):
+            await CLOCK.sleep(self.plan.swap_seconds)
+            settings = {"sequencer": str(sequencer)} if kind == "native" else {}
+            try:
+                await extend(self.services, self.cluster.file, kind, settings)
+            except VirtualLogError as error:
+                tell(f"swap to {kind}: {error}")
+            else:
+                self.swaps += 1
+
+    async def _kill_node(self) -> None:
+        while self.appends.done < NODE_AT:
+            await CLOCK.sleep(WRITING_SECONDS)
+        await self.cluster.kill(KILLED)
+        self.node_kills += 1
+        tell(f"node {KILLED} killed")
+        await CLOCK.sleep(self.plan.down_seconds)
+        await self.cluster.start(KILLED)
+        tell(f"node {KILLED} started")
+
+    async def _tell(self) -> None:
+        while True:
+            await CLOCK.sleep(TELL_SECONDS)
+            progress, appends = self.query.progress, self.appends
+            tell(
+                f"{appends.elapsed:6.0f} s {appends.acknowledged:>10,} appends, {self.load.done:,} writes, {self.swaps} swaps, "
+                f"{progress.committed + 1} batches, driver killed {len(self.kills)} times"
+            )
+
+    # -- the driver -----------------------------------------------------------------------------------------------
+
+    async def _kill_drivers(self) -> None:
+        for number in range(self.plan.kills):
+            await self._wait_done((number + 1) / (self.plan.kills + 1.5))
+            for _ in range(KILL_TRIES):
+                found = await self._kill_in_a_batch(STAGES[number % len(STAGES)])
+                await self._start_again()
+                if found.is_in_a_batch:
+                    self.kills.append(found.stage)
+                    tell(f"driver killed in batch {found.planned}: {found.stage}")
+                    break
+            else:
+                self._complain("no driver could be killed in the middle of a batch")
+
+    async def _kill_in_a_batch(self, stage: str) -> Progress:
+        """Kill it where a batch is at this stage, or, if none is seen there for long, somewhere in a batch."""
+        before = self.query.progress.planned
+        await self._wait(lambda: self.query.progress.committed > before, BATCH_SECONDS)
+        is_there = await self._wait(lambda: self._is_at(stage), STAGE_SECONDS)
+        if not is_there:
+            await self._wait(lambda: self.query.progress.is_in_a_batch, BATCH_SECONDS)
+        if stage == "writing":
+            await CLOCK.sleep(WRITING_SECONDS)
+        return await self.query.kill()
+
+    def _is_at(self, stage: str) -> bool:
+        progress = self.query.progress
+        return progress.is_in_a_batch and (stage != "listed" or progress.stage == "listed")
+
+    async def _start_again(self) -> None:
+        if self.query.starts >= STARTS_MAX:
+            raise UnavailableError(f"{STARTS_MAX} drivers have been started: {self.query.last_words}")
+        await self.query.start()
+
+    async def _wait_done(self, share: float) -> None:
+        await self._wait(lambda: self.appends.done >= share)
+
+    async def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Returns whether it has come true in time. A driver that has ended by itself meanwhile is started again: so often that is wrong."""
+        deadline = None if seconds is None else CLOCK.monotonic() + seconds
+        while not condition():
+            if deadline is not None and CLOCK.monotonic() >= deadline:
+                return False
+            if self.query.has_ended():
+                self._complain(f"the driver ended by itself: {self.query.last_words}")
+                await self.query.close()
+                await self._start_again()
+            await CLOCK.sleep(POLL_SECONDS)
+        return True
+
+    def _complain(self, problem: str) -> None:
+        tell(problem)
+        self.problems.append(problem)
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    async def _compare(self) -> Findings:
+        """What is in the log, and what is in the table."""
+        tail = LogPosition((await self.log.check_tail()).tail)
+        states = {node: await self._patiently(partial(self.load.state, node)) for node in self.addresses}
+        tell("the last driver reads what is left, and counts")
+        began = CLOCK.monotonic()
+        await self.query.run("finish", FINISH_SECONDS)
+        finished = CLOCK.monotonic() - began
+        tell("the log is read without Spark")
+        log = await read_log(self.log, LogPosition((await self.log.check_tail()).tail))
+        table = Entries.load(self.query.folder / "table.npy")
+        log.entries.save(self.query.folder / "log.npy")
+        expected = up_to(log.entries, tail, table)
+        self.problems += [
+            *log.problems,
+            *differences(expected, table, "the table"),
+            *unacknowledged(self.appends.chunks, log.appends),
+            *self.load.problems(states),
+        ]
+        return await self._findings(log.fillers, expected, table, finished)
+
+    async def _findings(self, fillers: int, expected: Entries, table: Entries, finished: float) -> Findings:
+        chain = (await self.log.view.refresh()).chain
+        return Findings(
+            plan=self.plan,
+            seconds=self.appends.ended,
+            finish_seconds=finished,
+            unknown=sum(chunk.count for chunk in self.appends.chunks if chunk.place is None),
+            writes=self.load.done,
+            segments=dict(Counter(segment.kind for segment in chain.segments)),
+            swaps=self.swaps,
+            kills=self.kills,
+            batches=self.query.progress.committed + 1,
+            node_kills=self.node_kills,
+            held_from=await self._patiently(lambda: find_hold(self.log, HOLD)),
+            fillers=fillers,
+            log_entries=len(expected.keys),
+            log_checksum=expected.checksum,
+            rows=len(table.keys),
+            table_checksum=table.checksum,
+            problems=self.problems,
+        )
+
+    async def _patiently(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """A node that has just come back takes a while until it serves."""
+        with CLOCK.timeout(BATCH_SECONDS):
+            while True:
+                try:
+                    return await ask()
+                except UnavailableError:
+                    await CLOCK.sleep(TELL_SECONDS / 10)
+        raise UnavailableError(f"a server of the database takes no clients for {BATCH_SECONDS:g} s")
+
+
+def up_to(log: Entries, tail: LogPosition, table: Entries) -> Entries:
+    """What must be in the table: all below the tail at which the stream was told to end, and whatever servers had appended by themselves when it
+    asked for its end."""
+    last = max(int(tail) - 1, int(table.keys.max(initial=-1)))
+    below = log.keys <= last
+    return Entries(log.keys[below], log.values[below])
