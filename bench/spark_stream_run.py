@@ -15,8 +15,9 @@ from bench.churn_client import CLOCK, connected, make_znodes
 from bench.churn_load import Load
 from bench.spark_stream_check import Entries, differences, read_log, unacknowledged
 from bench.spark_stream_driver import HOLD
+from bench.spark_stream_kills import DriverKills
 from bench.spark_stream_load import Appends
-from bench.spark_stream_query import Progress, Query
+from bench.spark_stream_query import Query
 from database.control.holding import find_hold, place_hold
 from server.bench.report import tell
 from server.bench.trial import extend
@@ -31,21 +32,11 @@ CHECKER: Final = "spark-stream-check"
 KILLED: Final = NodeId(2)
 NODE_AT: Final = 0.55
 """Of all appends: then a node is killed."""
-STAGES: Final = ("planned or writing", "writing", "listed")
-"""Where a driver is killed, in turn; `Progress` says what they are."""
-WRITING_SECONDS: Final = 0.4
-"""Behind the plan of a batch: then its tasks run."""
-STAGE_SECONDS: Final = 60.0
-"""For a batch to be seen at the stage that is wanted: that a batch is listed, and not committed, is a matter of milliseconds. Then any
-stage will do."""
-KILL_TRIES: Final = 10
-BATCH_SECONDS: Final = 240.0
-"""For a driver to get to a batch at all: a JVM starts, on a busy machine."""
 FINISH_SECONDS: Final = 600.0
 TELL_SECONDS: Final = 10.0
-POLL_SECONDS: Final = 0.005
-STARTS_MAX: Final = 20
-"""Of drivers, also of those that have ended by themselves, which none should."""
+SERVE_SECONDS: Final = 240.0
+"""For a server that was killed to serve again."""
+POLL_SECONDS: Final = 0.5
 
 
 @attrs.frozen(kw_only=True)
@@ -116,13 +107,15 @@ class Streaming:
     load: Load = attrs.field(init=False)
     swaps: int = attrs.field(default=0, init=False)
     node_kills: int = attrs.field(default=0, init=False)
-    kills: list[str] = attrs.field(factory=list, init=False)
+    drivers: DriverKills = attrs.field(init=False)
     problems: list[str] = attrs.field(factory=list, init=False)
+    _is_over: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         plan = self.plan
         self.appends = Appends(CLOCK, plan.entries, plan.seconds, plan.size)
         self.load = Load(self.addresses, plan.keys, plan.size, 12, frozenset({KILLED}))
+        self.drivers = DriverKills(plan.kills, self.query, lambda: self.appends.done, CLOCK, self.problems)
 
     async def run(self) -> Findings:
         """All of it.
@@ -143,23 +136,26 @@ class Streaming:
         """Appends, writes, reconfigurations, kills, and the query, until all that is done."""
         await self.query.start()
         async with trio.open_nursery() as nursery:
-            for task in (self._write, self._swap, self._tell):
-                nursery.start_soon(task)
-            async with trio.open_nursery() as ending:
-                for last in (self._kill_drivers, self._kill_node, self._append_entries):
-                    ending.start_soon(last)
+            nursery.start_soon(self._swap)
+            nursery.start_soon(self._tell)
+            async with trio.open_nursery() as writing:
+                writing.start_soon(self._write)
+                async with trio.open_nursery() as ending:
+                    for last in (self.drivers.run, self._kill_node, self._append_entries):
+                        ending.start_soon(last)
+                self._is_over = True  # what has been written last is waited for: servers are compared
             nursery.cancel_scope.cancel()
         if self.query.process is not None:
             code = await self.query.end()
             if code:
-                self._complain(f"the driver ended with {code}: {self.query.last_words}")
+                self.problems.append(f"the driver ended with {code}: {self.query.last_words}")
 
     async def _append_entries(self) -> None:
         await self.appends.run(self.log)
 
     async def _write(self) -> None:
         """To the database, a few at a time, so that the rate is kept."""
-        while True:
+        while not self._is_over:
             before = CLOCK.monotonic()
             await self.load.write(2 * self.plan.writes_per_second)
             await CLOCK.sleep(max(0.0, before + 2 - CLOCK.monotonic()))
@@ -178,7 +174,7 @@ class Streaming:
 
     async def _kill_node(self) -> None:
         while self.appends.done < NODE_AT:
-            await CLOCK.sleep(WRITING_SECONDS)
+            await CLOCK.sleep(POLL_SECONDS)
         await self.cluster.kill(KILLED)
         self.node_kills += 1
         tell(f"node {KILLED} killed")
@@ -192,63 +188,8 @@ class Streaming:
             progress, appends = self.query.progress, self.appends
             tell(
                 f"{appends.elapsed:6.0f} s {appends.acknowledged:>10,} appends, {self.load.done:,} writes, {self.swaps} swaps, "
-                f"{progress.committed + 1} batches, driver killed {len(self.kills)} times"
+                f"{progress.committed + 1} batches, driver killed {len(self.drivers.stages)} times"
             )
-
-    # -- the driver -----------------------------------------------------------------------------------------------
-
-    async def _kill_drivers(self) -> None:
-        for number in range(self.plan.kills):
-            await self._wait_done((number + 1) / (self.plan.kills + 1.5))
-            for _ in range(KILL_TRIES):
-                found = await self._kill_in_a_batch(STAGES[number % len(STAGES)])
-                await self._start_again()
-                if found.is_in_a_batch:
-                    self.kills.append(found.stage)
-                    tell(f"driver killed in batch {found.planned}: {found.stage}")
-                    break
-            else:
-                self._complain("no driver could be killed in the middle of a batch")
-
-    async def _kill_in_a_batch(self, stage: str) -> Progress:
-        """Kill it where a batch is at this stage, or, if none is seen there for long, somewhere in a batch."""
-        before = self.query.progress.planned
-        await self._wait(lambda: self.query.progress.committed > before, BATCH_SECONDS)
-        is_there = await self._wait(lambda: self._is_at(stage), STAGE_SECONDS)
-        if not is_there:
-            await self._wait(lambda: self.query.progress.is_in_a_batch, BATCH_SECONDS)
-        if stage == "writing":
-            await CLOCK.sleep(WRITING_SECONDS)
-        return await self.query.kill()
-
-    def _is_at(self, stage: str) -> bool:
-        progress = self.query.progress
-        return progress.is_in_a_batch and (stage != "listed" or progress.stage == "listed")
-
-    async def _start_again(self) -> None:
-        if self.query.starts >= STARTS_MAX:
-            raise UnavailableError(f"{STARTS_MAX} drivers have been started: {self.query.last_words}")
-        await self.query.start()
-
-    async def _wait_done(self, share: float) -> None:
-        await self._wait(lambda: self.appends.done >= share)
-
-    async def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Returns whether it has come true in time. A driver that has ended by itself meanwhile is started again: so often that is wrong."""
-        deadline = None if seconds is None else CLOCK.monotonic() + seconds
-        while not condition():
-            if deadline is not None and CLOCK.monotonic() >= deadline:
-                return False
-            if self.query.has_ended():
-                self._complain(f"the driver ended by itself: {self.query.last_words}")
-                await self.query.close()
-                await self._start_again()
-            await CLOCK.sleep(POLL_SECONDS)
-        return True
-
-    def _complain(self, problem: str) -> None:
-        tell(problem)
-        self.problems.append(problem)
 
     # -- the end --------------------------------------------------------------------------------------------------
 
@@ -283,7 +224,7 @@ class Streaming:
             writes=self.load.done,
             segments=dict(Counter(segment.kind for segment in chain.segments)),
             swaps=self.swaps,
-            kills=self.kills,
+            kills=self.drivers.stages,
             batches=self.query.progress.committed + 1,
             node_kills=self.node_kills,
             held_from=await self._patiently(lambda: find_hold(self.log, HOLD)),
@@ -297,13 +238,13 @@ class Streaming:
 
     async def _patiently(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """A node that has just come back takes a while until it serves."""
-        with CLOCK.timeout(BATCH_SECONDS):
+        with CLOCK.timeout(SERVE_SECONDS):
             while True:
                 try:
                     return await ask()
                 except UnavailableError:
-                    await CLOCK.sleep(TELL_SECONDS / 10)
-        raise UnavailableError(f"a server of the database takes no clients for {BATCH_SECONDS:g} s")
+                    await CLOCK.sleep(POLL_SECONDS)
+        raise UnavailableError(f"a server of the database takes no clients for {SERVE_SECONDS:g} s")
 
 
 def up_to(log: Entries, tail: LogPosition, table: Entries) -> Entries:
