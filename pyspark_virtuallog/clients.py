@@ -53,7 +53,9 @@ def client(
     Raises: as `virtuallog.connect.connect`.
     """
     key = (cluster, near, expected, writes, holds)
-    if key not in _clients:
+    if (
+        key not in _clients or not _clients[key].is_open
+    ):  # one that has broken down must not fail every later task of the process
         _be_quiet()
         _clients[key] = _open.enter_context(
             connect_blocking(

@@ -52,6 +52,15 @@ class BlockingLog:
         self._log = log
         self._token = token
 
+    @property
+    def is_open(self) -> bool:
+        """False: its loop has ended, and every call fails. A new client may do."""
+        try:
+            self._token.run_sync_soon(lambda: None)
+        except trio.RunFinishedError:
+            return False
+        return True
+
     def append(self, payload: bytes) -> LogPosition:
         """See `VirtualLog.append`."""
         return self._run(self._log.append, payload)
@@ -221,5 +230,6 @@ def connect_blocking(cluster: str | Path | ClusterFile, **arguments: Any) -> Ite
     try:
         yield log
     finally:
-        end()
+        with suppress(trio.RunFinishedError):  # it has ended before, by itself
+            end()
         thread.join()

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from loglets.archive.config import GRACE_SECONDS, decode_untrusted
+from pyspark_virtuallog import clients
 from pyspark_virtuallog.batch import LogReader
 from pyspark_virtuallog.clients import close_clients
 from pyspark_virtuallog.committing import commit
@@ -288,6 +289,23 @@ def batches(table: Table, plan: list[bytes]) -> Iterator[list[Row]]:
     return (batch.to_pylist() for task in plan for batch in table.reader.read(pickle.loads(task)))
 
 
+async def a_client_that_broke_down_is_replaced(cluster: str) -> None:
+    """Processes of Spark live long: the next task has another one."""
+    table = Table(cluster, endingOffsets=str(TRIM + 9))
+    plan = await in_thread(table.plan)
+    expected = await in_thread(read, table.reader, plan)
+    for broken in [*clients._clients.values()]:
+        await in_thread(partial(broken.run, break_down))
+        while broken.is_open:
+            await trio.sleep(0.01)
+    assert await in_thread(read, table.reader, plan) == expected
+    assert await in_thread(table.rows) == expected
+
+
+async def break_down(log: VirtualLog) -> None:
+    log.view.environment.nursery.cancel_scope.cancel()
+
+
 async def each_process_has_its_own_certificate(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """That of a client is enough to read; its environment names it."""
     tls = cluster.tls
@@ -318,6 +336,7 @@ async def test_a_log_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await what_is_trimmed_is_missed(cluster, log)
         await a_node_is_away_while_a_task_reads(node, log)
         await each_process_has_its_own_certificate(node, monkeypatch)
+        await a_client_that_broke_down_is_replaced(cluster)
         await a_stream_goes_on_where_it_was(cluster, log)
         await only_committed_rows_are_seen(cluster, log)
         await archives_take_the_place_of_segments(cluster, log, tmp_path)
