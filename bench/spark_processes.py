@@ -48,6 +48,7 @@ class Look:
     stage: str
     """What was done then."""
     jvm: int
+    """Of the largest: the archive job has one of its own."""
     python: int
     """Of all workers of Spark."""
     worker: int
@@ -121,7 +122,7 @@ class Observer:
         return Look(
             at=self.clock.monotonic() - self.began,
             stage=self.stage,
-            jvm=sum(sizes["jvm"]),
+            jvm=max(sizes["jvm"], default=0),
             python=sum(sizes["python"]),
             worker=max(sizes["python"], default=0),
             servers=max(sizes["servers"], default=0),

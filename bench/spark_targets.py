@@ -104,7 +104,8 @@ def targets(found: Findings) -> list[Target]:
     for what in (ARCHIVE, FILES):
         both, single = (group(found, what, count).rate for count in (cores, 1))
         rates.append((f"{what}, of the plain reader", both, plain, ARCHIVE_MIN))
-        rates.append((f"{what}, local[{cores}] of local[1]", both, single, CORES_MIN))
+        if cores > 1:
+            rates.append((f"{what}, local[{cores}] of local[1]", both, single, CORES_MIN))
     limits = [
         ("live log, CPU for a million, all of it of a tenth", live.cpu(), group(found, LIVE, cores, tenth).cpu(), COST_MAX),
         ("memory, second half of first", memory(second), memory(first), MEMORY_MAX),

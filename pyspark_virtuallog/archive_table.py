@@ -73,11 +73,14 @@ def read_archives(spark: SparkSession, cluster: str | Path, cluster_id: str | No
         CorruptionError, MalformedError: an archive is not what the chain means. Nothing of it is read.
         VirtualLogError: as `connect`, and `loglets.archive.files.Files`.
     """
-    paths, start, stop = list[str](), 0, 0
-    for segment in _archived(cluster, cluster_id):
+    paths, segments = list[str](), _archived(cluster, cluster_id)
+    start = stop = segments[0].start if segments else 0
+    for segment in segments:
         config = archives.decode_untrusted(segment.config)
         tables = open_archive(config)
-        start, stop = max(start, tables.trim_point()), config.stop
+        if start == stop:  # all before is trimmed
+            start = tables.trim_point()
+        stop = config.stop
         paths += [archives.join(config.location, file.name) for file in tables.checked_files()]
     if paths:
         stored = spark.read.schema(_STORED).options(**_CHECKED).parquet(*paths)
