@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -43,8 +43,13 @@ def sent(partitions: Sequence[InputPartition]) -> list[bytes]:
 
 def read(reader: Reader, plan: Iterable[bytes]) -> list[Row]:
     """The rows of all tasks."""
+    return [*each_row(reader, plan)]
+
+
+def each_row(reader: Reader, plan: Iterable[bytes]) -> Iterator[Row]:
+    """The same; no more is read than the rows that are taken, and what comes with them."""
     reader = pickle.loads(pickle.dumps(reader))
-    return [row for task in plan for batch in reader.read(pickle.loads(task)) for row in batch.to_pylist()]  # type: ignore[union-attr]
+    return (row for task in plan for batch in reader.read(pickle.loads(task)) for row in batch.to_pylist())  # type: ignore[union-attr]
 
 
 async def contents(log: VirtualLog, start: int, stop: int) -> list[Row]:

@@ -8,8 +8,6 @@ One cluster and one log, as most of the time goes into processes that start:
 from __future__ import annotations
 
 import json
-import pickle
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from loglets.archive.config import GRACE_SECONDS, decode_untrusted
 from pyspark_virtuallog import clients
-from pyspark_virtuallog.batch import LogReader
 from pyspark_virtuallog.clients import close_clients
 from pyspark_virtuallog.committing import commit
 from pyspark_virtuallog.schema import SCHEMA
@@ -33,7 +30,7 @@ from server.cluster import LocalCluster
 from tests.free_ports import free_ports
 from tests.spark.one_node import cluster_of_one_node, in_thread
 from tests.spark.sink_log import QUERY, attempt, tail_of
-from tests.spark.tables import Row, Table, contents, plain, read, sent, whole_gaps
+from tests.spark.tables import Row, Table, contents, each_row, plain, read, sent, whole_gaps
 from virtuallog.cluster_file import ClusterFile, NodeAddress, read_cluster_file
 from virtuallog.connect import connect
 from virtuallog.errors import (
@@ -269,8 +266,8 @@ async def a_node_is_away_while_a_task_reads(cluster: LocalCluster, log: VirtualL
     plan = await in_thread(table.plan)
     expected = await in_thread(read, table.reader, plan)
     half = Table(str(cluster.file_path), endingOffsets=str(await tail_of(log)), patienceSeconds="0")
-    waiting, impatient = batches(table, plan), batches(half, await in_thread(half.plan))
-    rows = await in_thread(next, waiting)
+    waiting, impatient = each_row(table.reader, plan), each_row(half.reader, await in_thread(half.plan))
+    rows = [await in_thread(next, waiting)]
     await in_thread(next, impatient)
 
     await cluster.kill(NodeId(1))
@@ -278,15 +275,9 @@ async def a_node_is_away_while_a_task_reads(cluster: LocalCluster, log: VirtualL
         await in_thread(list, impatient)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cluster.start, NodeId(1))
-        rows += [row for batch in await in_thread(list, waiting) for row in batch]
+        rows += await in_thread(list, waiting)
     assert rows == expected
     assert await in_thread(Table(str(cluster.file_path)).rows) == expected
-
-
-def batches(table: Table, plan: list[bytes]) -> Iterator[list[Row]]:
-    """As a task hands them to Spark, one by one."""
-    assert isinstance(table.reader, LogReader)
-    return (batch.to_pylist() for task in plan for batch in table.reader.read(pickle.loads(task)))
 
 
 async def a_client_that_broke_down_is_replaced(cluster: str) -> None:
