@@ -40,6 +40,8 @@ class Progress:
     planned: int
     listed: int
     committed: int
+    has_files: bool = False
+    """Whether tasks of the newest batch have begun files, as far as that has been looked at."""
 
     @classmethod
     def look(cls, folder: Path) -> Progress:
@@ -59,7 +61,9 @@ class Progress:
         """Of the newest batch."""
         if not self.is_in_a_batch:
             return "committed"
-        return "listed" if self.listed >= self.planned else "planned or writing"
+        if self.listed >= self.planned:
+            return "listed"
+        return "writing" if self.has_files else "planned"
 
 
 def _newest(folder: Path) -> int:
@@ -69,6 +73,13 @@ def _newest(folder: Path) -> int:
     except FileNotFoundError:
         return -1
     return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+def _has_files(folder: Path, batch: int) -> bool:
+    """Newer than the plan of the batch."""
+    plan = folder / CHECKPOINT / "offsets" / str(batch)
+    began = plan.stat().st_mtime if batch >= 0 else 0.0
+    return any(file.stat().st_mtime > began for file in (folder / TABLE).glob("*part-*"))
 
 
 @attrs.define(eq=False)
@@ -109,7 +120,8 @@ class Query:
         with suppress(ProcessLookupError):  # it has just ended by itself
             os.killpg(process.pid, signal.SIGKILL)
         await self._wait_gone(process)
-        return self.progress
+        progress = self.progress
+        return attrs.evolve(progress, has_files=_has_files(self.folder, progress.planned))
 
     async def end(self) -> int:
         """Let it end in order: between two batches, or in one, which is then run again."""
