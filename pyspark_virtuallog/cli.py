@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any, Final
 
@@ -10,9 +15,11 @@ import click
 
 from pyspark_virtuallog import commands
 from pyspark_virtuallog.spark_errors import explained
-from server.cli.program import ENTRY_POINTS, load
+from server.cli.program import ENTRY_POINTS, load, refusing
 
 _NAMES: Final = tuple(sorted(module.name for module in iter_modules(commands.__path__)))
+_PACKAGES: Final = ("pyspark", "pandas", "pyarrow", "fsspec", "numpy")
+"""Of the extra `[spark]`."""
 
 
 class Jobs(click.Group):
@@ -25,11 +32,27 @@ class Jobs(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _NAMES:
             return None
+        if missing := [package for package in _PACKAGES if find_spec(package) is None]:
+            return refusing(name, f"needs {', '.join(missing)}: pip install 'virtuallog[spark]'")
         return load(EntryPoint(name, f"{commands.__name__}.{name}:{name}", ENTRY_POINTS))
 
     def invoke(self, context: click.Context) -> Any:
-        with explained():
+        with explained(), _ended_by_sigterm():
             return super().invoke(context)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """As by Ctrl-C: Spark is stopped, and work files go. By default the process would be gone at once."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # nobody listens to Ctrl-C here
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @click.group(cls=Jobs)

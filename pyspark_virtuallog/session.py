@@ -1,4 +1,4 @@
-"""Opens Spark for our commands, benches and tests: on loopback, with the source registered, and ended with its JVM.
+"""Opens Spark for our commands, benches and tests: on loopback, quiet, with the source registered, and stopped with its block.
 
 A user's job has a session of its own and needs nothing of this.
 """
@@ -6,36 +6,50 @@ A user's job has a session of its own and needs nothing of this.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryFile
+from typing import Any, Final
 
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pyspark_virtuallog.java import require_java
 from pyspark_virtuallog.source import DefaultSource
+from pyspark_virtuallog.spark_errors import JobError, reason_in
 
 LOCAL: Final = "local[*]"
 """Spark in this process and its children, on all cores."""
+LOG_LEVEL: Final = "spark.log.level"
+"""Whoever sets it hears what Java says, on stderr. Else nobody does: of a failure the one line that tells most comes back anyway."""
 _ALWAYS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.log.level": "ERROR",
+    LOG_LEVEL: "OFF",
 }
 _ON_LOOPBACK: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
 """A Spark on one machine listens to nobody else."""
+_STDERR: Final = 2
+_SAID_MAX: Final = 64 << 10
+"""Of what a Java has said that did not start."""
 
 
 @contextmanager
 def open_session(
     name: str, *, master: str = LOCAL, configuration: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session of Spark that reads and writes `virtuallog`, stopped when the block ends.
+    """A session of Spark that reads and writes `virtuallog`, stopped when the block ends: then no task runs any more. Its Java ends with
+    this process, also if that is killed. Ctrl-C is left to whoever handled it before.
 
     Args:
         name: what Spark's own pages call the job.
@@ -44,18 +58,50 @@ def open_session(
 
     Raises:
         UnsupportedError: no Java here that Spark can use.
+        JobError: Spark does not start like this.
     """
     require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else it takes whatever `python3` is, without our packages
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it warns of the address that it does not take
-    settings = {**_ALWAYS, **(_ON_LOOPBACK if master.startswith("local") else {}), **(configuration or {})}
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    wanted = dict(configuration or {})
+    settings = {**_ALWAYS, **(_ON_LOOPBACK if master.startswith("local") else {}), **wanted}
+    spark_configuration = SparkConf().setAppName(name).setMaster(master).setAll(list(settings.items()))
+    with _ctrl_c_left_alone():
+        spark = _start(spark_configuration, is_loud=LOG_LEVEL in wanted)
     try:
         spark.dataSource.register(DefaultSource)  # found by itself too, unless it was installed as an editable checkout
         yield spark
     finally:
-        spark.stop()
+        with suppress(Py4JError, OSError):  # Java may have ended before
+            spark.stop()
+
+
+def _start(configuration: SparkConf, *, is_loud: bool) -> SparkSession:
+    if SparkContext._gateway is None:  # noqa: SLF001 -- nothing else says whether this process has a Java already
+        SparkContext(conf=configuration, gateway=_start_java(configuration, is_loud))
+    return SparkSession.builder.config(conf=configuration).getOrCreate()
+
+
+def _start_java(configuration: SparkConf, is_loud: bool) -> Any:
+    """What Java prints never goes to our stdout, which may be JSON."""
+    with TemporaryFile() as said:
+        streams = {"stdout": _STDERR} if is_loud else {"stdout": said, "stderr": said}
+        try:
+            return launch_gateway(configuration, streams)  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            said.seek(0)
+            text = said.read(_SAID_MAX).decode(errors="replace")
+            raise JobError(f"Spark does not start: {reason_in(text) or error}") from error
+
+
+@contextmanager
+def _ctrl_c_left_alone() -> Iterator[None]:
+    """Spark's own handler raises wherever the main thread is, and trio leaves a handler alone that is not Python's: its loop would be torn
+    apart. Whoever is interrupted ends the session, and that ends its jobs."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)

@@ -1,7 +1,7 @@
 """What went wrong, out of what Spark says of it: some sixty lines of Python and Java, of which one is ours.
 
 An error of a task comes back to the driver as text: Spark wraps it, and wraps that again. The last line of the Python traceback in it
-names our error as Python spells it. Nothing here imports PySpark.
+names our error as Python spells it; where Java alone has failed, its last cause says most. Nothing here imports PySpark.
 """
 
 from __future__ import annotations
@@ -16,9 +16,18 @@ import attrs
 from virtuallog import errors
 from virtuallog.errors import RetryableError, TerminalError, UnavailableError, VirtualLogError
 
-_RAISED: Final = re.compile(r"^(?:\w+: )?virtuallog\.errors\.(\w+): (.+)$", re.MULTILINE)
-_OTHER: Final = re.compile(r"^([\w.]+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+_OURS: Final = re.compile(
+    r"^(?:\w+: )?(?:virtuallog|loglets|metastore|database|server|pyspark_virtuallog)\.[\w.]*?(\w+Error): (.+)$",
+    re.MULTILINE,
+)
+_OTHERS: Final = re.compile(
+    r"^(?:: |Caused by: |Exception in thread \"\S+\" )?([\w.$]+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE
+)
+_WRAPPED: Final = "Traceback (most recent call last)"
+"""What Java names as its cause is Python then, whose own cause stands below."""
 _SPARKS: Final = ("pyspark.", "py4j.")
+_ENDED: Final = "Py4JNetworkError"
+"""Java does not answer any more."""
 
 
 @attrs.define
@@ -32,17 +41,29 @@ class JobError(TerminalError):
 
 
 def explain(error: BaseException) -> VirtualLogError | None:
-    """What an error of Spark's comes from, in one line: UnavailableError if the same job may succeed later, JobError if not. None if
-    it is none of Spark's."""
+    """What an error of Spark's comes from, in one line: UnavailableError if the same job may succeed later, JobError if not. Of a group
+    it is the first one of Spark's. None if it is none of Spark's."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for each in error.exceptions if (found := explain(each))), None)
     if not type(error).__module__.startswith(_SPARKS):
         return None
+    if type(error).__name__ == _ENDED:
+        return JobError("Spark has ended in the middle of the job: its Java was killed, or had no memory left")
     text = str(error)
-    if raised := _RAISED.findall(text):
+    if raised := _OURS.findall(text):
         name, reason = raised[-1]
-        found = getattr(errors, name, TerminalError)
-        return UnavailableError(reason) if issubclass(found, RetryableError) else JobError(reason)
-    others = _OTHER.findall(text)
-    return JobError(": ".join(others[-1]) if others else text.strip().partition("\n")[0])
+        kind = getattr(errors, name, TerminalError)
+        return UnavailableError(reason) if issubclass(kind, RetryableError) else JobError(reason)
+    return JobError(reason_in(text))
+
+
+def reason_in(text: str) -> str:
+    """The line of what Python and Java have said that tells most: the last cause, of Python if it is in there; else the first line."""
+    found = [(name, reason) for name, reason in _OTHERS.findall(text) if not reason.startswith(_WRAPPED)]
+    of_python = [each for each in found if not each[0].startswith(("java", "org.", "scala."))]
+    if found:
+        return ": ".join((of_python or found)[-1])
+    return text.strip().partition("\n")[0]
 
 
 @contextmanager

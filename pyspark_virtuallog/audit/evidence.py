@@ -18,6 +18,8 @@ class Piece:
     last_segment: str
     first_time_ms: int | None
     last_time_ms: int | None
+    kept_from: int | None = None
+    """Behind what has been trimmed of it; None: nothing has."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,6 +87,29 @@ class Round:
 
 
 @attrs.frozen(kw_only=True)
+class Comparisons:
+    """What replicas of a database have reported of their states."""
+
+    rounds: int = 0
+    """Comparisons of which there are reports of several replicas."""
+    reports: int = 0
+    differing: int = 0
+    """Comparisons in which not everybody reports the same."""
+    examples: Sequence[Round] = ()
+    """The first of these."""
+
+
+@attrs.frozen(kw_only=True)
+class Ends:
+    """What loglets of closed segments say of their ends."""
+
+    asked: int = 0
+    wrong: Sequence[str] = ()
+    silent: Sequence[str] = ()
+    """Those that gave no answer."""
+
+
+@attrs.frozen(kw_only=True)
 class PrefixSum:
     """What commands have done to keys with one prefix."""
 
@@ -131,10 +156,8 @@ class Evidence:
     largest_sessions: Sequence[SessionSum] = ()
     faults: Sequence[Fault] = ()
     """Remarks of tasks, and what is wrong with sessions and markers."""
-    rounds: int = 0
-    """Comparisons of states of which there is a report."""
-    reports: int = 0
-    differing: Sequence[Round] = ()
+    ends: Ends = attrs.field(factory=Ends)
+    comparisons: Comparisons = attrs.field(factory=Comparisons)
     prefixes: Sequence[PrefixSum] = ()
     """The ones with the most bytes."""
     growth: Sequence[Growth] = ()

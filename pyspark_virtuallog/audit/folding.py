@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import attrs
 
-from pyspark_virtuallog.audit.evidence import Fault, GapSum, Piece, Rate, Round, SegmentSum
+from pyspark_virtuallog.audit.evidence import Fault, GapSum, Piece, Rate, SegmentSum
 from pyspark_virtuallog.audit.remarks import EXAMPLES_MAX
 from pyspark_virtuallog.audit.spans import BUCKET_MS, span_for
-from pyspark_virtuallog.audit.spelling import digests_of
 from pyspark_virtuallog.audit.tallies import Counts, Tallies
 
 Row = Mapping[str, Any]
@@ -69,14 +68,9 @@ class Folded:
         return tallies
 
     @property
-    def comparisons(self) -> Mapping[int, Mapping[str, list[str]]]:
-        """Of each comparison the digests that each replica has reported, as texts; more than one if it contradicts itself."""
-        found: defaultdict[int, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-        for row in self.rows["report"]:
-            told = found[row["compared"]][row["replica"]]
-            if row["digests"] not in told:
-                told.append(row["digests"])
-        return found
+    def kept_from(self) -> int:
+        """The first position behind all that has been trimmed, perhaps while it was read."""
+        return max((piece.kept_from for piece in self.pieces if piece.kept_from is not None), default=0)
 
 
 def segments_of(tallies: Tallies) -> list[SegmentSum]:
@@ -110,18 +104,6 @@ def rates_of(tallies: Tallies) -> list[Rate]:
     return [
         Rate(at_ms=bucket * BUCKET_MS, loglet=loglet, entries=entries, bytes=size)
         for (bucket, loglet), (entries, size) in sorted(found.items())
-    ]
-
-
-def differing(comparisons: Mapping[int, Mapping[str, list[str]]]) -> list[Round]:
-    """Those in which not everybody says the same."""
-    return [
-        Round(
-            compared=at,
-            reports={replica: [digests_of(text) for text in texts] for replica, texts in by_replica.items()},
-        )
-        for at, by_replica in sorted(comparisons.items())
-        if len({text for texts in by_replica.values() for text in texts}) > 1
     ]
 
 

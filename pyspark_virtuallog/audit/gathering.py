@@ -2,6 +2,9 @@
 
 Nothing that grows with the number of entries comes to the driver. Runs are sorted by session, once by number and once by
 position; prefixes by what was written to them.
+
+What is trimmed while tasks read is a gap for some of them and rows for others. So sessions and markers are judged from where on the
+log was there for all.
 """
 
 from __future__ import annotations
@@ -14,13 +17,23 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from pyspark_virtuallog.audit.evidence import Evidence, Fault, Growth, Markers, PrefixSum, SessionSum
-from pyspark_virtuallog.audit.folding import Folded, differing, rates_of, segments_of
+from pyspark_virtuallog.audit.evidence import (
+    Comparisons,
+    Evidence,
+    Fault,
+    Growth,
+    Markers,
+    PrefixSum,
+    Round,
+    SessionSum,
+)
+from pyspark_virtuallog.audit.folding import Folded, rates_of, segments_of
 from pyspark_virtuallog.audit.judging import DOUBLED, REORDERED, SKIPPED, UNKEPT
 from pyspark_virtuallog.audit.observations import SMALL
 from pyspark_virtuallog.audit.remarks import EXAMPLES_MAX
 from pyspark_virtuallog.audit.sink_markers import MARKED
 from pyspark_virtuallog.audit.spans import BUCKET_MS
+from pyspark_virtuallog.audit.spelling import digests_of
 
 _FAULTS: Final = {DOUBLED: "doubled", SKIPPED: "skipped", REORDERED: "reordered"}
 _TOLD: Final = {
@@ -45,8 +58,8 @@ def gather(
 def _gather(seen: DataFrame, prefixes_max: int, tell: Callable[[str], None], *, is_database: bool) -> Evidence:
     folded = Folded.of(row.asDict(recursive=True) for row in _that_are(seen, *SMALL).select(*SMALL).collect())
     tell("comparing sessions")
-    tallies, comparisons, remarks = folded.tallies(), folded.comparisons, folded.remarks
-    sessions = _sessions(_that_are(seen, "run").select("run.*"))
+    tallies, remarks = folded.tallies(), folded.remarks
+    sessions = _sessions(_that_are(seen, "run").select("run.*").where(f.col("start") >= folded.kept_from))
     count, faults = _session_faults(sessions)
     evidence = Evidence(
         pieces=folded.pieces,
@@ -57,17 +70,17 @@ def _gather(seen: DataFrame, prefixes_max: int, tell: Callable[[str], None], *, 
         sessions=count,
         largest_sessions=_largest(sessions),
         faults=[*remarks, *faults],
-        rounds=sum(len(by_replica) > 1 for by_replica in comparisons.values()),
-        reports=sum(len(by_replica) for by_replica in comparisons.values()),
-        differing=differing(comparisons),
     )
     if is_database:
         tell("adding up what was written to keys")
         prefixes, growth = _growth(_that_are(seen, "growth").select("growth.*"), prefixes_max, tallies.span)
         evidence = attrs.evolve(evidence, prefixes=prefixes, growth=growth)
+        tell("comparing what replicas have reported")
+        comparisons = _comparisons(_that_are(seen, "report").select("report.*"))
+        evidence = attrs.evolve(evidence, comparisons=comparisons)
     if any(remark.check == MARKED for remark in remarks):
         tell("looking for what markers name")
-        begin = folded.pieces[0].first
+        begin = max(folded.pieces[0].first, folded.kept_from)
         markers, unkept = _markers(_that_are(seen, "marker").select("marker.*"), sessions, begin)
         evidence = attrs.evolve(evidence, markers=markers, faults=[*evidence.faults, *unkept])
     return evidence
@@ -178,6 +191,27 @@ def _that_count(markers: DataFrame) -> DataFrame:
 
 
 # -- the database ---------------------------------------------------------------------------------------------------------
+
+
+def _comparisons(reports: DataFrame) -> Comparisons:
+    """Equal digests are equal texts. A replica may contradict itself."""
+    by_replica = reports.groupBy("compared", "replica").agg(f.sort_array(f.collect_set("digests")).alias("told"))
+    rounds = by_replica.groupBy("compared").agg(
+        f.sort_array(f.collect_list(f.struct("replica", "told"))).alias("reports")
+    )
+    differs = f.size(f.array_distinct(f.flatten("reports.told"))) > 1
+    several, told, differing = rounds.agg(
+        f.count_if(f.size("reports") > 1), f.sum(f.size("reports")), f.count_if(differs)
+    ).collect()[0]
+    rows = rounds.where(differs).orderBy("compared").limit(EXAMPLES_MAX).collect() if differing else []
+    examples = tuple(
+        Round(
+            compared=row["compared"],
+            reports={each["replica"]: [digests_of(text) for text in each["told"]] for each in row["reports"]},
+        )
+        for row in rows
+    )
+    return Comparisons(rounds=several, reports=told or 0, differing=differing, examples=examples)
 
 
 def _growth(growth: DataFrame, count: int, span: int) -> tuple[list[PrefixSum], list[Growth]]:

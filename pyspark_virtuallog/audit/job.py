@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 from pyspark.sql import SparkSession
 
+from pyspark_virtuallog.audit.ends import look_at_ends
 from pyspark_virtuallog.audit.findings import ChainSegment, Findings, History
 from pyspark_virtuallog.audit.gathering import gather
 from pyspark_virtuallog.audit.judging import judge
@@ -60,6 +61,8 @@ def audit(
     evidence = gather(source.load(), prefixes_max=settings.prefixes_max, is_database=register.database, tell=tell)
     if evidence.pieces:  # what was trimmed before it could be planned is not missing
         start = LogPosition(max(start, min(log.find_trim_point(), evidence.pieces[0].first)))
+    tell("asking segments where they end")
+    evidence = attrs.evolve(evidence, ends=log.run(look_at_ends, start, stop))
     history = _history(register.chain)
     return Findings(
         cluster=register.cluster.hex(),

@@ -8,9 +8,10 @@ from typing import Final
 
 from database.engines.digests import differences, majority
 from pyspark_virtuallog.audit.database_entries import COMPARED, FOREIGN, NEWER, STRAY
-from pyspark_virtuallog.audit.evidence import Evidence, Fault, Piece, Round
+from pyspark_virtuallog.audit.evidence import Comparisons, Ends, Evidence, Fault, Piece, Round
 from pyspark_virtuallog.audit.findings import Finding, History, Severity
 from pyspark_virtuallog.audit.observing import AGAIN, MISSING, TIME_BACK, UNREADABLE
+from pyspark_virtuallog.audit.remarks import EXAMPLES_MAX
 from pyspark_virtuallog.audit.sink_markers import NEWER_MARKER
 from virtuallog.types import GapKind
 
@@ -46,7 +47,8 @@ def judge(evidence: Evidence, chain: History, start: int, stop: int, *, is_datab
     checks += _OF_MARKERS if evidence.markers.batches or not faults.keys().isdisjoint(_OF_MARKERS) else ()
     checks += _OF_DATABASES if is_database else ()
     found = [*_gaps(evidence, start), *(_of_fault(check, faults.get(check)) for check in checks)]
-    found += [_chain(evidence, chain), *(_checksums(evidence, faults.get(COMPARED)) if is_database else ())]
+    found += [_chain(evidence, chain), _ends(evidence.ends)]
+    found += _checksums(evidence.comparisons, faults.get(COMPARED)) if is_database else ()
     found += _markers(evidence)
     order = list(Severity)
     return sorted(found, key=lambda finding: order.index(finding.severity))
@@ -64,7 +66,8 @@ def _joined(faults: dict[str, Fault], more: Iterator[tuple[str, int, str]]) -> d
     """With faults of neighbouring pieces, each (check, count, example)."""
     for check, count, example in more:
         known = faults.get(check) or Fault(check=check, count=0, examples=())
-        faults[check] = Fault(check=check, count=known.count + count, examples=(*known.examples, example))
+        examples = (*known.examples, example)[:EXAMPLES_MAX]
+        faults[check] = Fault(check=check, count=known.count + count, examples=examples)
     return faults
 
 
@@ -141,14 +144,28 @@ def _chain(evidence: Evidence, chain: History) -> Finding:
     return Finding(check="chain", severity=FINE, text=text)
 
 
-def _checksums(evidence: Evidence, compared: Fault | None) -> Iterator[Finding]:
-    check = "states agree"
-    if evidence.differing:
-        examples = [_differences(each) for each in evidence.differing]
-        text = f"in {len(examples)} of {evidence.rounds:,} comparisons replicas do not report the same state"
-        yield Finding(check=check, severity=VIOLATION, text=text, count=len(examples), examples=examples)
-    elif evidence.rounds:
-        text = f"in each of {evidence.rounds:,} comparisons all replicas report the same state ({evidence.reports:,} reports)"
+def _ends(ends: Ends) -> Finding:
+    check = "segment ends"
+    if ends.wrong:
+        text = f"{len(ends.wrong)} of {ends.asked} closed segments do not end where the chain says"
+        examples = ends.wrong[:EXAMPLES_MAX]
+        return Finding(check=check, severity=VIOLATION, text=text, count=len(ends.wrong), examples=examples)
+    if ends.silent:
+        text = f"{len(ends.silent)} of {ends.asked} closed segments did not say where they end"
+        examples = ends.silent[:EXAMPLES_MAX]
+        return Finding(check=check, severity=NOTABLE, text=text, count=len(ends.silent), examples=examples)
+    text = f"{ends.asked} closed segments are sealed where the chain says, or behind that"
+    return Finding(check=check, severity=FINE, text=text)
+
+
+def _checksums(comparisons: Comparisons, compared: Fault | None) -> Iterator[Finding]:
+    check, wrong = "states agree", comparisons.differing
+    if wrong:
+        examples = [_differences(each) for each in comparisons.examples]
+        text = f"in {wrong:,} of {comparisons.rounds:,} comparisons replicas do not report the same state"
+        yield Finding(check=check, severity=VIOLATION, text=text, count=wrong, examples=examples)
+    elif comparisons.rounds:
+        text = f"in each of {comparisons.rounds:,} comparisons all replicas report the same state ({comparisons.reports:,} reports)"
         yield Finding(check=check, severity=FINE, text=text)
     else:
         asked = compared.count if compared else 0

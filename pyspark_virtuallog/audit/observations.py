@@ -26,6 +26,7 @@ _KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
         ("last_segment", pa.string()),
         ("first_time_ms", pa.int64()),  # null: no entries
         ("last_time_ms", pa.int64()),
+        ("kept_from", pa.int64()),  # behind the last gap of what is trimmed; null: nothing is
     ),
     "gap": (
         ("kind", pa.string()),
@@ -81,7 +82,7 @@ _KINDS: Final[Mapping[str, Sequence[tuple[str, pa.DataType]]]] = {
     ),
 }  # fmt: skip
 STRUCTS: Final = {kind: pa.struct(list(fields)) for kind, fields in _KINDS.items()}
-SMALL: Final = ("piece", "gap", "tally", "remark", "report")
+SMALL: Final = ("piece", "gap", "tally", "remark")
 SCHEMA: Final = pa.schema([(kind, struct) for kind, struct in STRUCTS.items()])
 
 

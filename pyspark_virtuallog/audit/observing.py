@@ -29,6 +29,7 @@ MISSING: Final = "position missing"
 TIME_BACK: Final = "time goes back"
 UNREADABLE: Final = "damaged"
 FILLER: Final = GapKind.FILLER.value
+TRIMMED: Final = GapKind.TRIMMED.value
 
 
 class Look(Protocol):
@@ -89,6 +90,7 @@ class Observer:
     _first_time: int | None = attrs.field(default=None, init=False)
     _last_time: int | None = attrs.field(default=None, init=False)
     _last_time_segment: str = attrs.field(default="", init=False)
+    _kept_from: int | None = attrs.field(default=None, init=False)
 
     def rows(self, batch: pa.RecordBatch, entries: pa.RecordBatch) -> None:
         """Rows that follow, and those of them that are no gaps."""
@@ -100,11 +102,6 @@ class Observer:
         self._tally(batch, is_gap)
         self._first, self._last = self._first or _end(batch, 0), _end(batch, batch.num_rows - 1)
 
-    @property
-    def reached(self) -> int:
-        """The position of the last row; 0 if there was none."""
-        return self._last.position if self._last is not None else 0
-
     def finish(self) -> Iterator[pa.RecordBatch]:
         """What all rows were."""
         yield rows_of("remark", [
@@ -114,8 +111,8 @@ class Observer:
             yield from self._whole(self._first, self._last)
 
     def _whole(self, first: _End, last: _End) -> Iterator[pa.RecordBatch]:
-        if last.gap not in {None, FILLER}:
-            self._gaps.add(last.gap, last.position, None)
+        if last.gap is not None and last.gap != FILLER:
+            self._gap(last.gap, last.position, None)
         yield rows_of("gap", [
             {"kind": gap.check, "count": gap.count, "start": gap.position, "stop": gap.detail} for gap in self._gaps
         ])  # fmt: skip
@@ -123,7 +120,7 @@ class Observer:
         yield rows_of("piece", [{
             "first": first.position, "last": last.position, "ends_in_gap": last.gap is not None,
             "first_segment": first.segment, "last_segment": last.segment,
-            "first_time_ms": self._first_time, "last_time_ms": self._last_time,
+            "first_time_ms": self._first_time, "last_time_ms": self._last_time, "kept_from": self._kept_from,
         }])  # fmt: skip
 
     def _neighbours(self, position: Numbers, is_gap: Numbers) -> None:
@@ -141,12 +138,17 @@ class Observer:
 
     def _non_fillers(self, batch: pa.RecordBatch, position: Numbers, is_gap: Numbers) -> None:
         """Gaps that end in these rows: only the next row says where."""
-        if self._last is not None and self._last.gap not in {None, FILLER}:
-            self._gaps.add(self._last.gap, self._last.position, int(position[0]))
+        if self._last is not None and self._last.gap is not None and self._last.gap != FILLER:
+            self._gap(self._last.gap, self._last.position, int(position[0]))
         kinds = batch["gap"]
         for index in np.flatnonzero(is_gap[:-1]).tolist():
             if (kind := kinds[index].as_py()) != FILLER:
-                self._gaps.add(kind, int(position[index]), int(position[index + 1]))
+                self._gap(kind, int(position[index]), int(position[index + 1]))
+
+    def _gap(self, kind: str, start: int, stop: int | None) -> None:
+        self._gaps.add(kind, start, stop)
+        if kind == TRIMMED:
+            self._kept_from = start + 1 if stop is None else stop
 
     def _times(self, entries: pa.RecordBatch) -> None:
         """Within a segment time should not go back: its sequencer sees to that, while it stays the same."""

@@ -6,22 +6,25 @@ back, ten times what reading costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
+import attrs
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from pyspark_virtuallog.audit.around import read_around
 from pyspark_virtuallog.audit.database_entries import DatabaseLook
 from pyspark_virtuallog.audit.observations import SCHEMA
 from pyspark_virtuallog.audit.observing import UNREADABLE, Look, Observer, observe
 from pyspark_virtuallog.audit.sink_markers import MarkerLook
 from pyspark_virtuallog.batch import LogReader
 from pyspark_virtuallog.options import batch_options
+from pyspark_virtuallog.planning import Part, Task
 from pyspark_virtuallog.schema import SCHEMA as ROWS
-from virtuallog.errors import CorruptionError, MalformedError
 
 NAME: Final = "virtuallog_audit"
 DEPTH: Final = "keydepth"
@@ -61,12 +64,24 @@ class AuditReader(DataSourceReader):
         if self._depth is not None:
             looks.append(DatabaseLook(self._depth))
         observer = Observer()
-        yield from observe(_readable(self._log.read(partition), observer), looks, observer)
+        yield from observe(self._rows(partition.value, observer), looks, observer)
+
+    def _rows(self, task: Task | None, observer: Observer) -> Iterator[pa.RecordBatch]:
+        """Of all parts of the task, as far as they can be read."""
+        if task is None:
+            return
+        for part in task.parts:
+            yield from read_around(
+                partial(self._read, task, part), part.start, part.stop, partial(_damage, part, observer)
+            )
+
+    def _read(self, task: Task, part: Part, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        return self._log.read(InputPartition(attrs.evolve(task, parts=(attrs.evolve(part, start=start, stop=stop),))))
 
 
-def _readable(rows: Iterable[pa.RecordBatch], observer: Observer) -> Iterator[pa.RecordBatch]:
-    """The rows up to what is damaged wherever it is kept: an audit tells of that, and goes on elsewhere."""
-    try:
-        yield from rows
-    except (CorruptionError, MalformedError) as error:
-        observer.remarks.add(UNREADABLE, observer.reached, str(error))
+def _damage(part: Part, observer: Observer, start: int, stop: int, reason: str) -> pa.RecordBatch:
+    """A gap of a sort of its own: what is known of these positions is that they are damaged, so they are not missing."""
+    observer.remarks.add(UNREADABLE, start, f"[{start}, {stop}): {reason}")
+    where = {"segment": str(part.segment.id), "loglet": part.segment.kind} if part.segment is not None else {}
+    row = {"position": start, "gap": UNREADABLE, **where}
+    return pa.RecordBatch.from_pylist([row], schema=to_arrow_schema(ROWS, timezone="UTC"))

@@ -15,16 +15,12 @@ from pyspark_virtuallog.audit.summary import summary
 from pyspark_virtuallog.command_line import spark_options
 from pyspark_virtuallog.session import open_session
 from server.cli.failures import FAILED
-from server.cli.options import POSITION, echo_json, json_option
+from server.cli.options import POSITION, cluster_path_option, echo_json, json_option, page_option
 from server.cli.progress import progress_bar
 from server.pages import made_now, this_command, write
 
 
 @click.command()
-@click.option(
-    "--cluster", metavar="FILE", envvar="VIRTUALLOG_CLUSTER", show_envvar=True, required=True,
-    type=click.Path(path_type=Path, dir_okay=False), help="The cluster.toml that `virtuallog up` has written.",
-)  # fmt: skip
 @click.option("--start", type=POSITION, help="Where to begin.  [default: the first position that is not trimmed]")
 @click.option("--stop", type=POSITION, help="Where to end, exclusively.  [default: the tail]")
 @click.option(
@@ -33,10 +29,9 @@ from server.pages import made_now, this_command, write
 @click.option(
     "--depth", type=click.IntRange(1, 16), default=1, show_default=True, help="Components of a path in a prefix."
 )
-@click.option(
-    "--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html", help="Write all of it as a page."
-)
+@page_option
 @spark_options
+@cluster_path_option
 @json_option
 def audit(
     cluster: Path,
@@ -52,7 +47,7 @@ def audit(
     """Read the log, and compare it with what it promises. Nothing is changed.
 
     Every position is there once; each session's entries are in order, none doubled, none missing, across all segments; segments lie
-    where the chain says; replicas of a database report equal states; markers of Spark's sink name entries that are there. Tells what
+    and end where the chain says; replicas of a database report equal states; markers of Spark's sink name entries that are there. Tells what
     was written when, by which session, and to which keys. Ends with exit code 1 if the log is wrong anywhere.
 
     \b
@@ -60,15 +55,17 @@ def audit(
         virtuallog spark audit --page audit.html
         virtuallog spark audit --start 1000000 --master spark://host:7077 --json
     """
+    if start is not None and stop is not None and start > stop:
+        raise click.UsageError(f"--start {start} is behind --stop {stop}")
     settings = AuditSettings(start=start, stop=stop, prefixes_max=top, depth=depth)
     with open_session("virtuallog audit", master=master, configuration=configuration) as spark, _told() as tell:
         findings = run(spark, cluster, settings, tell)
-    if page is not None:
-        write(audit_page(findings, this_command(), made_now()), page)
     if as_json:
         echo_json(findings.plain())
     else:
         click.echo("\n".join(summary(findings)))
+    if page is not None:
+        write(audit_page(findings, this_command(), made_now()), page)
     if findings.violations:
         raise click.exceptions.Exit(FAILED)
 

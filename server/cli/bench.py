@@ -19,7 +19,7 @@ from server.bench.swap_page import swap_page
 from server.bench.targets import NAMES, ZOOKEEPER, choose
 from server.bench.trial import Load
 from server.bench.zookeeper import is_installed, open_ensemble
-from server.cli.options import echo_json, json_option
+from server.cli.options import echo_json, json_option, page_option
 from server.cluster import open_local_cluster
 from server.machine import Machine
 from server.pages import made_now, this_command, write
@@ -133,9 +133,7 @@ def _show(measurement: Measurement, as_json: bool) -> None:
 @click.option(
     "--window", default=0.25, show_default=True, type=click.FloatRange(0.05, 60), help="Seconds around a swap."
 )
-@click.option(
-    "--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html", help="Write all of it as a page."
-)
+@page_option
 @picture_option
 @keep_option
 @form_options

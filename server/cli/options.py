@@ -38,17 +38,48 @@ def read_own_cluster(path: Path) -> ClusterFile:
         raise click.UsageError(error.reason) from error
 
 
+def _checked_cluster(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    _read_cluster(context, parameter, path)
+    return path
+
+
 def cluster_option(command: CommandT) -> CommandT:
     """`--cluster FILE`, given to the command as a ClusterFile."""
+    return _cluster_option(command, _read_cluster)
+
+
+def cluster_path_option(command: CommandT) -> CommandT:
+    """`--cluster FILE`, given to the command as its path; it has been read once, so it can be."""
+    return _cluster_option(command, _checked_cluster)
+
+
+def _cluster_option(command: CommandT, callback: Callable[..., Any]) -> CommandT:
     return click.option(
         "--cluster",
         metavar="FILE",
         envvar="VIRTUALLOG_CLUSTER",
         show_envvar=True,
         type=click.Path(path_type=Path, dir_okay=False),
-        callback=_read_cluster,
+        callback=callback,
         help="The cluster.toml that `virtuallog up` has written.",
     )(command)
+
+
+def page_option(command: CommandT) -> CommandT:
+    """`--page FILE.html`: refused before the work is done if it cannot be written."""
+    return click.option(
+        "--page",
+        type=click.Path(path_type=Path, dir_okay=False, writable=True),
+        metavar="FILE.html",
+        callback=_checked_page,
+        help="Write all of it as a page.",
+    )(command)
+
+
+def _checked_page(_context: click.Context, _parameter: click.Parameter, page: Path | None) -> Path | None:
+    if page is not None and not os.access(page.absolute().parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"{page.absolute().parent} is no directory that can be written to")
+    return page
 
 
 def json_option(command: CommandT) -> CommandT:

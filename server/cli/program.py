@@ -61,14 +61,19 @@ def load(found: EntryPoint) -> click.Command:
     try:
         command = found.load()
     except (ImportError, AttributeError) as error:
-        reason = f"{found.value} cannot be loaded: {error}"
-
-        def refuse() -> None:
-            raise Failure(reason)
-
-        return click.Command(found.name, callback=refuse, short_help=reason)
+        return refusing(found.name, f"{found.value} cannot be loaded: {error}")
     assert isinstance(command, click.Command)
     return command
+
+
+def refusing(name: str, reason: str) -> click.Command:
+    """A command that fails with this reason, whatever options it is given."""
+
+    def refuse() -> None:
+        raise Failure(reason)
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=refuse, short_help=reason, context_settings=anything)
 
 
 def _plugged_in() -> dict[str, EntryPoint]:

@@ -104,12 +104,13 @@ def test_installed_kinds_are_found_and_fit_on_one_node() -> None:
 
 
 def test_a_command_that_cannot_be_loaded_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is listed with the reason, and fails with it when it is run."""
+    """It is listed with the reason, and fails with it when it is run, whatever options it would have."""
     broken = EntryPoint(name="fly", value="no_such_module:fly", group=program.ENTRY_POINTS)
     monkeypatch.setattr(program, "_plugged_in", lambda: {"fly": broken})
     command = program.main.get_command(click.Context(program.main), "fly")
 
     assert command is not None
     assert "no_such_module:fly cannot be loaded" in command.get_short_help_str(200)
-    with pytest.raises(Failure, match="No module named 'no_such_module'"):
-        command.main([], standalone_mode=False)
+    for arguments in ([], ["--high", "up"]):
+        with pytest.raises(Failure, match="No module named 'no_such_module'"):
+            command.main(arguments, standalone_mode=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_virtuallog.session import open_session
+from pyspark_virtuallog.session import LOG_LEVEL, open_session
 from tests.spark.java import require_java
 
 
@@ -27,6 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def settings(folder: Path) -> dict[str, str]:
     """Of a small Spark: two JVMs share a machine with clusters of processes."""
     return {
+        LOG_LEVEL: "ERROR",  # of a test that fails, all that Java has to say
         "spark.driver.memory": "512m",
         # Of code that runs once or twice only compiling counts: the quick compiler alone, and one thread that collects garbage.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_virtuallog.audit.database_entries import DatabaseLook
-from pyspark_virtuallog.audit.evidence import Evidence, Markers
+from pyspark_virtuallog.audit.evidence import Comparisons, Evidence, Markers
 from pyspark_virtuallog.audit.findings import ChainSegment, Finding, History, Severity
 from pyspark_virtuallog.audit.gathering import gather
 from pyspark_virtuallog.audit.judging import DOUBLED, REORDERED, SKIPPED, UNKEPT, judge
@@ -66,7 +66,7 @@ def test_a_sound_log_is_fine(spark: SparkSession) -> None:
     assert {check for check, finding in findings.items() if finding.severity is not Severity.FINE} == {"stray entry"}
     assert evidence.sessions == 5
     assert [(session.entries, session.start) for session in evidence.largest_sessions[:2]] == [(31, 0), (10, 2)]
-    assert (evidence.rounds, evidence.reports) == (1, 2)
+    assert evidence.comparisons == Comparisons(rounds=1, reports=2)
     assert [attrs.astuple(prefix) for prefix in evidence.prefixes] == [("/big", 3, 1, 3024), ("/small", 1, 0, 12)]
     assert evidence.markers == Markers(
         batches=1, queries=1, committed_entries=3, uncommitted_sessions=4, uncommitted_entries=46
@@ -104,3 +104,24 @@ def test_each_fault_is_found(spark: SparkSession) -> None:
     assert told[UNKEPT] == [f"session {session_id('broken').hex()}: 3 entries of 2, named at {begin - 1}"]
     assert told["states agree"] == ["at 7: 2-b in keys 6e not as 1-a, and nobody has a majority"]
     assert told["lost"] == [f"[{begin + 11}, {begin + 15})"]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_what_is_trimmed_while_it_is_read_is_not_missing(spark: SparkSession) -> None:
+    """One task has read the rows at the beginning, another one came too late for those behind: sessions and markers are judged from
+    where on all of the log was there for all."""
+    log = sound_log()
+    append_committed(log, "winner", 1)
+    begin = log.position
+    append_committed(log, "later", 2)
+    log.append(b"last", session="a")
+    first, last = (next(row["position"] for row in log.rows if row["sequence"] == at) for at in (4, 9))
+    gone = [row for row in log.rows if first <= row["position"] < last or begin - 4 <= row["position"] < begin - 1]
+    for row in gone:
+        row.update(dict.fromkeys(("payload", "time", "session", "sequence", "size")), gap="trimmed")
+    evidence, findings = audited(spark, log, is_database=False)
+
+    assert not [check for check, finding in findings.items() if finding.severity is Severity.VIOLATION]
+    assert findings["trimmed"].severity is Severity.NOTABLE
+    assert evidence.markers.batches == 2

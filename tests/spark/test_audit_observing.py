@@ -42,7 +42,7 @@ def test_a_sound_log_has_no_remarks(size: int) -> None:
     assert sum(run["count"] for run in found["run"]) == len(entries)
     assert found["piece"] == [
         {"first": 0, "last": log.position - 1, "ends_in_gap": False, "first_segment": "1.a", "last_segment": "2.b",
-         "first_time_ms": BEGIN_MS + 1, "last_time_ms": log.time_ms}
+         "first_time_ms": BEGIN_MS + 1, "last_time_ms": log.time_ms, "kept_from": None}
     ]  # fmt: skip
 
 
@@ -99,11 +99,15 @@ def test_gaps_are_told_with_their_ends(size: int) -> None:
     log.gap("filler", 3)
     log.gap("lost", 5)
 
-    assert [(gap["kind"], gap["start"], gap["stop"]) for gap in seen(log.rows, size)["gap"]] == [
+    found = seen(log.rows, size)
+    assert [(gap["kind"], gap["start"], gap["stop"]) for gap in found["gap"]] == [
         ("trimmed", 0, 100),
         ("lost", 101, 108),
         ("lost", 112, None),
     ]
+    assert [each["kept_from"] for each in found["piece"]] == [100]
+    log.gap("trimmed", 7)
+    assert [each["kept_from"] for each in seen(log.rows, size)["piece"]] == [118]
 
 
 def test_another_segment_may_have_another_clock() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from database.kv import commands
 from pyspark_virtuallog.audit.database_entries import FOREIGN, NEWER, SESSIONS, STRAY, DatabaseLook, changes, prefix_of
-from pyspark_virtuallog.audit.evidence import Evidence, GapSum, Piece, SegmentSum
+from pyspark_virtuallog.audit.evidence import Ends, Evidence, GapSum, Piece, SegmentSum
 from pyspark_virtuallog.audit.findings import ChainSegment, Finding, Findings, History, Severity
 from pyspark_virtuallog.audit.folding import Folded, rates_of, segments_of
 from pyspark_virtuallog.audit.judging import judge
@@ -141,6 +141,22 @@ def segment(name: str, loglet: str) -> SegmentSum:
 def test_segments_must_be_those_of_the_chain(seen: SegmentSum, severity: Severity) -> None:
     """One that is not in it came in meanwhile: an archive took the place of another."""
     assert judged(Evidence(pieces=[piece(0, 9)], segments=[seen]))["chain"].severity is severity
+
+
+@pytest.mark.parametrize(
+    ("ends", "severity", "count"),
+    [
+        (Ends(asked=3), Severity.FINE, 0),
+        (Ends(asked=3, silent=["1.a: no answer"]), Severity.NOTABLE, 1),
+        (Ends(asked=3, silent=["1.a: no answer"], wrong=["2.b is not sealed"] * 99), Severity.VIOLATION, 99),
+    ],
+)
+def test_segments_must_end_where_the_chain_says(ends: Ends, severity: Severity, count: int) -> None:
+    """One that does not answer may do so; examples are few."""
+    found = judged(Evidence(pieces=[piece(0, 9)], ends=ends))["segment ends"]
+
+    assert (found.severity, found.count) == (severity, count)
+    assert len(found.examples) <= EXAMPLES_MAX
 
 
 def test_commands_are_counted_by_the_first_part_of_their_paths() -> None:

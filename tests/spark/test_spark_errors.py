@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 
 from pyspark_virtuallog.spark_errors import JobError, explain, explained
@@ -44,6 +45,50 @@ def test_an_error_of_something_else_is_named_too() -> None:
     """Of a function of the user's, or of Spark itself."""
     assert str(explain(PySparkException("Traceback\nValueError: not this\n\tat org"))) == "ValueError: not this"
     assert str(explain(PySparkException("[TABLE_NOT_FOUND] no such table\nmore"))) == "[TABLE_NOT_FOUND] no such table"
+
+
+JAVA = """An error occurred while calling o57.save.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.jobAborted(QueryExecutionErrors.scala:1)
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed.
+\t... 12 more
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+
+
+def test_of_java_alone_the_last_cause_is_told() -> None:
+    """What it says first is which of its methods was called."""
+    assert str(explain(PySparkException(JAVA))) == "java.io.IOException: No space left on device"
+
+
+def test_python_within_java_is_told_rather_than_java() -> None:
+    """Java's own cause is then that Python has failed."""
+    text = JAVA + "Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n" + TASK
+    python = text.replace("virtuallog.errors.", "somebody.").replace("AnalysisException", "")
+
+    assert str(explain(PySparkException(text))) == "trimmed: the log starts at 7"
+    assert str(explain(PySparkException(python))) == "somebody.TrimmedError: trimmed: the log starts at 7"
+
+
+def test_errors_of_ours_that_are_not_in_the_family_of_the_log_are_told_too() -> None:
+    """Without the name of a class, which tells users nothing."""
+    text = "Traceback\npyspark_virtuallog.committing.SupersededError: batch 7 of query q: a later batch is committed.\n"
+
+    assert str(explain(PySparkException(text))) == "batch 7 of query q: a later batch is committed."
+
+
+def test_an_error_within_a_group_is_found() -> None:
+    """Who waits for Spark beside other things gets a group."""
+    group = ExceptionGroup("tasks", [ExceptionGroup("more", [AnalysisException(TASK)])])
+
+    assert str(explain(group)) == "trimmed: the log starts at 7"
+    assert explain(ExceptionGroup("tasks", [ValueError("bug")])) is None
+
+
+def test_a_java_that_has_ended_is_told() -> None:
+    """The kernel kills what takes most memory."""
+    assert "its Java was killed" in str(explain(Py4JNetworkError("Answer from Java side is empty")))
 
 
 def test_what_is_none_of_sparks_is_left_alone() -> None:
