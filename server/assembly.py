@@ -6,31 +6,43 @@ Nothing of it runs yet, and nothing listens: `server.process` and `server.embedd
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import attrs
+import structlog
 
 from database.control.wire import INTERFACES
 from loglets.archive.fsspec_files import FsspecFiles
-from loglets.archive.origin import Origin, read_origin
+from loglets.archive.origin import Origin, claim_origin, read_origin
 from server.config import NodeConfig
 from server.data_directory import open_data_directory
 from server.identity import Identity
 from server.node import Node, NodePorts
 from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
+from virtuallog.errors import StorageError
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.ports import Clock, Handler, Handlers, Request
 from virtuallog.rpc.interface import Interface
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import Connect
+from virtuallog.types import NodeId
+
+log = structlog.get_logger(__name__)
 
 
 async def _origin(url: str) -> Origin | None:
     return await read_origin(FsspecFiles(url), url) if url else None
+
+
+async def _claim_origin(url: str, stores: Mapping[NodeId, bytes]) -> None:
+    try:
+        await claim_origin(FsspecFiles(url), url, stores)
+    except StorageError as error:  # a place that may only be read: then it is up to the operator
+        log.warning("nobody can see that this restore is in use", origin=url, reason=str(error))
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -74,6 +86,7 @@ async def assembled(config: NodeConfig, connect: Connect) -> AsyncIterator[Assem
             key_values=data.key_values,
             local_store=data.local_store,
             origin=partial(_origin, config.origin),
+            claim_origin=partial(_claim_origin, config.origin),
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
         handlers.update(node.handlers)

@@ -11,8 +11,8 @@ same, and a cluster that began otherwise (a member without the origin was faster
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -36,8 +36,15 @@ RETRY_SECONDS: Final = 0.2
 
 log = structlog.get_logger(__name__)
 
+Claim: TypeAlias = Callable[[Mapping[NodeId, bytes]], Awaitable[None]]
+"""Told the ids of the data directories that a cluster is to begin with. Raises InvalidSettingError if others have begun with its origin."""
+
 _PROPOSING = CrashPoint("node: a first register is planned, it is not proposed")
 _FOUNDED = CrashPoint("node: the first register is decided, its proposer has not started")
+
+
+async def claim_nothing(stores: Mapping[NodeId, bytes]) -> None:
+    """There is no origin, or nobody who keeps account."""
 
 
 async def bootstrap(
@@ -48,6 +55,7 @@ async def bootstrap(
     clock: Clock,
     source: random.Random,
     origin: Origin | None = None,
+    claim: Claim = claim_nothing,
 ) -> None:
     """Return once the register has a version, whoever decided it. Cancelled, it may still be decided.
 
@@ -59,9 +67,10 @@ async def bootstrap(
         clock: of this node.
         source: of ids.
         origin: what the cluster goes on from; None: a new log begins at 0.
+        claim: makes the origin this cluster's, before it is proposed.
 
     Raises:
-        InvalidSettingError: the configured loglet kind cannot be planned on these nodes.
+        InvalidSettingError: the configured loglet kind cannot be planned on these nodes; or another cluster has the origin.
         UnsupportedError: one of them is too old for it, or for the history of the origin.
         WrongRecipientError: another cluster than that of the origin has begun here.
     """
@@ -70,7 +79,7 @@ async def bootstrap(
     while (decided := await _decided(metastore)) is None:
         if config.node in config.members:
             # The same bytes under the same attempt each time: an earlier put may have been decided unnoticed.
-            proposal = proposal or await _propose(config, providers, services, source, origin)
+            proposal = proposal or await _propose(config, providers, services, source, origin, claim)
             if proposal is not None:
                 _PROPOSING.reached()
                 if await _put(metastore, proposal, attempt, config):
@@ -105,13 +114,20 @@ async def _propose(
     services: Services,
     source: random.Random,
     origin: Origin | None,
+    claim: Claim,
 ) -> bytes | None:
-    """An encoded register; None as long as not all peers are there."""
+    """An encoded register; None as long as not all peers are there, or the place of the origin is away."""
     answers = await ask_all(services, [NodeId(peer.id) for peer in config.all_peers])
     statuses = {node: answer for node, answer in answers.items() if not isinstance(answer, VirtualLogError)}
     if len(statuses) < len(answers) or any(phase_of(status) is not Phase.FORMATTED for status in statuses.values()):
         return None
-    return _first_register(config, providers, statuses, source, origin).encode()
+    register = _first_register(config, providers, statuses, source, origin)
+    try:
+        await claim({node: entry.store_id for node, entry in register.nodes.items()})
+    except UnavailableError as error:
+        log.warning("the origin cannot be claimed yet", reason=str(error))
+        return None
+    return register.encode()
 
 
 def _first_register(

@@ -27,7 +27,7 @@ from database.control.wire import INTERFACES
 from database.ports import StoreDirectory
 from loglets.archive.origin import Origin
 from server.announcements import Announcements
-from server.bootstrap import bootstrap
+from server.bootstrap import Claim, bootstrap, claim_nothing
 from server.config import NodeConfig
 from server.control import Control
 from server.following import Following
@@ -92,6 +92,8 @@ class NodePorts:
     """Where the role of this name keeps a replica of a database and its snapshots; asked for only if the config has `[zookeeper]`."""
     origin: Callable[[], Awaitable[Origin | None]] = _no_origin
     """What a new cluster goes on from; None: a new log begins at 0. Asked for at the first start only."""
+    claim_origin: Claim = claim_nothing
+    """Makes it this cluster's, before that is proposed."""
 
 
 class Node:
@@ -306,7 +308,10 @@ class Node:
         if self.identity.joined == 0:  # else the cluster had a register before it had this directory
             # Once the directory knows its cluster nobody needs the origin any more: it may be gone.
             origin = await ports.origin() if self.identity.cluster is None else None
-            await bootstrap(config, metastore, self._providers, ports.services, ports.clock, ports.random, origin)
+            claim = claim_nothing if origin is None else ports.claim_origin
+            await bootstrap(
+                config, metastore, self._providers, ports.services, ports.clock, ports.random, origin, claim
+            )
         return VirtualLog(metastore, self._providers, client, planner=self._survey)
 
     async def segment_config(self, segment_id: Any) -> tuple[str, bytes]:

@@ -16,6 +16,9 @@ Durable format `origin.json`, version 1, written last; fields that are not known
 
 The archives lie in `archives/` below that directory, the state of a database in `compacted/`. Nothing in here says where the directory is:
 it may be moved until the cluster has started.
+
+Durable format `started.json` beside it, JSON without a version: {"stores": {"1": "5e..", ..}}, the data directories, by their nodes, of the cluster that
+goes on from here. Written before that proposes its register, so a second cluster cannot begin with the same id.
 """
 
 from __future__ import annotations
@@ -34,9 +37,10 @@ from loglets.archive.provider import KIND
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.register import ClusterId
-from virtuallog.types import LogletOffset, LogPosition
+from virtuallog.types import LogletOffset, LogPosition, NodeId
 
 NAME: Final = "origin.json"
+STARTED: Final = "started.json"
 ARCHIVES: Final = "archives"
 _FORMAT: Final = "virtuallog-origin"
 _VERSION: Final = 1
@@ -125,6 +129,27 @@ async def read_origin(files: Files, url: str) -> Origin:
             "origin", f"there is no {NAME} in {url}: nothing was restored there, or not to the end"
         )
     return decode_untrusted(blob, url)
+
+
+async def claim_origin(files: Files, url: str, stores: Mapping[NodeId, bytes]) -> None:
+    """Note in the directory `url`, which `files` are of, that a cluster with these data directories goes on from there. All its nodes note
+    the same, as often as they like.
+
+    Args:
+        files: of the directory.
+        url: of the directory.
+        stores: ids of data directories, by nodes.
+
+    Raises:
+        InvalidSettingError: another cluster does.
+        VirtualLogError: as `Files`; StorageError above all, if it may not be written to.
+    """
+    blob = json.dumps({"stores": {str(node): stores[node].hex() for node in sorted(stores)}}).encode()
+    if not await files.write(STARTED, blob, replace=False) and await files.read(STARTED) != blob:
+        raise InvalidSettingError(
+            "origin",
+            f"{url} is that of another cluster: restore again for this one. If that never began, remove {STARTED}",
+        )
 
 
 def _archive(fields: Mapping[str, Any], cluster: bytes, url: str) -> ArchiveConfig:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import trio
 
 from database.engines.cursor import read_cursor
 from database.engines.digests import Fold
@@ -93,7 +92,7 @@ async def publish_state(
     url, written = place.location(cluster, position), []
     for pairs in tables(pairs_within(state) if with_engines else inherited(state)):
         fold.add(pairs)
-        written.append(await trio.to_thread.run_sync(write_part, url, _arrow(pairs)))
+        written.append(write_part(url, _arrow(pairs)))
     on = sorted(name for name, is_on in switches(state).items() if is_on)
     played = Played(
         cluster=cluster,

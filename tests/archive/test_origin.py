@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from loglets.archive.config import ArchiveConfig, directory_of
 from loglets.archive.fsspec_files import FsspecFiles
-from loglets.archive.origin import NAME, Origin, decode_untrusted, read_origin
+from loglets.archive.origin import NAME, STARTED, Origin, claim_origin, decode_untrusted, read_origin
 from virtuallog.chain import genesis, validate
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.register import ClusterId
-from virtuallog.types import LogPosition
+from virtuallog.types import LogPosition, NodeId
 
 CLUSTER = ClusterId(b"n" * 16)
 URL = "file:///restored"
@@ -104,3 +104,16 @@ async def test_a_directory_without_one_is_told(tmp_path: Path) -> None:
         await read_origin(FsspecFiles(url), url)
     (tmp_path / NAME).write_bytes(attrs.evolve(ORIGIN, history=()).encode())
     assert (await read_origin(FsspecFiles(url), url)).position == 50
+
+
+async def test_one_restore_is_for_one_cluster(tmp_path: Path) -> None:
+    """Its nodes say who they are, each of them, and again after a crash. Another cluster is refused, until somebody says that there is
+    no other one."""
+    url, stores = f"file://{tmp_path}", {NodeId(1): b"a" * 16, NodeId(2): b"b" * 16}
+    for _ in range(2):
+        await claim_origin(FsspecFiles(url), url, stores)
+    await claim_origin(FsspecFiles(url), url, dict(reversed(stores.items())))
+    with pytest.raises(InvalidSettingError, match=f"restore again for this one. If that never began, remove {STARTED}"):
+        await claim_origin(FsspecFiles(url), url, {**stores, NodeId(2): b"c" * 16})
+    await FsspecFiles(url).delete(STARTED)
+    await claim_origin(FsspecFiles(url), url, {NodeId(1): b"c" * 16})

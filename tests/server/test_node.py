@@ -117,6 +117,8 @@ class World:
     processes: dict[int, tuple[Process, trio.CancelScope]] = attrs.field(factory=dict)
     boots: int = 0
     origins_read: int = 0
+    claims: list[tuple[Mapping[NodeId, bytes], int]] = attrs.field(factory=list)
+    """Of the origin: for which data directories, and how many registers there were."""
 
     async def start(
         self,
@@ -147,6 +149,11 @@ class World:
             self.origins_read += 1
             return origin
 
+        async def claim(stores: Mapping[NodeId, bytes]) -> None:
+            self.claims.append((stores, len(self.metastore.register.values)))
+            if len(self.claims) <= 2:
+                raise UnavailableError("the place is away")
+
         ports = NodePorts(
             services=self.network.services(process, clock),
             clock=clock,
@@ -155,6 +162,7 @@ class World:
             key_values=key_values,
             local_store=local_store,
             origin=restored,
+            claim_origin=claim,
         )
         made = Node(
             ports,
@@ -265,6 +273,17 @@ async def test_a_cluster_that_began_without_its_origin_is_refused(world: World) 
             NodeConfig(id=2, data=Path(), peers=PEERS), await decided_register(), {}, NoServices(), SystemClock(),
             random.Random(1), origin,
         )  # fmt: skip
+
+
+async def test_an_origin_is_claimed_before_anything_is_proposed(world: World, autojump_clock: MockClock) -> None:
+    """For the data directories of all three, whoever proposes. While its place is away nobody proposes; without an origin nobody claims."""
+    origin = Origin(cluster=ClusterId(b"r" * 16), position=LogPosition(4711))
+    nodes = [await world.start(node, origin=origin) for node in (1, 2, 3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+    stores = {NodeId(number): node.identity.store_id for number, node in enumerate(nodes, 1)}
+    assert len(world.claims) > 2
+    assert {tuple(sorted(claimed.items())) for claimed, _ in world.claims} == {tuple(stores.items())}
+    assert [decided for _, decided in world.claims[:3]] == [0, 0, 0]
 
 
 async def decided_register() -> MemoryMetaStore:
