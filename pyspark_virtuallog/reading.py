@@ -21,7 +21,7 @@ from virtuallog.types import LogPosition
 
 
 def read_task(task: Task, schema: pa.Schema, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in order, about 1 MiB of entries at a time.
+    """The rows of a task, in order, a MiB or two of entries at a time.
 
     Raises (when iterated over):
         TrimmedError: a part has been trimmed since the task was planned, and that must not be.
