@@ -37,9 +37,11 @@ from pyspark_virtuallog.compact.folding import TABLE_BYTES, Source, WrittenTable
 from pyspark_virtuallog.compact.playing import CHUNK_BYTES, Playing
 from pyspark_virtuallog.compact.publishing import Played, publish
 from pyspark_virtuallog.spark_errors import explained
+from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import connect
-from virtuallog.errors import BeyondTailError, InvalidSettingError, TrimmedError, UnavailableError
+from virtuallog.errors import BeyondTailError, InvalidSettingError, RetryableError, TrimmedError, UnavailableError
+from virtuallog.scanning import PATIENCE_SECONDS
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
 
@@ -221,9 +223,22 @@ async def _finish(wanted: Wanted, place: Place, manifest: Manifest) -> None:
     """The hold goes to the newest there is: somebody else may have been faster."""
     newest = await place.newest(manifest.cluster)
     assert newest is not None, "only what is older than others is removed"
-    async with connect(wanted.cluster, more=[DATABASE], expected_cluster=manifest.cluster) as log:
-        await hold(log, newest.position)
+    await _hold_patiently(wanted.cluster, manifest.cluster, newest.position)
     await clean(place, place.open_files(_chunks_url(place, manifest.cluster)), manifest.cluster, manifest.position)
+
+
+async def _hold_patiently(file: ClusterFile, cluster: bytes, position: LogPosition) -> None:
+    """What Spark has worked for long is not to end with an error because nodes were busy for a second."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            async with connect(file, more=[DATABASE], expected_cluster=cluster) as log:
+                return await hold(log, position)
+        except RetryableError:
+            if clock.monotonic() >= deadline:
+                raise
+        await clock.sleep(1.0)
 
 
 def _chunks_url(place: Place, cluster: bytes) -> str:
