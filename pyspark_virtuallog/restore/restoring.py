@@ -44,7 +44,7 @@ from pyspark_virtuallog.restore.stores import Stores
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.connect import connect
-from virtuallog.errors import InvalidSettingError
+from virtuallog.errors import CorruptionError, InvalidSettingError
 from virtuallog.ports import Clock
 from virtuallog.register import ClusterId
 from virtuallog.time_search import search_time
@@ -242,9 +242,14 @@ class _Restoring:
             path = self._wanted.store or Path(work) / "store"
             async with self._stores().open(path, position) as (store, time_ms):
                 self._tell("publishing", position)
-                return await publish_state(
-                    place, plan.cluster, store, time_ms, Path(work) / "made", with_engines=plan.since is not None
-                )
+                try:
+                    return await publish_state(
+                        place, plan.cluster, store, time_ms, Path(work) / "made", with_engines=plan.since is not None
+                    )
+                except CorruptionError:  # or somebody who makes the same was faster, and has removed what is not his
+                    if (done := await place.newest(plan.cluster)) is None:
+                        raise
+                    return done
 
     def _stores(self) -> Stores:
         return Stores(

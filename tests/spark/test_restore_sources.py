@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
 from loglets.archive.config import directory_of
 from loglets.archive.origin import NAME as ORIGIN
@@ -137,6 +138,20 @@ async def test_all_there_is_stays_what_it_was_when_it_began(tmp_path: Path) -> N
         assert await restored(place, tmp_path / name, seed=8, **wanted) == first[name]
         with pytest.raises(InvalidSettingError, match="another restore"):
             await restored(place, tmp_path / name, seed=8, **wanted, since=LogPosition(1))
+
+
+async def test_two_at_a_time_make_one(tmp_path: Path) -> None:
+    """The same command was given twice: whoever decides first decides for both, and both end with the same."""
+    place, made = tmp_path / "place", list[Restored]()
+    await archived(MadeUp(), place, 0, 4_000)
+
+    async def attempt(seed: int) -> None:
+        made.append(await restored(place, tmp_path / "into", seed=seed))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(attempt, 1)
+        nursery.start_soon(attempt, 2)
+    assert made[0].origin == made[1].origin
 
 
 async def test_times_that_nothing_reaches_are_refused(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from database.testing.memory_store import MemoryDisk, SortedPairs
 from loglets.archive.crew import OneByOne
 from pyspark_virtuallog.restore.history import copy_history
 from pyspark_virtuallog.restore.reading import LiveReading
-from pyspark_virtuallog.restore.restoring import Wanted, restore
+from pyspark_virtuallog.restore.restoring import Restored, Wanted, restore
 from pyspark_virtuallog.restore.state import install, play_up_to, tables
 from pyspark_virtuallog.restore.stores import MARK
 from tests.database.engines.worlds import Replicas, Running
@@ -162,6 +162,26 @@ def test_with_its_history_a_state_has_all_that_the_log_says(tmp_path: Path) -> N
         assert await fetched(into, made.origin.cluster) == story.known[position]
 
     trio.run(restore_both)
+
+
+def test_two_at_a_time_make_one_state(tmp_path: Path) -> None:
+    """The same command was given twice: each plays in a directory of its own, and one of them publishes what both end with."""
+    story, place, into = told(), tmp_path / "place", tmp_path / "into"
+    wanted = Wanted(places=[f"file://{place}"], into=f"file://{into}", state=True, history=False)
+    made = list[Restored]()
+
+    async def attempt(seed: int) -> None:
+        made.append(await restore(wanted, random.Random(seed)))
+
+    async def restore_twice() -> None:
+        await archived(story.log, place, 0, max(story.known))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(attempt, 1)
+            nursery.start_soon(attempt, 2)
+        assert made[0] == made[1]
+        assert await fetched(into, made[0].origin.cluster) == of_clients(story.known[max(story.known)])
+
+    trio.run(restore_twice)
 
 
 def test_a_damaged_compaction_is_passed_over(tmp_path: Path) -> None:
