@@ -19,8 +19,9 @@ from loglets.archive.source import Readable
 from pyspark_virtuallog.archiving.crew import SparkCrew
 from pyspark_virtuallog.archiving.tasks import Job
 from pyspark_virtuallog.command_line import spark_options
+from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.history import Tell
-from pyspark_virtuallog.restore.restoring import Restored, Wanted
+from pyspark_virtuallog.restore.restoring import Restored
 from pyspark_virtuallog.restore.restoring import restore as run
 from pyspark_virtuallog.session import open_session
 from server.cli.options import POSITION, echo_json, json_option

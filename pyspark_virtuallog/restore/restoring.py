@@ -13,11 +13,10 @@ Nothing is changed where the log was.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -33,7 +32,7 @@ from loglets.archive.origin import ARCHIVES, Origin
 from loglets.archive.source import Readable
 from pyspark_virtuallog.archiving.tasks import Job
 from pyspark_virtuallog.restore import sources
-from pyspark_virtuallog.restore.covering import reach, whole_from
+from pyspark_virtuallog.restore.deciding import Deciding, Wanted
 from pyspark_virtuallog.restore.history import History, Tell, copy_history
 from pyspark_virtuallog.restore.plan import Plan, read_plan, write_plan
 from pyspark_virtuallog.restore.ranges import Hire, RangeJob
@@ -42,42 +41,15 @@ from pyspark_virtuallog.restore.sources import Found
 from pyspark_virtuallog.restore.state import publish_state
 from pyspark_virtuallog.restore.stores import Stores
 from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.cluster_file import read_cluster_file
 from virtuallog.connect import connect
 from virtuallog.errors import CorruptionError, InvalidSettingError
 from virtuallog.ports import Clock
 from virtuallog.register import ClusterId
-from virtuallog.time_search import search_time
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import READS_ONLY, VirtualLog
 
 _CLUSTER_BYTES: Final = 16
-
-
-@attrs.frozen(kw_only=True)
-class Wanted:
-    """What is to be restored."""
-
-    into: str
-    """URL of the directory that it goes to: empty, or what a former attempt at the same has left."""
-    cluster: Path | ClusterFile | None = None
-    """The log itself, if it is still there."""
-    places: Sequence[str] = ()
-    """URLs of places with archives, backups, compactions."""
-    cluster_id: bytes | None = None
-    """Whose log, if the places have several."""
-    position: LogPosition | None = None
-    """Everything below is restored; None: by time, or all there is."""
-    time_ms: int | None = None
-    """What was ordered before this time of day, about."""
-    since: LogPosition | None = None
-    """Where the history begins; None: where the sources do."""
-    state: bool | None = None
-    """Whether the state of a database; None: if it has one."""
-    history: bool | None = None
-    """Whether the log itself; None: if it has no database."""
-    store: Path | None = None
-    """Where the state is played into, and stays as the store of a server of the former cluster; None: nowhere."""
 
 
 @attrs.frozen(kw_only=True)
@@ -145,69 +117,22 @@ class _Restoring:
         await FsspecFiles(self._wanted.into).write(origins.NAME, origin.encode())
         return Restored(former=plan.former, origin=origin, state=state, history=history)
 
-    # -- what -----------------------------------------------------------------------------------------------------
-
     async def _plan(self) -> Plan:
         """What is to be made: decided now, or by whoever has begun the same."""
         files, url = FsspecFiles(self._wanted.into), self._wanted.into
         plan = await read_plan(files, url)
         if plan is None:
             plan = await write_plan(files, await self._decide())
-        plan.check(url, self._asked, self._found.cluster)
+        plan.check(url, self._wanted.asked, self._found.cluster)
         return plan
-
-    @property
-    def _asked(self) -> Mapping[str, Any]:
-        names = ("position", "time_ms", "since", "state", "history")
-        return {name: getattr(self._wanted, name) for name in names}
 
     async def _decide(self) -> Plan:
         """Refuses what cannot be made, as far as that shows, before anything is written."""
-        wanted, found = self._wanted, self._found
-        position = await self._position()
-        with_state = found.has_database if wanted.state is None else wanted.state
-        with_history = not found.has_database if wanted.history is None else wanted.history
-        if wanted.since is not None and not with_history:
-            raise InvalidSettingError("since", "no history is restored; --history does")
-        if wanted.store is not None and not with_state:
-            raise InvalidSettingError("store", "no state is restored; --state does")
-        if with_state and wanted.store is None:
-            self._stores().check(position)
-        return Plan(
-            asked=self._asked,
-            former=found.cluster,
-            cluster=ClusterId(self._random.randbytes(_CLUSTER_BYTES)),
-            position=position,
-            state=with_state,
-            since=self._since(position) if with_history else None,
-        )
-
-    async def _position(self) -> LogPosition:
-        wanted, (_, end) = self._wanted, self._found.reach
-        if wanted.position is None and wanted.time_ms is not None:
-            return await self._find_time(wanted.time_ms)
-        position = LogPosition(end) if wanted.position is None else wanted.position
-        if not 0 < position <= end:
-            raise InvalidSettingError("position", f"{position} is not within what was found, which ends at {end}")
-        return position
-
-    async def _find_time(self, time_ms: int) -> LogPosition:
-        """In the log: compactions know of one time each."""
-        _, end = reach(self._found.spans)
-        first = LogPosition(whole_from(self._found.spans, end))
-        reading = self._reading(first, end)
-        found = await search_time(reading.first_batch, first, LogPosition(end), time_ms)
-        if found == first:
-            raise InvalidSettingError("time", f"all that was found, from {first} on, is later")
-        return found
-
-    def _since(self, position: LogPosition) -> LogPosition:
-        first, _ = self._found.reach
-        since = self._wanted.since if self._wanted.since is not None else LogPosition(first)
-        if not since < position:
-            raise InvalidSettingError("since", f"{since} is not below {position}")
-        self._reading(since, position)
-        return since
+        cluster = ClusterId(self._random.randbytes(_CLUSTER_BYTES))
+        plan = await Deciding(self._wanted, self._found, self._reading).run(cluster)
+        if plan.state and self._wanted.store is None:
+            self._stores().check(plan.position)
+        return plan
 
     def _reading(self, start: int, stop: int) -> Reading:
         try:
@@ -215,8 +140,6 @@ class _Restoring:
         except InvalidSettingError as error:
             told = "".join(f"; of no use: {reason}" for reason in self._found.unusable)
             raise InvalidSettingError(error.where, error.reason + told) from error
-
-    # -- making it ------------------------------------------------------------------------------------------------
 
     async def _copy(self, cluster: ClusterId, since: LogPosition, position: LogPosition) -> History:
         reading, named = self._reading(since, position), self._wanted.cluster

@@ -17,9 +17,10 @@ from loglets.archive.source import Readable
 from pyspark_virtuallog.archiving.crew import SparkCrew
 from pyspark_virtuallog.archiving.tasks import Job
 from pyspark_virtuallog.restore.covering import Span
+from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.ranges import RangeJob
 from pyspark_virtuallog.restore.reading import open_reading
-from pyspark_virtuallog.restore.restoring import Restored, Wanted, restore
+from pyspark_virtuallog.restore.restoring import Restored, restore
 from tests.spark.made_up_log import BATCH, SIZES, MadeUp, archived
 from virtuallog.clock import SystemClock
 from virtuallog.ports import Clock

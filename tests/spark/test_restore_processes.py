@@ -11,7 +11,8 @@ import pytest
 import trio
 from kazoo.client import KazooClient
 
-from pyspark_virtuallog.restore.restoring import Restored, Wanted, restore
+from pyspark_virtuallog.restore.deciding import Wanted
+from pyspark_virtuallog.restore.restoring import Restored, restore
 from server.cluster import open_local_cluster
 from tests.archive.test_processes import archive, contents
 from tests.free_ports import free_ports

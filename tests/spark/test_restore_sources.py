@@ -15,9 +15,10 @@ from loglets.archive.config import directory_of
 from loglets.archive.origin import NAME as ORIGIN
 from loglets.archive.source import Readable
 from pyspark_virtuallog.restore.covering import Span
+from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.plan import NAME as PLAN
 from pyspark_virtuallog.restore.reading import Reading
-from pyspark_virtuallog.restore.restoring import Restored, Wanted, restore
+from pyspark_virtuallog.restore.restoring import Restored, restore
 from tests.spark.made_up_log import FORMER, MadeUp, archived
 from virtuallog.api import Placed
 from virtuallog.errors import (

@@ -22,9 +22,10 @@ from database.snapshots.place import Place
 from database.snapshots.placed import PlacedSource
 from database.testing.memory_store import MemoryDisk, SortedPairs
 from loglets.archive.crew import OneByOne
+from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.history import copy_history
 from pyspark_virtuallog.restore.reading import LiveReading
-from pyspark_virtuallog.restore.restoring import Restored, Wanted, restore
+from pyspark_virtuallog.restore.restoring import Restored, restore
 from pyspark_virtuallog.restore.state import install, play_up_to, tables
 from pyspark_virtuallog.restore.stores import MARK
 from tests.database.engines.worlds import Replicas, Running
