@@ -260,6 +260,25 @@ def whole_rows(table: Table, plan: list[bytes]) -> list[Row]:
     return whole_gaps(read(table.reader, plan))
 
 
+async def the_chain_may_begin_later(cluster: str, log: VirtualLog) -> None:
+    """Its first segment was trimmed as a whole, and is gone: what lies below is of no segment."""
+    begin = (await log.view.refresh()).chain.segments[1].start + 5
+    await log.prefix_trim(LogPosition(begin))
+    start, tail = (await log.view.refresh()).chain.start, await tail_of(log)
+    assert 0 < start < begin
+
+    expected = await contents(log, begin, tail)
+    for options in ({}, {"startingTimestamp": "0"}, {"startingOffsets": str(begin)}):
+        assert plain(whole_gaps(await in_thread(Table(cluster, SCHEMA, **options).rows))) == expected
+    assert (await in_thread(stream(cluster, startingOffsets="earliest").initialOffset))["position"] == begin
+    with pytest.raises(TrimmedError, match=str(begin)):
+        await in_thread(Table(cluster, startingOffsets=str(start)).plan)
+    below, rest, *_ = whole_gaps(await in_thread(Table(cluster, startingOffsets="3", failOnDataLoss="false").rows))
+    assert (below["position"], below["gap"], below["segment"], below["loglet"]) == (3, "trimmed", None, None)
+    assert (rest["position"], rest["gap"]) == (start, "trimmed")
+    assert rest["segment"]
+
+
 async def a_node_is_away_while_a_task_reads(cluster: LocalCluster, log: VirtualLog) -> None:
     """The task waits for it, and goes on where it was; so does the plan of the next read. One without patience fails, and can be run again."""
     table = Table(str(cluster.file_path))
@@ -331,3 +350,4 @@ async def test_a_log_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         await a_stream_goes_on_where_it_was(cluster, log)
         await only_committed_rows_are_seen(cluster, log)
         await archives_take_the_place_of_segments(cluster, log, tmp_path)
+        await the_chain_may_begin_later(cluster, log)
