@@ -18,8 +18,10 @@ from tests.archive.test_processes import archive, contents
 from tests.free_ports import free_ports
 from tests.server.test_database_processes import servers, wait_serving
 from tests.server.test_processes import command, wait_ready
+from tests.spark.test_restore_state import fetched
 from virtuallog.connect import connect
-from virtuallog.errors import InvalidSettingError, WrongRecipientError
+from virtuallog.errors import InvalidSettingError, StorageError, WrongRecipientError
+from virtuallog.register import ClusterId
 from virtuallog.types import Gap, GapKind, LogPosition
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
@@ -52,6 +54,11 @@ def with_kazoo(port: int, *made: str) -> list[str]:
         client.close()
 
 
+async def paths_in(into: Path, cluster: str) -> set[bytes]:
+    """Of the znodes in a restored state."""
+    return {key[1:] for key in await fetched(into, ClusterId(bytes.fromhex(cluster))) if key.startswith(b"n")}
+
+
 async def test_a_database_is_restored_to_a_position_into_a_new_cluster(tmp_path: Path) -> None:
     """All that was written before is there, nothing of what came after; clients go on, and so do all three servers. The new cluster
     has another id, and its log begins where the restored one was cut. A server that knows of no restore is not let in."""
@@ -75,6 +82,13 @@ async def test_a_database_is_restored_to_a_position_into_a_new_cluster(tmp_path:
             register = await log.view.refresh()
             assert register.cluster.hex() == made["cluster"] != former
             assert register.chain.start == position
+        cluster.write_file()
+        again = await by_command("--from", cluster.file_path, "--from", origin, "--into", tmp_path / "again")
+        assert (again["former"], again["position"] > position) == (made["cluster"], True)
+        assert await paths_in(tmp_path / "again", again["cluster"]) >= {b"/one", b"/two", b"/four"}
+        with pytest.raises(StorageError, match="is that of another cluster"):
+            async with open_local_cluster(tmp_path / "second", 3, base_port=0, origin=origin) as second:
+                await wait_ready(second)
 
 
 async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
