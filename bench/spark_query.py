@@ -23,17 +23,25 @@ from pyspark_virtuallog.archive_table import read_archives
 from pyspark_virtuallog.session import open_session
 
 COLUMNS: Final = "payload BINARY, size INT"
+HEAP: Final = "1g"
+"""Spark's default."""
 QUERY: Final = ("count(payload)", "sum(size)", "sum(crc32(payload))")
 
 
 @asynccontextmanager
 async def opened_spark(cores: int, folder: Path) -> AsyncIterator[SparkSession]:
-    """Spark on so many cores of this machine, with its defaults but for where it writes.
+    """Spark on so many cores of this machine, with its defaults but for where it writes, and Java with all of its heap from the start:
+    else it takes more of what it may have for a long while, whatever it does, and nobody could tell growth from that.
 
     Raises:
         UnsupportedError: no Java here that Spark can use.
     """
-    settings = {"spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    settings = {
+        "spark.driver.memory": HEAP,
+        "spark.driver.extraJavaOptions": f"-Xms{HEAP}",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
     with ExitStack() as stack:
         session = open_session("bench", master=f"local[{cores}]", configuration=settings)
         yield await trio.to_thread.run_sync(stack.enter_context, session)  # it blocks for seconds
