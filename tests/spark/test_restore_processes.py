@@ -11,6 +11,7 @@ import pytest
 import trio
 from kazoo.client import KazooClient
 
+from loglets.archive.origin import NAME, Origin, decode_untrusted
 from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.restoring import Restored, restore
 from server.cluster import open_local_cluster
@@ -19,6 +20,7 @@ from tests.free_ports import free_ports
 from tests.server.test_database_processes import servers, wait_serving
 from tests.server.test_processes import command, wait_ready
 from tests.spark.test_restore_state import fetched
+from tests.spark.test_restore_under_load import run_until
 from virtuallog.connect import connect
 from virtuallog.errors import InvalidSettingError, StorageError, WrongRecipientError
 from virtuallog.register import ClusterId
@@ -38,6 +40,10 @@ async def restored(place: Path, into: Path, **more: Any) -> Restored:
     """From a place alone."""
     wanted = Wanted(places=[f"file://{place}"], into=f"file://{into}", **more)
     return await restore(wanted, random.Random(7))
+
+
+def origin_of(into: Path) -> Origin:
+    return decode_untrusted((into / NAME).read_bytes(), f"file://{into}")
 
 
 def with_kazoo(port: int, *made: str) -> list[str]:
@@ -93,8 +99,8 @@ async def test_a_database_is_restored_to_a_position_into_a_new_cluster(tmp_path:
 
 async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
     """The cluster is gone; two of its segments are left as files, the second one is cut in the middle of a batch. In the new cluster
-    the same entries are at the same positions, and it goes on behind them. What nobody has is refused by name, and nothing is left behind
-    that a cluster would take."""
+    the same entries are at the same positions, and it goes on behind them. So it is if Spark's driver is killed in the middle. What nobody
+    has is refused by name, and nothing is left behind that a cluster would take."""
     payloads, place, into = [b"entry %d" % number for number in range(900)], tmp_path / "place", tmp_path / "restored"
     async with open_local_cluster(tmp_path / "former", 1, base_port=0) as cluster:
         await wait_ready(cluster)
@@ -115,6 +121,14 @@ async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
     assert made == await restored(place, into, position=LogPosition(456)), "the same again changes nothing"
     with pytest.raises(InvalidSettingError, match="another restore"):
         await restored(place, into, position=LogPosition(457))
+
+    killed = tmp_path / "killed"
+    given: list[str | Path] = ["--from", place, "--position", "456", "--into", killed, "--master", "local[1]"]
+    command_line = ["spark", "restore", *map(str, given)]
+    await trio.to_thread.run_sync(run_until, command_line, killed / "archives" / "*" / "*.parquet")
+    again = await by_command(*given)
+    assert (again["position"], again["history"]) == (456, {"start": 0, "entries": 456})
+    assert origin_of(killed).history[0].stop == 456
 
     origin = f"file://{into}"
     async with open_local_cluster(tmp_path / "new", 1, base_port=0, origin=origin) as cluster:
