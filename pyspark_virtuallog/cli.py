@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pkgutil import iter_modules
@@ -44,15 +43,18 @@ class Jobs(click.Group):
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
     """As by Ctrl-C: Spark is stopped, and work files go. By default the process would be gone at once."""
-    in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # nobody listens to Ctrl-C here
-        return
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    before = signal.getsignal(signal.SIGTERM)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else nobody listens to Ctrl-C
+        _on_sigterm(lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        _on_sigterm(before)
+
+
+def _on_sigterm(handler: Any) -> None:
+    with suppress(ValueError):  # not in the main thread, which is none of a command that somebody has given
+        signal.signal(signal.SIGTERM, handler)
 
 
 @click.group(cls=Jobs)

@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -22,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_virtuallog.java import require_java
 from pyspark_virtuallog.source import DefaultSource
-from pyspark_virtuallog.spark_errors import JobError, reason_in
+from pyspark_virtuallog.spark_errors import JobError, explain, reason_in
 
 LOCAL: Final = "local[*]"
 """Spark in this process and its children, on all cores."""
@@ -73,8 +71,15 @@ def open_session(
         spark.dataSource.register(DefaultSource)  # found by itself too, unless it was installed as an editable checkout
         yield spark
     finally:
-        with suppress(Py4JError, OSError):  # Java may have ended before
-            spark.stop()
+        _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    try:
+        spark.stop()
+    except Exception as error:
+        if explain(error) is None and not isinstance(error, OSError):
+            raise  # all else says that Java has ended before
 
 
 def _start(configuration: SparkConf, *, is_loud: bool) -> SparkSession:
@@ -103,5 +108,5 @@ def _ctrl_c_left_alone() -> Iterator[None]:
     try:
         yield
     finally:
-        if threading.current_thread() is threading.main_thread():
+        with suppress(ValueError):  # of a thread that is not the main one: Spark has set none there
             signal.signal(signal.SIGINT, before)
