@@ -41,7 +41,7 @@ class Found:
 
     cluster: bytes
     spans: Sequence[Span[What]] = attrs.field(factory=tuple)
-    """What can be read; the log itself comes last: files are read without bothering its servers."""
+    """What can be read; the log itself comes last, so of sources that reach equally far it is asked last."""
     compactions: Sequence[tuple[LogPosition, Place]] = attrs.field(factory=tuple)
     """Of its database: where they stand, and where they are."""
     has_database: bool = False

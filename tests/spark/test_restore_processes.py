@@ -125,7 +125,7 @@ async def test_a_log_is_restored_from_archives_alone(tmp_path: Path) -> None:
     killed = tmp_path / "killed"
     given: list[str | Path] = ["--from", place, "--position", "456", "--into", killed, "--master", "local[1]"]
     command_line = ["spark", "restore", *map(str, given)]
-    await trio.to_thread.run_sync(run_until, command_line, killed / "archives" / "*" / "*.parquet")
+    await trio.to_thread.run_sync(run_until, command_line, killed / "archives" / "*" / "*.parquet", tmp_path)
     again = await by_command(*given)
     assert (again["position"], again["history"]) == (456, {"start": 0, "entries": 456})
     assert origin_of(killed).history[0].stop == 456

@@ -146,11 +146,12 @@ async def is_that_state(made: Mapping[str, Any], story: Story, position: int, in
     assert state == dict(inherited(SortedPairs(expected)))
 
 
-def run_until(given: list[str], pattern: Path) -> None:
-    """Start it, and kill it with all that it has started once there is such a file."""
+def run_until(given: list[str], pattern: Path, folder: Path) -> None:
+    """Start it, with work files in a folder, and kill it with all that it has started once there is such a file."""
     process = subprocess.Popen(
-        [*COMMAND, *given], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+        [*COMMAND, *given], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )  # fmt: skip
     try:
         while process.poll() is None and not list(pattern.parent.parent.glob(f"{pattern.parent.name}/{pattern.name}")):
             with suppress(subprocess.TimeoutExpired):
@@ -182,7 +183,7 @@ async def test_restores_beside_a_cluster_that_is_written_to(tmp_path: Path, caps
             into = tmp_path / f"killed-{position}"
             given = arguments(cluster.file_path, position=position, into=into)
             pattern = tmp_path / killed_at.format(into.name)
-            await trio.to_thread.run_sync(run_until, given, pattern)
+            await trio.to_thread.run_sync(run_until, given, pattern, tmp_path)
             await is_that_state(await trio.to_thread.run_sync(run, given), story, position, into)
         await until_backed_up(place, positions[6])
     into = tmp_path / "from-backups"
