@@ -54,7 +54,12 @@ async def ask(spark: SparkSession, cluster: Path, stop: int) -> Contents:
 
 async def ask_files(spark: SparkSession, cluster: Path, stop: int) -> Contents:
     """The same of the archived part, by `read_archives`."""
-    return await _contents(lambda: read_archives(spark, cluster).frame.where(f"position < {stop}"))
+
+    def table() -> DataFrame:
+        archived = read_archives(spark, cluster)
+        return archived.frame if stop == archived.stop else archived.frame.where(f"position < {stop}")
+
+    return await _contents(table)
 
 
 async def _contents(table: Callable[[], DataFrame]) -> Contents:

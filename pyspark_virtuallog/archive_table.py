@@ -26,6 +26,7 @@ from pyspark.sql.functions import col, octet_length
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from loglets.archive import config as archives
+from loglets.archive.manifest import DataFile
 from loglets.archive.provider import KIND
 from loglets.archive.tables import open_archive
 from virtuallog.blocking import connect_blocking
@@ -73,20 +74,22 @@ def read_archives(spark: SparkSession, cluster: str | Path, cluster_id: str | No
         CorruptionError, MalformedError: an archive is not what the chain means. Nothing of it is read.
         VirtualLogError: as `connect`, and `loglets.archive.files.Files`.
     """
-    paths, segments = list[str](), _archived(cluster, cluster_id)
+    segments, files, paths = _archived(cluster, cluster_id), list[DataFile](), list[str]()
     start = stop = segments[0].start if segments else 0
     for segment in segments:
         config = archives.decode_untrusted(segment.config)
         tables = open_archive(config)
         if start == stop:  # all before is trimmed
             start = tables.trim_point()
-        stop = config.stop
-        paths += [archives.join(config.location, file.name) for file in tables.checked_files()]
-    if paths:
-        stored = spark.read.schema(_STORED).options(**_CHECKED).parquet(*paths)
-    else:
-        stored = spark.createDataFrame([], _STORED)
-    return Archived(_with_size(stored.where(col("position") >= start)), start, stop)
+        stop, found = config.stop, tables.checked_files()
+        files += found
+        paths += [archives.join(config.location, file.name) for file in found]
+    if not files:
+        return Archived(_with_size(spark.createDataFrame([], _STORED)), start, stop)
+    stored = spark.read.schema(_STORED).options(**_CHECKED).parquet(*paths)
+    if files[0].start < start:  # else positions need not even be decoded where nobody wants them
+        stored = stored.where(col("position") >= start)
+    return Archived(_with_size(stored), start, stop)
 
 
 def _archived(cluster: str | Path, cluster_id: str | None) -> list[Segment]:
