@@ -5,9 +5,11 @@ A user's job has a session of its own and needs nothing of this.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
@@ -67,16 +69,32 @@ def open_session(
     spark_configuration = SparkConf().setAppName(name).setMaster(master).setAll(list(settings.items()))
     with _ctrl_c_left_alone():
         spark = _start(spark_configuration, is_loud=LOG_LEVEL in wanted)
+    with _unlogged():
+        try:
+            spark.dataSource.register(
+                DefaultSource
+            )  # found by itself too, unless it was installed as an editable checkout
+            yield spark
+        finally:
+            _stop(spark)
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Py4J writes to the root of Python's log that it was interrupted, and configures that if nobody has."""
+    silent, root = logging.NullHandler(), logging.getLogger()
+    root.addHandler(silent)
     try:
-        spark.dataSource.register(DefaultSource)  # found by itself too, unless it was installed as an editable checkout
-        yield spark
+        yield
     finally:
-        _stop(spark)
+        root.removeHandler(silent)
 
 
 def _stop(spark: SparkSession) -> None:
+    """Interrupted in the middle of a call, Spark does not hear this, and warns; its Java ends with this process all the same."""
     try:
-        spark.stop()
+        with warnings.catch_warnings(action="ignore"):
+            spark.stop()
     except Exception as error:
         if explain(error) is None and not isinstance(error, OSError):
             raise  # all else says that Java has ended before
@@ -93,11 +111,28 @@ def _start_java(configuration: SparkConf, is_loud: bool) -> Any:
     with TemporaryFile() as said:
         streams = {"stdout": _STDERR} if is_loud else {"stdout": said, "stderr": said}
         try:
-            return launch_gateway(configuration, streams)  # type: ignore[no-untyped-call]
+            with _ctrl_c_later():
+                return launch_gateway(configuration, streams)  # type: ignore[no-untyped-call]
         except PySparkRuntimeError as error:
             said.seek(0)
             text = said.read(_SAID_MAX).decode(errors="replace")
             raise JobError(f"Spark does not start: {reason_in(text) or error}") from error
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """When the block has ended, some seconds later: a Java whose starter is interrupted has nobody to answer to, and would stay for ever."""
+    came = list[int]()
+    before = signal.getsignal(signal.SIGINT)
+    with suppress(ValueError):  # not in the main thread, which alone is interrupted
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
