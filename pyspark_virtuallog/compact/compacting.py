@@ -17,7 +17,8 @@ import trio
 from pyspark.sql import SparkSession
 
 from database.control.asking import ask_one
-from database.control.messages import PlaceHold, ReleaseHold
+from database.control.holding import place_hold
+from database.control.messages import ReleaseHold
 from database.control.wire import DATABASE
 from database.engines.cursor import read_cursor
 from database.engines.digests import fold_of
@@ -171,15 +172,15 @@ async def _begin(log: VirtualLog, place: Place, files: Files, path: Path) -> Beg
 
 
 async def hold(log: VirtualLog, position: LogPosition) -> None:
-    """Keep the log from a position on; the hold moves if it is there.
+    """Keep the log from a position on; the hold moves if it is there. What a snapshot was restored under is let go.
 
     Raises:
         TrimmedError: some of that may be gone.
         UnavailableError: no server of the database answers.
     """
-    services, nodes = log.view.environment.services, sorted((await log.view.current()).nodes)
-    await ask_one(services, nodes, PlaceHold(name=NAME, position=position, milliseconds=0))
-    await ask_one(services, nodes, ReleaseHold(name=hold_name(NAME)))
+    await place_hold(log, NAME, position)
+    nodes = sorted((await log.view.current()).nodes)
+    await ask_one(log.view.environment.services, nodes, ReleaseHold(name=hold_name(NAME)))
 
 
 async def _play_on(
