@@ -19,7 +19,7 @@ import trio
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.spark_contents import Contents
-from pyspark_virtuallog.archive_table import read_archives
+from pyspark_virtuallog import read_archives
 from pyspark_virtuallog.session import open_session
 
 COLUMNS: Final = "payload BINARY, size INT"

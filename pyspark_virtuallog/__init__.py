@@ -1,7 +1,7 @@
 """The log as a table of Spark: `spark.read.format("virtuallog")`, documented in docs/spark.md.
 
 Spark imports every package whose name begins with `pyspark_`, whatever a query reads, and asks it for `DefaultSource`: so
-this module imports nothing, and gives that class when it is asked for.
+this module imports nothing, and gives what it has when that is asked for.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyspark_virtuallog.read.archive_table import read_archives
     from pyspark_virtuallog.source import DefaultSource
 
-__all__ = ["DefaultSource"]
+__all__ = ["DefaultSource", "read_archives"]
 
 
 def __getattr__(name: str) -> object:
@@ -19,4 +20,8 @@ def __getattr__(name: str) -> object:
         from pyspark_virtuallog.source import DefaultSource
 
         return DefaultSource
+    if name == "read_archives":
+        from pyspark_virtuallog.read.archive_table import read_archives
+
+        return read_archives
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

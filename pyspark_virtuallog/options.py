@@ -1,7 +1,7 @@
-"""The options of a read, checked before anything is done.
+"""One option of a read or a write: found by its name, its text made a value; and those that both have.
 
-Names and meanings are those of Spark's Kafka source where there is such a thing. Spark hands names over in small letters. One that
-is not known is refused: a misspelled `failOnDataLoss` must not be taken for its default.
+Spark hands names over in small letters. One that is not known is refused: a misspelled `failOnDataLoss` must not be taken for
+its default.
 """
 
 from __future__ import annotations
@@ -11,98 +11,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import attrs
-
-from pyspark_virtuallog.offsets import End, Place, Since, is_cluster, parse_place
 from virtuallog.errors import InvalidSettingError
-from virtuallog.scanning import PATIENCE_SECONDS
 
 POSITIONS_MAX: Final = (1 << 63) - 1
 """Spark's LONG."""
 TEXT_MAX: Final = 4096
 """Of a value, in characters, as of a path. An error repeats what it refuses, and Python reads no numbers of more digits than 4300."""
-_NEEDS_SINGLE_SCAN: Final = (
-    "PySpark up to 4.3.0 gives every further scan of the table only what the filters of one have left, without an error. If it is scanned "
-    'once for each load(), say so: .option("singleScan", "true")'
-)
-"""Nobody but the user knows: a scan without a filter asks nothing of a source, and tasks of two scans look alike (docs/spark.md)."""
-
-
-@attrs.frozen(kw_only=True)
-class ReadOptions:
-    """Of one reader, batch or stream. docs/spark.md says what each means for a user."""
-
-    cluster: str
-    """Path of the cluster file, on the machine of the driver."""
-    cluster_id: str | None = None
-    """Which cluster it must be, in hexadecimal digits."""
-    start: Place = End.EARLIEST
-    stop: Place = End.LATEST
-    fail_on_data_loss: bool = True
-    positions_per_partition: int | None = None
-    """None: chosen by `planning`."""
-    min_partitions: int = 1
-    offsets_per_trigger: int | None = None
-    """At most so many positions a micro-batch; None: all there are."""
-    committed_only: bool = False
-    hold: str | None = None
-    """Stream only: name of the hold that keeps the log of a database for it."""
-    pushdown: bool = False
-    single_scan: bool = False
-    """The user has promised to scan what is loaded once."""
-    patience_seconds: float = PATIENCE_SECONDS
-    """How long a task, or a stream, tries again while no server answers."""
-
-
-def batch_options(given: Mapping[str, str]) -> ReadOptions:
-    """Those of `spark.read`.
-
-    Raises:
-        InvalidSettingError: one is not known, has a value that is none, or contradicts another.
-    """
-    options = _parse(given, _BOTH | _BATCH, _STREAM, "spark.readStream")
-    if options.start is End.LATEST:
-        raise InvalidSettingError("startingOffsets", "latest is the end of what there is to read, not the start")
-    if options.stop is End.EARLIEST:
-        raise InvalidSettingError("endingOffsets", "earliest is the start of what there is to read, not the end")
-    if options.pushdown and not options.single_scan:
-        raise InvalidSettingError("pushdown", _NEEDS_SINGLE_SCAN)
-    return options
-
-
-def stream_options(given: Mapping[str, str]) -> ReadOptions:
-    """Those of `spark.readStream`; without `startingOffsets` it begins at the tail, as with Kafka.
-
-    Raises: as `batch_options`.
-    """
-    options = _parse(given, _BOTH | _STREAM, _BATCH, "spark.read")
-    if options.hold is not None and options.committed_only:
-        raise InvalidSettingError(
-            "hold", "rows that are committed may lie anywhere before: isolationLevel must be read_uncommitted"
-        )
-    is_placed = any(name.lower() in {key.lower() for key in given} for name in _STARTS)
-    return options if is_placed else attrs.evolve(options, start=End.LATEST)
-
-
-# -- one option -----------------------------------------------------------------------------------------------------------
+_CLUSTER: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def not_empty(option: str, text: str) -> str:
     if not text:
         raise InvalidSettingError(option, "is empty")
     return text
-
-
-def _flag(option: str, text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise InvalidSettingError(option, f"{text!r} is not true or false")
-    return text.lower() == "true"
-
-
-def count(option: str, text: str) -> int:
-    if not (number := natural(text)):
-        raise InvalidSettingError(option, f"{text!r} is not a number from 1 on")
-    return number
 
 
 def natural(text: str) -> int | None:
@@ -121,41 +42,19 @@ def _seconds(option: str, text: str) -> float:
     return seconds
 
 
-def _since(option: str, text: str) -> Since:
-    if (milliseconds := natural(text)) is None:
-        raise InvalidSettingError(option, f"{text!r} is not a time in milliseconds since 1970")
-    return Since(milliseconds)
-
-
 def _cluster_id(option: str, text: str) -> str:
     if not is_cluster(text.lower()):
         raise InvalidSettingError(option, f"{text!r} is not 32 hexadecimal digits")
     return text.lower()
 
 
-def _hold_name(option: str, text: str) -> str:
-    if not _HOLD.fullmatch(text):
-        raise InvalidSettingError(
-            option, f"{text!r} is not a name: 1 to 64 letters, digits, dots, underscores or hyphens"
-        )
-    if text == COMPACTION:
-        raise InvalidSettingError(option, f"{text!r} is the hold of compactions: take another name")
-    return text
+def is_cluster(text: str) -> bool:
+    """Whether it looks like a cluster's id."""
+    return _CLUSTER.fullmatch(text) is not None
 
-
-def _isolation(option: str, text: str) -> bool:
-    if text.lower() not in {"read_committed", "read_uncommitted"}:
-        raise InvalidSettingError(option, f"{text!r} is not read_committed or read_uncommitted")
-    return text.lower() == "read_committed"
-
-
-_HOLD: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
-COMPACTION: Final = "compaction"
-"""`pyspark_virtuallog.compact` holds the log by this name."""
 
 Option = tuple[str, Callable[[str, str], Any]]
 """Which field an option is for, and how its text is read."""
-_STARTS: Final = ("startingOffsets", "startingTimestamp")
 CLUSTER: Final[dict[str, Option]] = {
     "cluster": ("cluster", not_empty),
     "path": ("cluster", not_empty),  # what `load(FILE)` is given
@@ -163,33 +62,6 @@ CLUSTER: Final[dict[str, Option]] = {
     "patienceSeconds": ("patience_seconds", _seconds),
 }
 """Of reads and writes."""
-_BOTH: Final[dict[str, Option]] = {
-    **CLUSTER,
-    "startingOffsets": ("start", parse_place),
-    "startingTimestamp": ("start", _since),
-    "failOnDataLoss": ("fail_on_data_loss", _flag),
-    "positionsPerPartition": ("positions_per_partition", count),
-    "minPartitions": ("min_partitions", count),
-    "isolationLevel": ("committed_only", _isolation),
-}
-_BATCH: Final[dict[str, Option]] = {
-    "endingOffsets": ("stop", parse_place),
-    "endingTimestamp": ("stop", _since),
-    "pushdown": ("pushdown", _flag),
-    "singleScan": ("single_scan", _flag),
-}
-_STREAM: Final[dict[str, Option]] = {
-    "maxOffsetsPerTrigger": ("offsets_per_trigger", count),
-    "hold": ("hold", _hold_name),
-}
-NAMES: Final = (*_BOTH, *_BATCH, *_STREAM)
-"""Of all options, as they are documented."""
-
-
-def _parse(
-    given: Mapping[str, str], known: Mapping[str, Option], others: Mapping[str, Option], elsewhere: str
-) -> ReadOptions:
-    return ReadOptions(**fields_of(given, known, others, elsewhere))
 
 
 def fields_of(

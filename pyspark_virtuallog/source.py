@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_virtuallog.schema import SCHEMA
+from pyspark_virtuallog.read.schema import SCHEMA
 
 NAME: Final = "virtuallog"
 """What `format(...)` is given."""
@@ -37,29 +37,29 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
-        from pyspark_virtuallog.batch import LogReader, PushdownReader
-        from pyspark_virtuallog.options import batch_options
+        from pyspark_virtuallog.read.batch import LogReader, PushdownReader
+        from pyspark_virtuallog.read.options import batch_options
 
         options = batch_options(self.options)
         return (PushdownReader if options.pushdown else LogReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- named by Spark
         """For `spark.readStream`."""
-        from pyspark_virtuallog.streaming import stream_reader
+        from pyspark_virtuallog.read.streaming import stream_reader
 
         reader: DataSourceStreamReader = stream_reader(self.options, schema)
         return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `DataFrame.write`."""
-        from pyspark_virtuallog.sink import batch_writer
+        from pyspark_virtuallog.write.sink import batch_writer
 
         writer: DataSourceWriter = batch_writer(self.options, schema, overwrite=overwrite)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- named by Spark
         """For `DataFrame.writeStream`."""
-        from pyspark_virtuallog.sink import stream_writer
+        from pyspark_virtuallog.write.sink import stream_writer
 
         writer: DataSourceStreamWriter = stream_writer(self.options, schema, overwrite=overwrite)
         return writer

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_virtuallog import markers
 from pyspark_virtuallog.audit.observations import rows_of
 from pyspark_virtuallog.audit.remarks import Remarks
+from pyspark_virtuallog.markers import marker as markers
 from virtuallog.errors import MalformedError, UnsupportedError
 
 NEWER_MARKER: Final = "marker of a newer version"

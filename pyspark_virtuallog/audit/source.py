@@ -21,10 +21,10 @@ from pyspark_virtuallog.audit.database_entries import DatabaseLook
 from pyspark_virtuallog.audit.observations import SCHEMA
 from pyspark_virtuallog.audit.observing import UNREADABLE, Look, Observer, observe
 from pyspark_virtuallog.audit.sink_markers import MarkerLook
-from pyspark_virtuallog.batch import LogReader
-from pyspark_virtuallog.options import batch_options
-from pyspark_virtuallog.planning import Part, Task
-from pyspark_virtuallog.schema import SCHEMA as ROWS
+from pyspark_virtuallog.read.batch import LogReader
+from pyspark_virtuallog.read.options import batch_options
+from pyspark_virtuallog.read.planning import Part, Task
+from pyspark_virtuallog.read.schema import SCHEMA as ROWS
 
 NAME: Final = "virtuallog_audit"
 DEPTH: Final = "keydepth"

@@ -9,7 +9,7 @@ import click
 
 from loglets.archive.fsspec_files import absolute_url
 from loglets.archive.making import Sizes
-from pyspark_virtuallog.archiving.crew import crew_on
+from pyspark_virtuallog.archive.crew import crew_on
 from pyspark_virtuallog.command_line import spark_options
 from pyspark_virtuallog.session import open_session
 from server.cli.archives import archive_segments, grace_option, run_and_show

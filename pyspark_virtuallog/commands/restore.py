@@ -16,8 +16,8 @@ from loglets.archive.crew import Crew
 from loglets.archive.files import Files
 from loglets.archive.fsspec_files import absolute_url
 from loglets.archive.source import Readable
-from pyspark_virtuallog.archiving.crew import SparkCrew
-from pyspark_virtuallog.archiving.tasks import Job
+from pyspark_virtuallog.archive.crew import SparkCrew
+from pyspark_virtuallog.archive.tasks import Job
 from pyspark_virtuallog.command_line import spark_options
 from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.history import Tell

@@ -14,7 +14,7 @@ from loglets.archive.files import Files
 from loglets.archive.fsspec_files import FsspecFiles
 from loglets.archive.making import Made, Sizes
 from loglets.archive.source import Readable
-from pyspark_virtuallog.archiving.tasks import Job, Work
+from pyspark_virtuallog.archive.tasks import Job, Work
 from pyspark_virtuallog.clients import client
 from pyspark_virtuallog.restore.covering import Span
 from pyspark_virtuallog.restore.reading import open_reading
@@ -31,7 +31,7 @@ Hire: TypeAlias = Callable[[Job, Readable, Files, Clock], Crew]
 
 @attrs.frozen(kw_only=True)
 class RangeJob:
-    """Implements `pyspark_virtuallog.archiving.tasks.Job`."""
+    """Implements `pyspark_virtuallog.archive.tasks.Job`."""
 
     spans: Sequence[Span[What]]
     """What there is."""

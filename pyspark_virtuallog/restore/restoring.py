@@ -30,7 +30,7 @@ from loglets.archive.files import Files
 from loglets.archive.fsspec_files import FsspecFiles
 from loglets.archive.origin import ARCHIVES, Origin
 from loglets.archive.source import Readable
-from pyspark_virtuallog.archiving.tasks import Job
+from pyspark_virtuallog.archive.tasks import Job
 from pyspark_virtuallog.restore import sources
 from pyspark_virtuallog.restore.deciding import Deciding, Wanted
 from pyspark_virtuallog.restore.history import History, Tell, copy_history

@@ -23,8 +23,8 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_virtuallog.session import open_session
-from pyspark_virtuallog.sink import LogStreamWriter, Written, stream_writer
 from pyspark_virtuallog.source import DefaultSource
+from pyspark_virtuallog.write.sink import LogStreamWriter, Written, stream_writer
 from tests.spark.conftest import settings
 
 FOLDER = "CRASHING_FOLDER"

@@ -22,8 +22,8 @@ import attrs
 import trio
 
 from loglets.memory import MemoryLoglet, MemoryProvider
-from pyspark_virtuallog.committing import SupersededError, commit
-from pyspark_virtuallog.markers import QueryId, Winner
+from pyspark_virtuallog.markers.marker import QueryId, Winner
+from pyspark_virtuallog.write.committing import SupersededError, commit
 from tests.spark.sink_log import attempt, seen, tail_of
 from tests.virtuallog.worlds import World
 from virtuallog.api import Placed

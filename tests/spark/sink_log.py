@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark_virtuallog.attempt import SETTINGS, Attempt
-from pyspark_virtuallog.committed import Visible, find_visible
-from pyspark_virtuallog.committing import Committed, commit
-from pyspark_virtuallog.markers import QueryId, Winner
+from pyspark_virtuallog.markers.marker import QueryId, Winner
+from pyspark_virtuallog.read.committed import Visible, find_visible
+from pyspark_virtuallog.write.attempt import SETTINGS, Attempt
+from pyspark_virtuallog.write.committing import Committed, commit
 from virtuallog.scanning import scan
 from virtuallog.types import LogPosition, PlacedBatch
 from virtuallog.virtual_log import VirtualLog

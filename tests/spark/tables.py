@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from pyspark_virtuallog.schema import SCHEMA
+from pyspark_virtuallog.read.schema import SCHEMA
 from pyspark_virtuallog.source import DefaultSource
 from virtuallog.scanning import scan
 from virtuallog.types import Gap, LogPosition, PlacedBatch

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from loglets.archive.config import GRACE_SECONDS
 from loglets.archive.making import Sizes
-from pyspark_virtuallog.archive_table import read_archives
+from pyspark_virtuallog import read_archives
 from pyspark_virtuallog.spark_errors import explain
 from server.cli.archives import archive_segments
 from tests.spark.one_node import in_thread, log_of_one_node

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 from trio.testing import MockClock
 
-from pyspark_virtuallog.attempt import SETTINGS, UNDER_WAY_BYTES, Attempt
-from pyspark_virtuallog.markers import MAGIC
-from pyspark_virtuallog.payloads import CHUNK_BYTES, CHUNK_ENTRIES, check_payloads, chunks_of
+from pyspark_virtuallog.markers.marker import MAGIC
+from pyspark_virtuallog.write.attempt import SETTINGS, UNDER_WAY_BYTES, Attempt
+from pyspark_virtuallog.write.payloads import CHUNK_BYTES, CHUNK_ENTRIES, check_payloads, chunks_of
 from tests.virtuallog.worlds import World, active_loglet, contents, world
 from virtuallog.batch import ENTRY_BYTES_MAX
 from virtuallog.errors import MalformedError, SealedError, TooLargeError, UnavailableError, VirtualLogError

@@ -15,7 +15,7 @@ from pyspark_virtuallog.audit.judging import DOUBLED, REORDERED, SKIPPED, UNKEPT
 from pyspark_virtuallog.audit.observations import SCHEMA
 from pyspark_virtuallog.audit.observing import observe
 from pyspark_virtuallog.audit.sink_markers import MarkerLook
-from pyspark_virtuallog.markers import Checkpoint, Marker, QueryId, Winner
+from pyspark_virtuallog.markers.marker import Checkpoint, Marker, QueryId, Winner
 from tests.spark.audit_rows import Log, Rows, batches, database_entries, session_id, sound_log
 from virtuallog.batch import SessionId
 from virtuallog.types import LogPosition

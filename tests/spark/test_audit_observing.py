@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_virtuallog.audit.observing import AGAIN, MISSING, TIME_BACK, Look, observe
 from pyspark_virtuallog.audit.sink_markers import MARKED, NEWER_MARKER, MarkerLook
-from pyspark_virtuallog.markers import Marker, QueryId, Winner
+from pyspark_virtuallog.markers.marker import Marker, QueryId, Winner
 from tests.spark.audit_rows import BEGIN_MS, Log, Rows, batches, session_id, sound_log
 from virtuallog.batch import SessionId
 from virtuallog.types import LogPosition

@@ -13,10 +13,10 @@ import pytest
 from trio.testing import MockClock
 
 from loglets.archive.rows import table_of
-from pyspark_virtuallog.committed import MERGE_POSITIONS, Visible, find_visible, parts_of, rows_of
-from pyspark_virtuallog.committing import Committed, SupersededError
-from pyspark_virtuallog.marker_search import find_ledger
-from pyspark_virtuallog.markers import Checkpoint, Marker, QueryId, Winner
+from pyspark_virtuallog.markers.marker import Checkpoint, Marker, QueryId, Winner
+from pyspark_virtuallog.markers.search import find_ledger
+from pyspark_virtuallog.read.committed import MERGE_POSITIONS, Visible, find_visible, parts_of, rows_of
+from pyspark_virtuallog.write.committing import Committed, SupersededError
 from tests.spark.sink_log import QUERY, attempt, committed, seen, tail_of
 from tests.virtuallog.worlds import world
 from virtuallog.api import Placed

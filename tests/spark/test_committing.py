@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from trio.testing import MockClock
 
-from pyspark_virtuallog.committing import Committed, SupersededError, commit
-from pyspark_virtuallog.ledger import Verdict
-from pyspark_virtuallog.marker_search import FIRST_STEP, find_ledger
-from pyspark_virtuallog.markers import MAGIC, Checkpoint, Marker, QueryId
+from pyspark_virtuallog.markers.ledger import Verdict
+from pyspark_virtuallog.markers.marker import MAGIC, Checkpoint, Marker, QueryId
+from pyspark_virtuallog.markers.search import FIRST_STEP, find_ledger
+from pyspark_virtuallog.write.committing import Committed, SupersededError, commit
 from tests.spark.sink_log import QUERY, attempt, committed, seen, tail_of
 from tests.virtuallog.worlds import world
 from virtuallog.errors import CorruptionError

@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pyspark_virtuallog.committing import Committed, SupersededError, commit
-from pyspark_virtuallog.markers import MAGIC, QueryId
+from pyspark_virtuallog.markers.marker import MAGIC, QueryId
+from pyspark_virtuallog.write.committing import Committed, SupersededError, commit
 from tests.spark.crashing_drivers import STEP_SECONDS, Follower, Query, SlowProvider, Spark, pause
 from tests.spark.sink_log import QUERY, attempt
 from tests.virtuallog.worlds import World

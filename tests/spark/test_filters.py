@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_virtuallog.filters import EVERYTHING, LOG_STOP, take
-from pyspark_virtuallog.schema import SCHEMA
+from pyspark_virtuallog.read.filters import EVERYTHING, LOG_STOP, take
+from pyspark_virtuallog.read.schema import SCHEMA
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 A, B = b"a" * 16, b"b" * 16

@@ -12,9 +12,9 @@ from database.control.holding import find_hold
 from database.control.messages import FindAllowedTrim
 from database.control.wire import DATABASE
 from pyspark_virtuallog.clients import close_clients
-from pyspark_virtuallog.options import stream_options
-from pyspark_virtuallog.schema import SCHEMA
-from pyspark_virtuallog.streaming import LogStreamReader
+from pyspark_virtuallog.read.options import stream_options
+from pyspark_virtuallog.read.schema import SCHEMA
+from pyspark_virtuallog.read.streaming import LogStreamReader
 from server.cluster import open_local_cluster
 from tests.free_ports import free_ports
 from tests.server.test_database_processes import wait_serving

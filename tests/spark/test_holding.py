@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from database.control.holding import find_hold, place_hold
-from pyspark_virtuallog import options
 from pyspark_virtuallog.compact import beginning
-from pyspark_virtuallog.holder import Holder
-from pyspark_virtuallog.holding import EVERY_SECONDS, Holding
+from pyspark_virtuallog.read import options
+from pyspark_virtuallog.read.holder import Holder
+from pyspark_virtuallog.read.holding import EVERY_SECONDS, Holding
 from virtuallog.blocking import BlockingLog
 from virtuallog.errors import InvalidSettingError, TrimmedError, UnavailableError, VirtualLogError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pyspark_virtuallog.ledger import Ledger, Verdict
-from pyspark_virtuallog.markers import HEADS_MAX, Checkpoint, Marker, PlacedMarker, QueryId, Winner
+from pyspark_virtuallog.markers.ledger import Ledger, Verdict
+from pyspark_virtuallog.markers.marker import HEADS_MAX, Checkpoint, Marker, PlacedMarker, QueryId, Winner
 from virtuallog.batch import SessionId
 from virtuallog.types import LogPosition
 

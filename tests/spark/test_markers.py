@@ -8,7 +8,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as some
 
-from pyspark_virtuallog.markers import (
+from pyspark_virtuallog.markers.marker import (
     Checkpoint,
     Head,
     Marker,

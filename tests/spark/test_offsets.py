@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_virtuallog.offsets import At, End, Offset, offset_untrusted, parse_place
+from pyspark_virtuallog.read.offsets import At, End, Offset, offset_untrusted, parse_place
 from tests.spark.any_json import CLUSTER, JSON
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import POSITION_MAX

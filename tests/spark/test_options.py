@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_virtuallog import write_options
-from pyspark_virtuallog.offsets import At, End, Since
-from pyspark_virtuallog.options import NAMES, TEXT_MAX, ReadOptions, batch_options, stream_options
+from pyspark_virtuallog.options import TEXT_MAX
+from pyspark_virtuallog.read.offsets import At, End, Since
+from pyspark_virtuallog.read.options import NAMES, ReadOptions, batch_options, stream_options
+from pyspark_virtuallog.write import options as write_options
 from tests.spark.any_json import JSON
 from virtuallog.errors import InvalidSettingError
 

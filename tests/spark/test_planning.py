@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_virtuallog.markers import Winner
-from pyspark_virtuallog.offsets import Offset
-from pyspark_virtuallog.options import ReadOptions
-from pyspark_virtuallog.planning import POSITIONS, TASKS, TASKS_MAX, Piece, Task, bounded, plan_tasks, task_size
+from pyspark_virtuallog.markers.marker import Winner
+from pyspark_virtuallog.read.offsets import Offset
+from pyspark_virtuallog.read.options import ReadOptions
+from pyspark_virtuallog.read.planning import POSITIONS, TASKS, TASKS_MAX, Piece, Task, bounded, plan_tasks, task_size
 from virtuallog.batch import SessionId
 from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.cluster_file import ClusterFile, NodeAddress

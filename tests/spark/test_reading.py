@@ -16,12 +16,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from loglets.archive.rows import table_of
-from pyspark_virtuallog.filters import EVERYTHING, Wanted, take
-from pyspark_virtuallog.markers import Winner
-from pyspark_virtuallog.options import ReadOptions
-from pyspark_virtuallog.planning import Part, Piece, Task, plan_tasks
-from pyspark_virtuallog.reading import rows_wanted
-from pyspark_virtuallog.schema import SCHEMA
+from pyspark_virtuallog.markers.marker import Winner
+from pyspark_virtuallog.read.filters import EVERYTHING, Wanted, take
+from pyspark_virtuallog.read.options import ReadOptions
+from pyspark_virtuallog.read.planning import Part, Piece, Task, plan_tasks
+from pyspark_virtuallog.read.reading import rows_wanted
+from pyspark_virtuallog.read.schema import SCHEMA
 from virtuallog.api import Placed
 from virtuallog.batch import ENTRY_BYTES_MAX, Batch, SessionId
 from virtuallog.chain import Chain, Segment, SegmentId

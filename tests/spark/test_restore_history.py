@@ -14,8 +14,8 @@ from loglets.archive.config import ArchiveConfig
 from loglets.archive.crew import Crew
 from loglets.archive.files import Files
 from loglets.archive.source import Readable
-from pyspark_virtuallog.archiving.crew import SparkCrew
-from pyspark_virtuallog.archiving.tasks import Job
+from pyspark_virtuallog.archive.crew import SparkCrew
+from pyspark_virtuallog.archive.tasks import Job
 from pyspark_virtuallog.restore.covering import Span
 from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.ranges import RangeJob

@@ -21,9 +21,9 @@ from pyspark.sql.types import (
 )
 
 from loglets.archive.rows import table_of
-from pyspark_virtuallog.planning import Part
-from pyspark_virtuallog.rows import batch_of, check_whole, source_columns, stop_of
-from pyspark_virtuallog.schema import SCHEMA, check_schema
+from pyspark_virtuallog.read.planning import Part
+from pyspark_virtuallog.read.rows import batch_of, check_whole, source_columns, stop_of
+from pyspark_virtuallog.read.schema import SCHEMA, check_schema
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import CorruptionError, InvalidSettingError, TrimmedError

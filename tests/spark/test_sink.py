@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from pyspark_virtuallog.sink import LogStreamWriter, LogWriter, Written, batch_writer, stream_writer
+from pyspark_virtuallog.write.sink import LogStreamWriter, LogWriter, Written, batch_writer, stream_writer
 from tests.source_tree import ROOT
 from tests.spark.crashing import JOB_ROWS, ROWS
 from tests.spark.java import require_java

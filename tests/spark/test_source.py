@@ -21,10 +21,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from loglets.archive.config import GRACE_SECONDS, decode_untrusted
 from pyspark_virtuallog import clients
 from pyspark_virtuallog.clients import close_clients
-from pyspark_virtuallog.committing import commit
-from pyspark_virtuallog.schema import SCHEMA
+from pyspark_virtuallog.read.schema import SCHEMA
+from pyspark_virtuallog.read.streaming import LogStreamReader
 from pyspark_virtuallog.source import DefaultSource
-from pyspark_virtuallog.streaming import LogStreamReader
+from pyspark_virtuallog.write.committing import commit
 from server.cli.archives import archive_segments
 from server.cluster import LocalCluster
 from tests.free_ports import free_ports

@@ -18,7 +18,7 @@ virtuallog.errors.UnavailableError: no answer
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
-  File "/x/pyspark_virtuallog/rows.py", line 57, in check_whole
+  File "/x/pyspark_virtuallog/read/rows.py", line 57, in check_whole
     raise TrimmedError(stop)
 virtuallog.errors.TrimmedError: trimmed: the log starts at 7
 

@@ -7,9 +7,10 @@ import re
 import click
 import pytest
 
-from pyspark_virtuallog import options, write_options
 from pyspark_virtuallog.cli import spark
-from pyspark_virtuallog.schema import SCHEMA
+from pyspark_virtuallog.read import options
+from pyspark_virtuallog.read.schema import SCHEMA
+from pyspark_virtuallog.write import options as write_options
 from tests.source_tree import ROOT
 
 PAGE = (ROOT / "docs/spark.md").read_text()

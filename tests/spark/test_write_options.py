@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pyspark_virtuallog.payloads import find_column, payloads_of
-from pyspark_virtuallog.write_options import WriteOptions, batch_options, stream_options
+from pyspark_virtuallog.write.options import WriteOptions, batch_options, stream_options
+from pyspark_virtuallog.write.payloads import find_column, payloads_of
 from virtuallog.errors import InvalidSettingError
 
 CLUSTER = {"cluster": "c.toml"}

@@ -17,9 +17,9 @@ from enum import Enum
 
 import attrs
 
-from pyspark_virtuallog.ledger import Ledger, Verdict
-from pyspark_virtuallog.marker_search import find_ledger, find_markers
-from pyspark_virtuallog.markers import Marker, QueryId, Winner
+from pyspark_virtuallog.markers.ledger import Ledger, Verdict
+from pyspark_virtuallog.markers.marker import Marker, QueryId, Winner
+from pyspark_virtuallog.markers.search import find_ledger, find_markers
 from virtuallog.errors import TerminalError
 from virtuallog.scanning import PATIENCE_SECONDS
 from virtuallog.types import LogPosition

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from pyspark_virtuallog.schema import SCHEMA
+from pyspark_virtuallog.read.schema import SCHEMA
 from virtuallog.types import POSITION_MAX
 
 LOG_STOP: Final = POSITION_MAX + 1

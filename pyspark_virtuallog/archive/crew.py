@@ -16,8 +16,8 @@ from loglets.archive.making import Made, weight
 from loglets.archive.manifest import Manifest
 from loglets.archive.source import Readable, Source
 from loglets.archive.spans import Span
-from pyspark_virtuallog.archiving.cutting import cut, samples
-from pyspark_virtuallog.archiving.tasks import Job, Make, Result, SegmentJob, Task, Verify, Work, run_task
+from pyspark_virtuallog.archive.cutting import cut, samples
+from pyspark_virtuallog.archive.tasks import Job, Make, Result, SegmentJob, Task, Verify, Work, run_task
 from pyspark_virtuallog.running import run_all
 from virtuallog.chain import Segment
 from virtuallog.cluster_file import ClusterFile

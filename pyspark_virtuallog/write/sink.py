@@ -31,12 +31,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_virtuallog.attempt import Attempt, open_attempt
 from pyspark_virtuallog.clients import client, patiently
-from pyspark_virtuallog.committing import commit
-from pyspark_virtuallog.markers import QueryId, Winner
-from pyspark_virtuallog.payloads import check_payloads, chunks_of, find_column, payloads_of
-from pyspark_virtuallog.write_options import WriteOptions, batch_options, stream_options
+from pyspark_virtuallog.markers.marker import QueryId, Winner
+from pyspark_virtuallog.write.attempt import Attempt, open_attempt
+from pyspark_virtuallog.write.committing import commit
+from pyspark_virtuallog.write.options import WriteOptions, batch_options, stream_options
+from pyspark_virtuallog.write.payloads import check_payloads, chunks_of, find_column, payloads_of
 from virtuallog.blocking import BlockingLog
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.errors import UnsupportedError, WrongRecipientError

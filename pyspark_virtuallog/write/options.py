@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from pyspark_virtuallog.markers import QueryId
+from pyspark_virtuallog.markers.marker import QueryId
 from pyspark_virtuallog.options import CLUSTER, Option, fields_of, natural, not_empty
 from virtuallog.errors import InvalidSettingError
 from virtuallog.scanning import PATIENCE_SECONDS

@@ -10,7 +10,7 @@ import attrs
 
 from database.control.holding import find_hold, place_hold
 from pyspark_virtuallog.clients import patiently
-from pyspark_virtuallog.holding import Holding
+from pyspark_virtuallog.read.holding import Holding
 from virtuallog.blocking import BlockingLog
 from virtuallog.clock import SystemClock
 from virtuallog.errors import RetryableError, TrimmedError, UnavailableError

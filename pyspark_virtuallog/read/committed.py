@@ -19,9 +19,9 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_virtuallog.ledger import Ledger
-from pyspark_virtuallog.marker_search import find_markers
-from pyspark_virtuallog.markers import PlacedMarker, Winner
+from pyspark_virtuallog.markers.ledger import Ledger
+from pyspark_virtuallog.markers.marker import PlacedMarker, Winner
+from pyspark_virtuallog.markers.search import find_markers
 from virtuallog.blocking import BlockingLog
 from virtuallog.scanning import PATIENCE_SECONDS
 from virtuallog.types import LogPosition

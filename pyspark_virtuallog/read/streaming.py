@@ -16,16 +16,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from pyspark_virtuallog.batch import read_partition
 from pyspark_virtuallog.clients import patiently
-from pyspark_virtuallog.filters import EVERYTHING
-from pyspark_virtuallog.holder import Holder
-from pyspark_virtuallog.holding import Holding
-from pyspark_virtuallog.offsets import End, Offset, offset_untrusted
-from pyspark_virtuallog.options import ReadOptions, stream_options
-from pyspark_virtuallog.planning import bounded
-from pyspark_virtuallog.resolving import Resolver
-from pyspark_virtuallog.schema import check_schema
+from pyspark_virtuallog.read.batch import read_partition
+from pyspark_virtuallog.read.filters import EVERYTHING
+from pyspark_virtuallog.read.holder import Holder
+from pyspark_virtuallog.read.holding import Holding
+from pyspark_virtuallog.read.offsets import End, Offset, offset_untrusted
+from pyspark_virtuallog.read.options import ReadOptions, stream_options
+from pyspark_virtuallog.read.planning import bounded
+from pyspark_virtuallog.read.resolving import Resolver
+from pyspark_virtuallog.read.schema import check_schema
 from virtuallog.errors import BeyondTailError, InvalidSettingError, WrongRecipientError
 
 ResultT = TypeVar("ResultT")

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 import trio
 
-from pyspark_virtuallog.markers import Winner
+from pyspark_virtuallog.markers.marker import Winner
 from virtuallog.appender import Appender, AppenderSettings
 from virtuallog.errors import VirtualLogError
 from virtuallog.types import LogPosition

@@ -18,9 +18,9 @@ from typing import Final
 
 import attrs
 
-from pyspark_virtuallog.markers import Winner
-from pyspark_virtuallog.offsets import Offset
-from pyspark_virtuallog.options import ReadOptions
+from pyspark_virtuallog.markers.marker import Winner
+from pyspark_virtuallog.read.offsets import Offset
+from pyspark_virtuallog.read.options import ReadOptions
 from virtuallog.chain import Chain, Segment
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.errors import InvalidSettingError

@@ -12,10 +12,10 @@ from loglets.archive.provider import KIND
 from loglets.archive.rows import table_of
 from loglets.archive.tables import open_archive
 from pyspark_virtuallog.clients import client, patiently
-from pyspark_virtuallog.committed import rows_of
-from pyspark_virtuallog.filters import Wanted
-from pyspark_virtuallog.planning import Part, Task
-from pyspark_virtuallog.rows import batch_of, check_whole, source_columns, stop_of
+from pyspark_virtuallog.read.committed import rows_of
+from pyspark_virtuallog.read.filters import Wanted
+from pyspark_virtuallog.read.planning import Part, Task
+from pyspark_virtuallog.read.rows import batch_of, check_whole, source_columns, stop_of
 from virtuallog.errors import VirtualLogError
 from virtuallog.types import LogPosition
 

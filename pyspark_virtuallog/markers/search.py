@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
-from pyspark_virtuallog.ledger import Ledger
-from pyspark_virtuallog.markers import PlacedMarker, marker_of
+from pyspark_virtuallog.markers.ledger import Ledger
+from pyspark_virtuallog.markers.marker import PlacedMarker, marker_of
 from virtuallog.errors import CorruptionError, TrimmedError
 from virtuallog.scanning import PATIENCE_SECONDS, scan
 from virtuallog.types import Gap, GapKind, LogPosition, PlacedBatch

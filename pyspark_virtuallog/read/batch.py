@@ -11,12 +11,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from pyspark_virtuallog.clients import patiently
-from pyspark_virtuallog.filters import EVERYTHING, Wanted, take
-from pyspark_virtuallog.options import ReadOptions
-from pyspark_virtuallog.planning import Task
-from pyspark_virtuallog.reading import read_task
-from pyspark_virtuallog.resolving import Resolver, check_order
-from pyspark_virtuallog.schema import check_schema
+from pyspark_virtuallog.read.filters import EVERYTHING, Wanted, take
+from pyspark_virtuallog.read.options import ReadOptions
+from pyspark_virtuallog.read.planning import Task
+from pyspark_virtuallog.read.reading import read_task
+from pyspark_virtuallog.read.resolving import Resolver, check_order
+from pyspark_virtuallog.read.schema import check_schema
 
 
 class LogReader(DataSourceReader):

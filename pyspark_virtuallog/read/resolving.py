@@ -6,12 +6,12 @@ from pathlib import Path
 
 import attrs
 
-from pyspark_virtuallog import committed
 from pyspark_virtuallog.clients import client
-from pyspark_virtuallog.filters import EVERYTHING, Wanted
-from pyspark_virtuallog.offsets import At, End, Offset, Place, Since
-from pyspark_virtuallog.options import ReadOptions
-from pyspark_virtuallog.planning import Piece, Task, plan_tasks
+from pyspark_virtuallog.read import committed
+from pyspark_virtuallog.read.filters import EVERYTHING, Wanted
+from pyspark_virtuallog.read.offsets import At, End, Offset, Place, Since
+from pyspark_virtuallog.read.options import ReadOptions
+from pyspark_virtuallog.read.planning import Piece, Task, plan_tasks
 from virtuallog.blocking import BlockingLog
 from virtuallog.cluster_file import ClusterFile, read_cluster_file
 from virtuallog.errors import BeyondTailError, InvalidSettingError, TrimmedError, WrongRecipientError

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from database.engines import entry as database_entry
-from pyspark_virtuallog.markers import MAGIC
+from pyspark_virtuallog.markers.marker import MAGIC
 from virtuallog.batch import ENTRY_BYTES_MAX
 from virtuallog.errors import InvalidSettingError, MalformedError, TooLargeError
 

@@ -19,7 +19,7 @@ from enum import Enum
 
 import attrs
 
-from pyspark_virtuallog.markers import HEADS_MAX, Checkpoint, Head, PlacedMarker, QueryId
+from pyspark_virtuallog.markers.marker import HEADS_MAX, Checkpoint, Head, PlacedMarker, QueryId
 from virtuallog.types import LogPosition
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loglets.archive import rows
-from pyspark_virtuallog.planning import Part
+from pyspark_virtuallog.read.planning import Part
 from virtuallog.errors import CorruptionError, TrimmedError
 from virtuallog.types import GapKind
 

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 from typing import Any, Final, TypeAlias
 
 import attrs
 
+from pyspark_virtuallog.options import is_cluster
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import POSITION_MAX
 
-_CLUSTER: Final = re.compile(r"[0-9a-f]{32}")
 _SHOWN: Final = 100
 """Characters of what an error refuses."""
 
@@ -110,8 +109,3 @@ def _at_untrusted(fields: object) -> At | None:
     if type(position) is not int or not 0 <= position <= POSITION_MAX:  # True is an int, too
         return None
     return At(position, cluster)
-
-
-def is_cluster(text: str) -> bool:
-    """Whether it looks like a cluster's id."""
-    return _CLUSTER.fullmatch(text) is not None
