@@ -19,7 +19,8 @@ import attrs
 SCRIPT: Final = Path("/usr/share/zookeeper/bin/zkCli.sh")
 FOLDER: Final = Path(__file__).with_name("zkcli")
 SECONDS: Final = 120
-_EVENT: Final = re.compile(r"WATCHER::\n\n(WatchedEvent .*)\n\n?")
+_EVENT: Final = re.compile(r"\n(?:WATCHER::|(WatchedEvent .*))\n")
+"""Two lines with an empty one before each, by a thread that may come in the middle of an answer's line, and of its own two."""
 _DIFFERING: Final = (
     (re.compile(r"0x(?!0\b)[0-9a-f]+"), "0x?"),
     (re.compile(r"time = .*"), "time = ?"),
@@ -59,8 +60,14 @@ def talk(address: str) -> Said:
         [str(SCRIPT), "-server", address], input=commands, capture_output=True, text=True, timeout=SECONDS, check=False,
         env=environment,
     )  # fmt: skip
-    events = [event for event in _EVENT.findall(done.stdout) if "type:None" not in event]
-    return Said(_normal(_EVENT.sub("", done.stdout)), _normal(done.stderr), events)
+    answers, events = parted(done.stdout)
+    return Said(_normal(answers), _normal(done.stderr), events)
+
+
+def parted(output: str) -> tuple[str, list[str]]:
+    """Answers, and events of watches."""
+    events = [event for event in _EVENT.findall(output) if event and "type:None" not in event]
+    return _EVENT.sub("", output), events
 
 
 def _normal(text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.zookeeper_parity import suite
+from tests.zookeeper_parity import command_line, suite
 
 RESULTS = """<testsuites><testsuite>
 <testcase classname="kazoo.tests.test_lock.KazooLockTests" name="test_lock"/>
@@ -30,3 +30,16 @@ def test_a_failure_must_be_a_known_exception_and_a_known_exception_must_fail(
         suite, "EXCEPTIONS", {two: "because", lock: "no longer", "test_client.TestClient::test_setup": "so"}
     )
     assert list(suite.judge(results)) == [f"PASSED, though it is said not to: {lock}"]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "ls /\n\nWATCHER::\n\nWatchedEvent type:NodeCreated\n[a, b]\n",
+        "ls /\n[\nWATCHER::\n\nWatchedEvent type:NodeCreated\na, b]\n",
+        "\nWATCHER::\nls /\n\nWatchedEvent type:NodeCreated\n[a, b]\n",
+    ],
+)
+def test_an_event_may_come_in_the_middle_of_an_answer(output: str) -> None:
+    """ZooKeeper's command line prints it from another thread, in two steps: taken out, the answer is whole."""
+    assert command_line.parted(output) == ("ls /\n[a, b]\n", ["WatchedEvent type:NodeCreated"])
