@@ -41,7 +41,8 @@ def _draw_costs(axes: Any, found: Findings) -> None:
             axes.plot(millions, values, style, marker=".", color=COLOURS[role], label=f"{what}, {role}")
     axes.set(xlabel="million rows", ylabel=f"CPU seconds for a million rows, local[{found.plan.cores}]")
     axes.set_xlim(left=0)
-    axes.legend(frameon=False, fontsize=8)
+    axes.set_ylim(0, 1.3 * axes.get_ylim()[1])  # room for the legend
+    axes.legend(frameon=False, fontsize=8, ncols=3, loc="upper right")
     _tidy(axes)
 
 
