@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+import trio
 
 from bench import spark
 from bench.spark_picture import draw
 from bench.spark_report import report
-from bench.spark_run import ARCHIVE, BATCHES, FILES, LIVE, PLAIN, Plan
+from bench.spark_run import ARCHIVE, BATCHES, FILES, LIVE, PLAIN, Findings, Plan
 from server.machine import Machine
 from tests.spark.java import require_java
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 
 
-async def test_a_small_run(tmp_path: Path) -> None:
+def run(plan: Plan) -> Findings:
+    """In a process of its own: it starts and stops sessions of Spark, and a process has one at a time, which other tests share."""
+    return trio.run(spark.run, plan)
+
+
+def test_a_small_run(tmp_path: Path) -> None:
     """All readers, sizes and targets are there. How fast it was is nobody's business here."""
     require_java()
-    findings = await spark.run(Plan(entries=20_000, size=100, rounds=1, cores=1))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+        findings = processes.submit(run, Plan(entries=20_000, size=100, rounds=1, cores=1)).result()
     told = report(Machine.look(), findings)
 
     assert told.problems == []

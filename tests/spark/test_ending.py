@@ -19,6 +19,8 @@ from tests.spark.java import require_java
 from tests.spark.one_node import log_of_one_node
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
+HEARS = ("env", "--default-signal=INT,TERM")
+"""Whoever runs tests in the background of a shell has them ignore Ctrl-C, and all that they start."""
 COMMAND = (sys.executable, "-P", "-m", "server", "spark")
 LIMIT_SECONDS = 600
 """For a Java to start, or to end, on a machine that is busy."""
@@ -51,7 +53,7 @@ async def ended(arguments: list[str], moment: str | None, number: signal.Signals
     its exit code, and what it has said."""
     environment = {**os.environ, "TMPDIR": str(folder)}
     process = subprocess.Popen(  # noqa: ASYNC220 -- signals are sent from here
-        [*COMMAND, arguments[0], "--master", "local[2]", *arguments[1:]], env=environment, start_new_session=True, text=True,
+        [*HEARS, *COMMAND, arguments[0], "--master", "local[2]", *arguments[1:]], env=environment, start_new_session=True, text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
