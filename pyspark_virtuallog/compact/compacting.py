@@ -157,14 +157,11 @@ async def _begin(log: VirtualLog, place: Place, files: Files, path: Path) -> Beg
         beginning = await begin(log, place, files, path)
         try:
             await hold(log, beginning.needed)
-        except TrimmedError:
-            await beginning.close()
-            if attempt == BEGINNINGS_MAX - 1:
-                raise
-        except BaseException:
+        except BaseException as error:  # cancelled, too: else the directory stays locked while the process lives
             with trio.CancelScope(shield=True):
                 await beginning.close()
-            raise
+            if not isinstance(error, TrimmedError) or attempt == BEGINNINGS_MAX - 1:
+                raise
         else:
             return beginning
         await log.view.environment.clock.sleep(1.0)
