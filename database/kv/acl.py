@@ -36,16 +36,27 @@ def check(acl: tuple[Acl, ...], permission: int, identities: tuple[Identity, ...
 
 def allows(acl: tuple[Acl, ...], permission: int, identities: tuple[Identity, ...]) -> bool:
     """Whether somebody with these identities has one of these permissions."""
-    if any(identity.scheme == "super" for identity in identities):
-        return True
-    own = {("world", "anyone"), *((each.scheme, each.id) for each in identities)}
-    addresses = [each.id for each in identities if each.scheme == "ip"]
-    return any(
-        (entry.scheme, entry.id) in own
-        or (entry.scheme == "ip" and any(is_within(address, entry.id) for address in addresses))
-        for entry in acl
-        if entry.permissions & permission
-    )
+    return Holders(acl, permission).include(identities)
+
+
+class Holders:
+    """Those to whom an ACL gives at least one of these permissions: read once, asked for many."""
+
+    def __init__(self, acl: tuple[Acl, ...], permission: int) -> None:
+        self._named = {(entry.scheme, entry.id) for entry in acl if entry.permissions & permission}
+        self._networks = [id_ for scheme, id_ in self._named if scheme == "ip"]
+
+    def include(self, identities: tuple[Identity, ...]) -> bool:
+        """Whether a caller with these identities is one of them."""
+        named = self._named
+        if ("world", "anyone") in named:
+            return True
+        return any(
+            each.scheme == "super"
+            or (each.scheme, each.id) in named
+            or (each.scheme == "ip" and any(is_within(each.id, network) for network in self._networks))
+            for each in identities
+        )
 
 
 def settled(acl: tuple[Acl, ...], identities: tuple[Identity, ...]) -> tuple[Acl, ...]:

@@ -60,7 +60,8 @@ def _finish(execution: Execution, is_unseen: bool, error: Error, value: Any) -> 
         meta.zxid = execution.zxid
         store_meta(execution.transaction, meta)
     return Result(
-        meta.zxid, error, value, tuple(execution.changes), tuple(execution.touched), tuple(execution.ended)
+        meta.zxid, error, value, tuple(execution.changes), tuple(execution.touched), tuple(execution.ended),
+        tuple(execution.rights),
     )  # fmt: skip
 
 

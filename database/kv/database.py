@@ -22,7 +22,7 @@ import trio
 from database.engines.api import Engine
 from database.engines.asking import answer_to
 from database.engines.entry import Entry
-from database.kv import apply, codec, metrics, reaping
+from database.kv import acl, apply, codec, metrics, reaping
 from database.kv.commands import Command, Operation, Origin
 from database.kv.expiry import TICK_SECONDS, Expiry
 from database.kv.results import ChangeKind, RefusedError, Result
@@ -130,10 +130,11 @@ class Database:
             self.watches.add(path, watcher, WatchMode.PERSISTENT_RECURSIVE)
 
     def _set_watch(self, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind) -> None:
-        """`awaited` is what an event would say if it has been missed; CREATED stands for an `exists` that found nothing."""
+        """`awaited` is what an event would say if it has been missed; CREATED stands for an `exists` that found nothing. Told only if
+        the znode, as it is now, may be read. That there is none may be told to any client, as by `exists`."""
         table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
         try:
-            stat = self.tree.exists(path)
+            stat, rights = self.tree.look(path)
         except RefusedError:
             if awaited is ChangeKind.CREATED:
                 table.add(path, watcher)
@@ -141,10 +142,10 @@ class Database:
                 watcher.fire(ChangeKind.DELETED, path, self.tree.last_zxid)
             return
         changed = stat.pzxid if awaited is ChangeKind.CHILDREN_CHANGED else stat.mzxid
-        if awaited is ChangeKind.CREATED or changed > relative_zxid:
-            watcher.fire(awaited, path, changed)
-        else:
+        if awaited is not ChangeKind.CREATED and changed <= relative_zxid:
             table.add(path, watcher)
+        elif acl.allows(rights, acl.READ, watcher.identities):
+            watcher.fire(awaited, path, changed)
 
     def metrics(self) -> list[Family]:
         """As of now."""
@@ -171,8 +172,8 @@ class Database:
         """See `Applicator`."""
         assert isinstance(result, Result)
         self.tree.applied(result.zxid)
-        for change in result.changes:
-            self.watches.fire(change, result.zxid)
+        for change, rights in zip(result.changes, result.rights, strict=True):
+            self.watches.fire(change, result.zxid, rights)
         self.expiry.applied(result)
 
     # -- upkeep ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from database.kv.acl import READ, settled
 from database.kv.acl_codec import encode_acl
 from database.kv.commands import OPEN_ACL, Acl, Origin
 from database.kv.records import Kind, Meta, Session, Znode, decode_meta, decode_session, decode_znode
-from database.kv.results import Change, Error, RefusedError
+from database.kv.results import Change, ChangeKind, Error, RefusedError, Rights
 from database.ports import Reading
 from database.transaction import Savepoint, Transaction
 
@@ -41,10 +41,14 @@ class Execution:
     time_ms: int
     zxid: int
     changes: list[Change] = attrs.field(factory=list)
+    rights: list[Rights] = attrs.field(factory=list)
+    """For each of `changes`."""
     touched: list[int] = attrs.field(factory=list)
     """Sessions that were heard of."""
     ended: list[int] = attrs.field(factory=list)
     """Sessions that are over."""
+    _known: dict[tuple[Acl, ...], tuple[Acl, ...]] = attrs.field(factory=dict, init=False)
+    """ACLs in `rights`. A multi may meet one long ACL ten thousand times, decoded anew each time."""
     _rights_bytes: int = 0
     """What has been settled so far."""
 
@@ -67,6 +71,16 @@ class Execution:
     def put(self, path: str, znode: Znode) -> None:
         self.transaction.put(keys.znode(path), znode.encode())
 
+    def changed(self, kind: ChangeKind, path: str, acl: tuple[Acl, ...], parent_acl: tuple[Acl, ...]) -> None:
+        """Note a change for watches. The ACLs are those at this change: see `Rights`."""
+        known = self._known
+        if acl is not OPEN_ACL:
+            acl = known.setdefault(acl, acl)
+        if parent_acl is not OPEN_ACL:
+            parent_acl = known.setdefault(parent_acl, parent_acl)
+        self.changes.append((kind, path))
+        self.rights.append((acl, parent_acl))
+
     def savepoint(self) -> tuple[Savepoint, Meta, int]:
         """For `rollback`."""
         return self.transaction.savepoint(), attrs.evolve(self.meta), len(self.changes)
@@ -75,7 +89,7 @@ class Execution:
         """As if nothing had been done since."""
         mark, self.meta, changes = savepoint
         self.transaction.rollback(mark)
-        del self.changes[changes:]
+        del self.changes[changes:], self.rights[changes:]
 
 
 def load_meta(transaction: Transaction) -> Meta:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
+from database.kv.commands import Acl
 from virtuallog.errors import VirtualLogError
 
 
@@ -70,6 +71,11 @@ Change: TypeAlias = tuple[ChangeKind, str]
 """What happened to the znode of this path. That the children of its parent changed with it is not said again."""
 
 
+Rights: TypeAlias = tuple[tuple[Acl, ...], tuple[Acl, ...]]
+"""The ACL of the znode that a change is about, the removed one for a deletion, and that of its parent: at that change, since a later
+command of the same transaction may have changed them."""
+
+
 class Result(NamedTuple):
     """What became of one command. A tuple, as one is made for each command at each replica: a frozen class takes 0.3 us longer."""
 
@@ -84,6 +90,8 @@ class Result(NamedTuple):
     """Sessions that were heard of with it."""
     ended: tuple[int, ...] = ()
     """Sessions that are over with it."""
+    rights: tuple[Rights, ...] = ()
+    """For each of `changes`."""
 
 
 @attrs.frozen

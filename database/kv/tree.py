@@ -71,6 +71,11 @@ class Tree:
         """Needs no right, as in ZooKeeper 3.8."""
         return self._znode(path).stat()
 
+    def look(self, path: str) -> tuple[Stat, tuple[Acl, ...]]:
+        """A stat, and the ACL as it is stored: for the replica itself, which checks rights by it."""
+        znode = self._znode(path)
+        return znode.stat(), znode.acl
+
     def get_children(self, path: str, identities: Identities) -> tuple[list[str], Stat]:
         """Names, sorted."""
         stat = self._readable(path, identities).stat()

@@ -4,6 +4,10 @@ As in ZooKeeper 3.8 there are two tables. *data* is for the znode itself (set by
 there is none), *child* for the names of its children. A watch that was added with a mode stands in both. A standard watch fires
 once. A later watch by the same watcher on the same path and table takes the place of the earlier one.
 
+A watcher is told only of what it may read when the change happens: of a change of a znode if the ACL of that znode gives it READ, of a
+removed one that which it had, and of a change of children if that of the parent does (CVE-2024-23944; as ZooKeeper from 3.8.4 and
+3.9.2 on). A standard watch is used up in either case. To set a watch takes no right.
+
 The order is what makes watches useful: `fire` is called while a command is applied, in the order of zxids, before anybody can
 read what changed and before the command itself is answered. A watcher that is told must put it in front of what it says later.
 """
@@ -18,11 +22,18 @@ from typing import Protocol
 import attrs
 
 from database.kv import paths
-from database.kv.results import Change, ChangeKind
+from database.kv.acl import READ, Holders
+from database.kv.commands import OPEN_ACL, Acl, Identity
+from database.kv.results import Change, ChangeKind, Rights
 
 
 class Watcher(Protocol):
     """Somebody who watches; a connection, as a rule. Compared by identity."""
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """Those that it has now: rights are checked when a watch fires."""
+        ...
 
     def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
         """The znode has changed. Must not block, must not raise, and must not set watches."""
@@ -141,19 +152,22 @@ class Watches:
         self.data.remove_all(watcher)
         self.child.remove_all(watcher)
 
-    def fire(self, change: Change, zxid: int) -> None:
-        """Tell everybody concerned, each at most once for each znode: the one that changed, then its parent."""
+    def fire(self, change: Change, zxid: int, rights: Rights) -> None:
+        """Tell all watchers concerned that may read it, each at most once for each znode: the one that changed, then its parent."""
         kind, path = change
+        acl, parent_acl = rights
         told = self.data.take(path, kind)
         if kind is not ChangeKind.DATA_CHANGED:
             if kind is ChangeKind.DELETED:
                 told |= self.child.take(path, kind)
-            self._tell(told, kind, path, zxid)
-            kind, path = ChangeKind.CHILDREN_CHANGED, paths.parent_of(path)
+            self._tell(told, kind, path, zxid, acl)
+            kind, path, acl = ChangeKind.CHILDREN_CHANGED, paths.parent_of(path), parent_acl
             told = self.child.take(path, kind)
-        self._tell(told, kind, path, zxid)
+        self._tell(told, kind, path, zxid, acl)
 
     @staticmethod
-    def _tell(watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int) -> None:
+    def _tell(watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int, acl: tuple[Acl, ...]) -> None:
+        readers = None if acl is OPEN_ACL or not watchers else Holders(acl, READ)
         for watcher in watchers:
-            watcher.fire(kind, path, zxid)
+            if readers is None or readers.include(watcher.identities):
+                watcher.fire(kind, path, zxid)

@@ -10,7 +10,7 @@ from typing import Final
 
 from database.kv import acl, keys, paths, quotas
 from database.kv.acl import ADMIN, CREATE, DELETE, READ, WRITE
-from database.kv.commands import ANY_VERSION, TTL_MS_MAX, Check, Create, Delete, Mode, SetAcl, SetData
+from database.kv.commands import ANY_VERSION, OPEN_ACL, TTL_MS_MAX, Check, Create, Delete, Mode, SetAcl, SetData
 from database.kv.execution import Execution
 from database.kv.records import Kind, Znode, decode_znode, signed
 from database.kv.results import ChangeKind, Created, Error, RefusedError, Stat
@@ -54,7 +54,7 @@ def create(execution: Execution, operation: Create) -> Created:
     execution.put(path, znode)
     _index(execution, path, znode)
     quotas.created(execution, path, znode)
-    execution.changes.append((ChangeKind.CREATED, path))
+    execution.changed(ChangeKind.CREATED, path, rights, parent.acl)
     return Created(path, znode.stat())
 
 
@@ -113,7 +113,7 @@ def remove(execution: Execution, path: str, znode: Znode) -> None:
     elif znode.kind != Kind.PERSISTENT:
         transaction.delete(keys.reapable(path))
     quotas.deleted(execution, path, znode)
-    execution.changes.append((ChangeKind.DELETED, path))
+    execution.changed(ChangeKind.DELETED, path, znode.acl, parent.acl)
 
 
 def set_data(execution: Execution, operation: SetData) -> Stat:
@@ -134,7 +134,7 @@ def set_data(execution: Execution, operation: SetData) -> Stat:
     execution.transaction.put(key, znode.encode())
     execution.meta.data_bytes += growth
     quotas.changed(execution, path, growth, 0)
-    execution.changes.append((ChangeKind.DATA_CHANGED, path))
+    execution.changed(ChangeKind.DATA_CHANGED, path, znode.acl, OPEN_ACL)
     return znode.stat()
 
 

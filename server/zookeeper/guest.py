@@ -23,20 +23,17 @@ from server.zookeeper.attaching import Attaching, Grant, Host
 from server.zookeeper.connection import UNSENT_BYTES_MAX, Connection, Event, Phase, Request, Word
 from server.zookeeper.facts import ConnectionFacts
 from server.zookeeper.handshake import ConnectRequest
+from server.zookeeper.hooks import Standing
 from server.zookeeper.meter import Meter, Sampler
 from server.zookeeper.operations import Operations
 from server.zookeeper.reads import View
 from server.zookeeper.syncs import Syncs
 from virtuallog.errors import UnavailableError, VirtualLogError
-from virtuallog.ports import Clock
 from virtuallog.rpc.channel import Channel
 
 
 class House(Host, Protocol):
     """What a guest needs of the server."""
-
-    @property
-    def clock(self) -> Clock: ...
 
     @property
     def syncs(self) -> Syncs: ...
@@ -82,6 +79,8 @@ class Guest:
     """0: there is no session yet."""
     is_local: bool = attrs.field(default=False, init=False)
     """The session is this connection's alone, and not in the log."""
+    _counted: bool = attrs.field(default=False, init=False)
+    """Its session was counted as an attempt: until a login."""
     _heard_frames: int = attrs.field(default=0, init=False)
     _silent_seconds: float = attrs.field(default=0.0, init=False)
     _is_held_up: bool = attrs.field(default=False, init=False)
@@ -101,6 +100,7 @@ class Guest:
             Sampler(house.clock.monotonic, house.meter.took),
             self.lose,
             Origin(identities=self._greet()),
+            on_login=self._on_login,
         )
         self.arrived_at = self.channel.received_at
         self.established_ms = round(house.clock.wall() * 1000)
@@ -137,15 +137,23 @@ class Guest:
         return self.channel.unsent_bytes + connection.pipeline.held_bytes + connection.unfinished_bytes
 
     @property
+    def address(self) -> str:
+        return self.caller.host
+
+    @property
     def identities(self) -> tuple[Identity, ...]:
         return self.operations.origin.identities
 
     def end(self, reason: str) -> None:
         self.lose(UnavailableError(reason))
 
-    def tick(self, seconds: float) -> None:
-        """Time has passed. Counted in ticks of this server: one that was stopped for a minute has not been listening, nor does it
+    def tick(self, seconds: float, standing: Standing) -> None:
+        """Time has passed, and clients are served like this now. A client that got its session under another standing has to find out:
+        looked at for each, as the standing may have changed twice since the last tick. Counted in ticks of this server: one that was stopped for a minute has not been listening, nor does it
         listen to whom it holds up."""
+        if self.timeout_ms and standing is not (Standing.READ_ONLY if self.is_local else Standing.FULL):
+            self.end(f"clients are served differently from now on: {standing.value}")
+            return
         frames = self.connection.received_frames
         if frames != self._heard_frames or self._is_held_up or not self.timeout_ms:
             self._heard_frames, self._silent_seconds = frames, 0.0
@@ -241,6 +249,7 @@ class Guest:
         """It has a session: requests can be taken."""
         operations = self.operations
         self.session, self.timeout_ms, self.is_local = grant.session, grant.timeout_ms, grant.is_local
+        self._counted = grant.counted
         operations.origin = Origin(grant.session, grant.generation, self.identities)
         operations.read_only = grant.is_local
         self.house.settle(self)
@@ -251,6 +260,11 @@ class Guest:
         self.channel.kick()  # what has come meanwhile can be done now
         if not grant.is_local:
             self.house.database.expiry.attach(grant.session, grant.generation, self._on_ended)
+
+    def _on_login(self) -> None:
+        if self._counted:
+            self._counted = False
+            self.house.attempts.give_back(self.address, self.house.clock.monotonic())
 
     def refuse(self, asked: ConnectRequest, reason: Error) -> None:
         """It is told that there is no such session, and closed."""

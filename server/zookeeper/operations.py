@@ -52,6 +52,8 @@ class Operations:
     origin: Origin = attrs.field(factory=Origin)
     read_only: bool = False
     """The log cannot be reached: no writes."""
+    on_login: Callable[[], None] = lambda: None
+    """Called when the client has logged in with SASL."""
     is_over: bool = attrs.field(default=False, init=False)
     """Nobody is there any more. What is under way may still be answered: into the void."""
     closing: bool = attrs.field(default=False, init=False)
@@ -238,6 +240,7 @@ class Operations:
             known = add_identities(self.origin.identities, self._exchange.user)
             self.origin = attrs.evolve(self.origin, identities=known)
             self._handlers = _HANDLERS
+            self.on_login()
         return answer
 
     def who_am_i(self, xid: int, opcode: OpCode, body: Reader) -> None:

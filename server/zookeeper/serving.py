@@ -12,9 +12,10 @@ import trio
 from trio.abc import Listener, Stream
 
 from database.kv.database import Database
+from server.zookeeper.attempts import Attempts
 from server.zookeeper.facts import Traffic, WatchFacts
 from server.zookeeper.guest import Caller, Guest
-from server.zookeeper.hooks import Hooks, Standing
+from server.zookeeper.hooks import Hooks
 from server.zookeeper.meter import Meter
 from server.zookeeper.settings import ZooKeeperSettings
 from server.zookeeper.syncs import Syncs
@@ -61,6 +62,7 @@ class ZooKeeperServer:
         self.random: Final = random
         self.node: Final = node
         self.hooks: Final = hooks or Hooks()
+        self.attempts: Final = Attempts()
         self.syncs: Final = Syncs(database.sync)
         self.meter: Final = Meter()
         self._complaints = Complaints(clock, counts=self.meter.complaints)
@@ -69,11 +71,9 @@ class ZooKeeperServer:
         self._hosts: Counter[str] = Counter()
         limits = ServerLimits(connections_max=settings.connections_max, held_bytes_max=HELD_BYTES_MAX)
         self._admission = Admission(limits)
-        self._standing = Standing.FULL
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Needed by `serve_stream`: ends connections whose time is over, and carries out `sync`. Until cancelled."""
-        self._standing = self.hooks.standing()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.syncs.run)
             task_status.started()
@@ -124,12 +124,20 @@ class ZooKeeperServer:
 
     def _refusal(self, guest: Guest) -> str:
         """Why this connection is not let in; empty: it is."""
-        most = self.settings.connections_per_client_max
-        if most and self._hosts[guest.caller.host] >= most:
+        most, host = self.settings.connections_per_client_max, guest.caller.host
+        if most and self._hosts[host] >= most and not self._push_out_silent(host):
             return f"{most} connections from this address are open"
         if not self._admission.enter(guest):
             return f"{len(self._admission)} connections are open"
         return ""
+
+    def _push_out_silent(self, host: str) -> bool:
+        """End the oldest connection from this address that has not said anything; False: there is none."""
+        for guest in self._guests:
+            if guest.caller.host == host and not guest.has_asked and not guest.has_gone:
+                guest.end("one more came from its address, and this one has not said anything")
+                return True
+        return False
 
     def _forget(self, guest: Guest) -> None:
         self._admission.leave(guest)
@@ -143,16 +151,11 @@ class ZooKeeperServer:
 
     # -- what guests ask ---------------------------------------------------------------------------------------------
 
-    def evict(self, session: int) -> None:
-        """No connection of this server has this session any more."""
-        former = self._sessions.pop(session, None)
+    def settle(self, guest: Guest) -> None:
+        """It has its session, and has shown the password if that is not new: the former connection of the session is ended."""
+        former, self._sessions[guest.session] = self._sessions.get(guest.session), guest
         if former is not None:
             former.end("the session goes on at another connection")
-
-    def settle(self, guest: Guest) -> None:
-        """It has its session."""
-        self.evict(guest.session)
-        self._sessions[guest.session] = guest
 
     def weigh(self, guest: Guest) -> None:
         self._admission.weigh(guest)
@@ -161,11 +164,8 @@ class ZooKeeperServer:
 
     def _tick(self) -> None:
         standing = self.hooks.standing()
-        if standing is not self._standing:
-            self._standing = standing
-            self.close_all(f"clients are served differently from now on: {standing.value}")
         for guest in list(self._guests):
-            guest.tick(TICK_SECONDS)
+            guest.tick(TICK_SECONDS, standing)
         self._admission.expire(self.clock.monotonic())
 
     def close_all(self, reason: str) -> None:

@@ -17,7 +17,7 @@ from database.kv import apply, keys, session_operations
 from database.kv.database import Database
 from database.kv.execution import Execution
 from database.kv.expiry import PATIENCE_SECONDS, Expiry
-from database.kv.results import Change, ChangeKind, Error, Result
+from database.kv.results import Change, ChangeKind, Error, Result, Rights
 from database.kv.watches import Watcher, Watches, WatchMode, WatchTable
 from database.ports import Reading
 from database.snapshots.keeping import Progress, Snapshots
@@ -40,7 +40,7 @@ took_as_it_should = Snapshots.take
 was_silent = Silence.silent
 fired_as_it_should = Watches.fire
 _applied: Final = count()
-_late: Final[WeakKeyDictionary[Database, tuple[Change, ...]]] = WeakKeyDictionary()
+_late: Final[WeakKeyDictionary[Database, list[tuple[Change, Rights]]]] = WeakKeyDictionary()
 PUBLISHED: Final = "specs: ZooKeeper, section 3.4"
 
 
@@ -109,13 +109,13 @@ def watches_fire_for_ever(self: WatchTable, path: str, kind: ChangeKind) -> dict
 
 
 @mutant(Watches.fire, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)
-def a_delete_is_not_told_to_who_watches_the_parent(self: Watches, change: Change, zxid: int) -> None:
+def a_delete_is_not_told_to_who_watches_the_parent(self: Watches, change: Change, zxid: int, rights: Rights) -> None:
     """Creations are."""
     kind, path = change
     if kind is not ChangeKind.DELETED:
-        fired_as_it_should(self, change, zxid)
+        fired_as_it_should(self, change, zxid, rights)
         return
-    self._tell({**self.data.take(path, kind), **self.child.take(path, kind)}, kind, path, zxid)
+    self._tell({**self.data.take(path, kind), **self.child.take(path, kind)}, kind, path, zxid, rights[0])
 
 
 @mutant(Database.post_apply, scenario="zelos", options=CALM, published=PUBLISHED, found_by=WATCHES)
@@ -125,8 +125,8 @@ def only_the_last_change_of_a_transaction_is_told(
     """A multi, or the end of a session, has several."""
     assert isinstance(result, Result)
     self.tree.applied(result.zxid)
-    for change in result.changes[-1:]:
-        self.watches.fire(change, result.zxid)
+    for change, rights in list(zip(result.changes, result.rights, strict=True))[-1:]:
+        self.watches.fire(change, result.zxid, rights)
     self.expiry.applied(result)
 
 
@@ -135,9 +135,9 @@ def events_come_one_command_late(self: Database, entry: Entry, position: LogPosi
     """Behind the answer to the command that they are about."""
     assert isinstance(result, Result)
     self.tree.applied(result.zxid)
-    for change in _late.get(self, ()):
-        self.watches.fire(change, result.zxid)
-    _late[self] = result.changes
+    for change, rights in _late.get(self, []):
+        self.watches.fire(change, result.zxid, rights)
+    _late[self] = list(zip(result.changes, result.rights, strict=True))
     self.expiry.applied(result)
 
 

@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from database.kv.client.access import Access
+from database.kv.commands import Identity
 from database.kv.database import Database
 from database.kv.results import ChangeKind
 from database.kv.watches import WatchMode
@@ -92,6 +93,11 @@ class WatchStream:
         database.watches.add(self._path, self, self._mode)
         if former is not None:
             self._miss(0, database.tree.last_zxid)
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """For `Watches`."""
+        return self._access.identities
 
     def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
         """For `Watches`."""

@@ -13,12 +13,25 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from database.kv import paths
-from database.kv.commands import Create, CreateSession, Delete, Expire, Mode, Multi, Operation, Origin, SetAcl, SetData
+from database.kv.commands import (
+    OPEN_ACL,
+    Create,
+    CreateSession,
+    Delete,
+    Expire,
+    Mode,
+    Multi,
+    Operation,
+    Origin,
+    SetAcl,
+    SetData,
+)
 from database.kv.results import ChangeKind, Result
 from database.kv.watches import Watches, WatchMode
 from tests.database.kv.worlds import Recorder, World
 
 CREATED, DELETED, DATA, CHILDREN = ChangeKind
+OPEN = (OPEN_ACL, OPEN_ACL)
 
 
 class Watched(World):
@@ -30,8 +43,8 @@ class Watched(World):
 
     def do(self, operation: Operation, origin: Origin = Origin()) -> Result:  # noqa: B008  # frozen
         result = super().do(operation, origin)
-        for change in result.changes:
-            self.watches.fire(change, result.zxid)
+        for change, rights in zip(result.changes, result.rights, strict=True):
+            self.watches.fire(change, result.zxid, rights)
         return result
 
 
@@ -178,8 +191,8 @@ def test_a_herd_is_told_in_one_pass() -> None:
         watches.child.add("/a", watcher)
         watches.add("/", watcher, WatchMode.PERSISTENT_RECURSIVE)
     Compared.comparisons = 0
-    watches.fire((DATA, "/a"), 1)
-    watches.fire((DELETED, "/a"), 2)
+    watches.fire((DATA, "/a"), 1, OPEN)
+    watches.fire((DELETED, "/a"), 2, OPEN)
     assert all(watcher.events == [(DATA, "/a"), (DELETED, "/a")] for watcher in herd)
     assert Compared.comparisons == 0
 
@@ -201,7 +214,7 @@ def test_a_change_far_down_costs_no_more_than_one_near_the_root() -> None:
     have kept the event loop for minutes, as each looked at all that is above it."""
     watches, watcher = Watches(), Recorder()
     watches.add("/elsewhere", watcher, WatchMode.PERSISTENT_RECURSIVE)
-    near, far = (partial(watches.fire, (DATA, "/a" * depth), 1) for depth in (20, 1000))
+    near, far = (partial(watches.fire, (DATA, "/a" * depth), 1, OPEN) for depth in (20, 1000))
     assert calls_of(near) == calls_of(far)
     assert watcher.events == []
 
@@ -248,7 +261,7 @@ def test_watches_against_a_list_of_all_of_them(steps: list[tuple[object, ...]]) 
                 )
                 model["data", number, path] = model["child", number, path] = mode
             case ("fire", ChangeKind() as kind, str(path)):
-                watches.fire((kind, path), 1)
+                watches.fire((kind, path), 1, OPEN)
                 own = concerned("data", path, kind) + (concerned("child", path, kind) if kind is DELETED else [])
                 above = concerned("child", paths.parent_of(path), CHILDREN) if kind is not DATA else []
                 for number in range(3):

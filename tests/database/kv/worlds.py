@@ -48,6 +48,8 @@ class Recorder:
 
     events: list[tuple[ChangeKind, str]] = attrs.field(factory=list)
 
+    identities: tuple[Identity, ...] = ()
+
     def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
         self.events.append((kind, path))
 
