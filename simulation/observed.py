@@ -21,6 +21,7 @@ from virtuallog.kept import KeepsLoglets, Kept, ReleasedElsewhere, ReleasesLater
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.replicated import Pace, Placement, ReplicatedProvider
 from virtuallog.rpc.interface import Interface
+from virtuallog.testing.actions import LogletCopy
 from virtuallog.testing.history import History
 from virtuallog.testing.recorded import RecordedLoglet, RecordedMetaStore, RecordedPosts
 from virtuallog.types import LogletOffset, NodeId
@@ -58,14 +59,14 @@ class ObservedProvider:
         return self._provider.describe(config)
 
     def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
-        """One that was moved is the same one in the history; copies are looked at where they are, not recorded: what is read
-        from one was appended to another one. Archives are such copies."""
+        """A moved loglet keeps its name in the history, and its tails are marked as those of a copy. An archive is not recorded:
+        what is read from it was appended to another loglet."""
         loglet = self._provider.open(segment, config, environment)
         if isinstance(self._provider, ReleasesLater):
             return loglet
-        known_as = origin(self._provider, segment, config)
         recorded = RecordedPosts if isinstance(loglet, PostsAppends) else RecordedLoglet
-        return recorded(loglet, self._history, known_as, self._who, is_copy=known_as != segment)
+        known_as = origin(self._provider, segment, config)
+        return recorded(loglet, self._history, known_as, self._who, of_copy=is_moved(self._provider, config))
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
         return await self._provider.serve(environment)
@@ -75,9 +76,11 @@ class ObservedProvider:
 
 
 class _Observing(Protocol):
-    """What the parts below have in common: the provider that is observed."""
+    """What the parts below have in common: the provider that is observed, and where."""
 
     _provider: Any
+    _history: History
+    _who: str
 
 
 class _Keeping(_Observing):
@@ -109,7 +112,10 @@ class _Replicated(_Keeping):
         pace: Pace,
         lost: Collection[NodeId] = (),
     ) -> None:
-        await self._provider.replicate(segment, config, target, stop, environment, pace, lost)
+        copy = LogletCopy(origin(self._provider, segment, config), stop)
+        with self._history.record(self._who, copy) as returned:
+            await self._provider.replicate(segment, config, target, stop, environment, pace, lost)
+            returned(None)
 
 
 class _Forgetting(_Observing):
@@ -156,6 +162,14 @@ def origin(provider: LogletProvider, segment: SegmentId, config: bytes) -> Segme
     if not isinstance(provider, CompositeProvider):
         return first
     return SegmentId(first.version, (first.attempt - 1) % (1 << 63))
+
+
+def is_moved(provider: LogletProvider, config: bytes) -> bool:
+    """True for a config that `ReplicatedProvider.move` made: it names the loglet, whatever the id of its segment.
+
+    The id alone does not tell: a part of a composite loglet keeps its own when all of it is moved.
+    """
+    return isinstance(provider, ReplicatedProvider) and "loglet" in provider.describe(config)
 
 
 def observed(provider: LogletProvider, history: History, who: str) -> LogletProvider:

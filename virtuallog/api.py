@@ -67,7 +67,9 @@ class Loglet(Protocol):
 
         `Open(t)`: every append acknowledged before the call lies below t, everything below t is readable, and no
         seal had completed when t was read. `Sealed(t)`: no append was or will be acknowledged at or past t; a later
-        call may return a larger t, never a smaller one.
+        call may return a larger t, never a smaller one, until the loglet is moved. A moved loglet
+        (`ReplicatedProvider.replicate`) is sealed and ends at or past the stop of its segment. Past that stop it promises
+        nothing: its t may be smaller than before, and below what a stripe had acknowledged to its striped loglet.
 
         Raises:
             UnavailableError: not enough servers answered.

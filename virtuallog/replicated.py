@@ -89,9 +89,10 @@ class ReplicatedProvider(KeepsLoglets, Protocol):
         and those that both have but have lost their copies with a former disk, which `lost` names.
 
         On return each of them has every entry below `stop` that is not trimmed, durably; all of it was read back and its
-        checksums were right. Nobody uses the copies before the chain says so. Safe to cancel, to repeat and to run on
-        several nodes at once: what is there is not copied again. Appends and reads go on meanwhile; what is under way at
-        a time is bounded.
+        checksums were right. What lies at or past `stop` is no part of the log and is not copied, so tails may be lower
+        afterwards, never below `stop` (`Loglet.check_tail`). Nobody uses the copies before the chain says so. Safe to
+        cancel, to repeat and to run on several nodes at once: what is there is not copied again. Appends and reads go on
+        meanwhile; what is under way at a time is bounded.
 
         Raises:
             UnavailableError: a newcomer, or every former server that has some entry, does not answer.

@@ -339,6 +339,8 @@ class Sequencer:
         self._queue.clear()
         self._mismatches.clear()
         self._queued_bytes = 0
+        self._sessions.end()  # this object stays as long as its segment is in the chain
+        self._refusals = Refusals()
         return [Resolve(ticket, error) for ticket in tickets]
 
     def _turned_away(self, batch: Batch) -> VirtualLogError:

@@ -15,6 +15,8 @@ from typing import Final
 
 import trio
 
+from loglets.native import NativeProvider
+from loglets.striped.provider import StripedProvider
 from simulation.checks.chain import CHAIN_CHECKS
 from simulation.checks.facts import newest_chain
 from simulation.checks.log import LOG_CHECKS
@@ -26,6 +28,7 @@ from simulation.workload.actor import Actor, Stage, attempt
 from simulation.workload.plan import WorkloadPlan
 from simulation.world.cluster import SERVER_PATIENCE_SECONDS, Cluster, ClusterPlan
 from simulation.world.world import World
+from virtuallog.planning import majority_of
 from virtuallog.replicated import Placement, replicated
 from virtuallog.testing.history import History
 from virtuallog.testing.violation import Violation
@@ -98,12 +101,22 @@ async def _look_at_spares(actor: Actor, victim: NodeId) -> None:
     """If there is a spare node it gets the dead one's place, soon: a client that reaches the dead one may have planned the
     successor. If there is none, the dead one keeps it."""
     world, servers = actor.stage.cluster.world, (await _placement(actor)).servers
+    if _works(actor.stage.cluster, victim, servers):
+        return  # clients reach its part of the cluster, and the others cannot seal what they have no majority of
     spare, began = len(actor.stage.cluster.nodes) > len(servers), world.now()
     while spare and victim in servers and world.now() - began < SPARE_SECONDS:
         await trio.sleep(0.5)
         servers = (await _placement(actor)).servers
     if (victim in servers) == spare:
         _object(world, "healing", f"node {victim} is gone, the log servers are {servers}")
+
+
+def _works(cluster: Cluster, victim: NodeId, servers: tuple[NodeId, ...]) -> bool:
+    """Whether the victim is cut off together with a majority of the log servers, itself among them."""
+    if not cluster.machines[victim].running:
+        return False
+    together = [other for other in servers if other != victim and not cluster.world.network.link(victim, other).blocked]
+    return victim in servers and len(together) < len(servers) - 1 and 1 + len(together) >= majority_of(len(servers))
 
 
 async def _end(actor: Actor, heal: Heal, source: random.Random) -> None:
@@ -160,9 +173,12 @@ async def _placement(actor: Actor) -> Placement:
 
 def copies_are_kept(history: History) -> Iterator[Violation]:
     """No segment of the newest chain has fewer servers than the first loglet had."""
+    native, striped = provider(), StripedProvider()
+    kinds: dict[str, NativeProvider | StripedProvider] = {native.kind: native, striped.kind: striped}
+    striped.over(kinds)
     chain = newest_chain(history)
     for segment in chain.segments if chain is not None else ():
-        servers = provider().placement(segment.config).servers
+        servers = kinds[segment.kind].placement(segment.config).servers
         if len(servers) < COPIES:
             yield Violation("healing", f"segment {segment.id} is on nodes {servers} only", (len(history.events) - 1,))
 

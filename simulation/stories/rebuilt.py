@@ -1,6 +1,6 @@
 """Closed segments lose a copy for good: the cluster makes another one, while appends and trims go on.
 
-A log server dies, or comes back with an empty disk. Some node notices, copies what the dead one had to the spare nodes and
+The closed segments are native loglets, or striped over native ones. A log server dies, or comes back with an empty disk. Some node notices, copies what the dead one had to the spare nodes and
 lets the chain name them. It may die in the middle of it, at a crash point of the rebuild. In the end everybody goes who had
 the segments in the beginning: what is left must be on the newcomers.
 
@@ -15,6 +15,7 @@ from typing import Final
 
 import trio
 
+from loglets.striped.provider import StripedProvider
 from simulation.checks.chain import CHAIN_CHECKS
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
@@ -28,6 +29,7 @@ from simulation.world.cluster import Cluster, ClusterPlan
 from simulation.world.world import World
 from virtuallog.chain import Segment
 from virtuallog.crash_points import CRASH_POINTS
+from virtuallog.replicated import replicated
 from virtuallog.testing.actions import ExtendAsked
 from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
@@ -41,7 +43,7 @@ _OPERATOR, _WRITER, _READER = NodeId(2001), NodeId(2002), NodeId(2003)
 
 async def _story(world: World) -> None:
     source = world.random("plan")
-    cluster = Cluster(world, ClusterPlan(nodes=6, members=5, kinds=(provider,)))
+    cluster = Cluster(world, ClusterPlan(nodes=6, members=5, kinds=(provider, StripedProvider)))
     cluster.start()
     await cluster.wait_serving()
     points = CrashPoints(world, cluster.machines)
@@ -64,8 +66,9 @@ async def _fill(actor: Actor, source: random.Random) -> None:
     """Two or three closed segments on the former servers, and an open one on the others; some of it is trimmed."""
     log = actor.client.log
     for _ in range(source.choice((2, 3))):
-        settings = {"servers": "1,2,3", "sequencer": str(source.randint(1, 3))}
-        await actor.change(ExtendAsked("native", "servers=1,2,3"), log.reconfig_extend("native", settings))
+        kind, orders = source.choice((("native", "sequencer"), ("native", "sequencer"), ("striped", "sequencers")))
+        settings = {"servers": "1,2,3", orders: str(source.randint(1, 3))}
+        await actor.change(ExtendAsked(kind, "servers=1,2,3"), log.reconfig_extend(kind, settings))
         for _ in range(source.randint(2, 6)):
             await actor.append(source.randint(1, 4), size=source.choice((0, 900)))
     settings = {"servers": "4,5,6", "sequencer": "4"}
@@ -106,7 +109,7 @@ async def _write(stage: Stage, source: random.Random) -> None:
 async def _rebuilt(actor: Actor, gone: NodeId) -> bool:
     world, began = actor.stage.cluster.world, actor.stage.cluster.world.now()
     with trio.move_on_after(REBUILD_SECONDS) as limit:
-        while any(gone in _servers(segment) for segment in await _closed(actor)):
+        while any(gone in _servers(actor, segment) for segment in await _closed(actor)):
             await trio.sleep(0.2)
     world.demanded("rebuild", world.now() - began)
     if limit.cancelled_caught:
@@ -123,8 +126,10 @@ async def _closed(actor: Actor) -> Sequence[Segment]:
     return [segment for segment in view.cached.chain.segments if segment.stop is not None]
 
 
-def _servers(segment: Segment) -> Sequence[NodeId]:
-    return provider().placement(segment.config).servers
+def _servers(actor: Actor, segment: Segment) -> Sequence[NodeId]:
+    kind = replicated(actor.client.log.view.provider(segment.kind))
+    assert kind is not None
+    return kind.placement(segment.config).servers
 
 
 async def _only_newcomers(stage: Stage, gone: NodeId) -> None:

@@ -10,6 +10,7 @@ from simulation.runner import run_seed
 from tests.mutants import (
     archive,
     changes,
+    copies,
     healing,
     identity,
     metastore,
@@ -39,6 +40,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *identity.MUTANTS,
     *stopping.MUTANTS,
     *healing.MUTANTS,
+    *copies.MUTANTS,
     *paxos.MUTANTS,
     *striped.MUTANTS,
     *zookeeper.MUTANTS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -249,6 +251,32 @@ def test_a_copy_of_a_batch_that_was_ordered_is_not_refused_after_the_seal() -> N
 
     assert encode(bench.outcomes["copy"]) == encode(SealedError(refused=False))
     assert encode(bench.outcomes["new"]) == encode(SealedError(refused=True))
+
+
+def allocated_in(module: ModuleType) -> int:
+    """Bytes that are in use, of what its code has allocated since tracing began."""
+    assert module.__file__ is not None
+    traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, module.__file__)])
+    return sum(statistic.size for statistic in traces.statistics("filename"))
+
+
+def test_a_sequencer_that_has_ended_remembers_sessions_and_not_where_their_batches_are() -> None:
+    """It stays as long as its segment is in the chain; a log that is swapped often and trimmed rarely has many of them."""
+    tracemalloc.start()
+    try:
+        bench = Bench()
+        for sequence in range(sessions.BATCHES_MAX):
+            for number in range(50):
+                bench.append(1, sequence, number.to_bytes(16, "big"))
+            bench.ack(S1, bench.core.tail)
+            bench.ack(S2, bench.core.tail)
+        held = allocated_in(sessions)
+        bench.core.stop(SealedError())
+        kept = allocated_in(sessions)
+    finally:
+        tracemalloc.stop()
+
+    assert kept < held / 10
 
 
 def test_a_seal_of_a_minority_does_not_stop_the_sequencer() -> None:

@@ -138,6 +138,16 @@ class LogletTail:
     segment: SegmentId
     lagging: bool = False
     """From `wait_tail`: an `Open` one may be old."""
+    of_copy: bool = False
+    """Asked of a loglet after it was moved (`LogletCopy`)."""
+
+
+@attrs.frozen
+class LogletCopy:
+    """`replicate` of a closed loglet, or of a part of one, up to the stop of its segment. Result: None."""
+
+    segment: SegmentId
+    stop: int
 
 
 @attrs.frozen

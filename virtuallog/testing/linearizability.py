@@ -27,7 +27,7 @@ import attrs
 
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
-from virtuallog.testing.actions import LogletAppend, LogletRead, LogletSeal, LogletTail, LogletTrim
+from virtuallog.testing.actions import LogletAppend, LogletCopy, LogletRead, LogletSeal, LogletTail, LogletTrim
 from virtuallog.testing.expect import covered
 from virtuallog.testing.history import History, Operation
 from virtuallog.testing.violation import Violation, demand, proof
@@ -36,6 +36,8 @@ from virtuallog.types import Gap, GapKind, Open, PlacedBatch
 
 Name: TypeAlias = tuple[SessionId, int]
 """What names an entry of a loglet: session and sequence number."""
+
+_KINDS = (LogletAppend, LogletTail, LogletSeal, LogletRead, LogletTrim, LogletCopy)
 
 _OPEN, _SEAL, _SEALED, _ENTRY = range(4)
 """Order of the steps at one place."""
@@ -49,7 +51,7 @@ def check_log(history: History) -> None:
 def loglets_are_linearizable(history: History) -> Iterator[Violation]:
     """Every loglet that somebody used looks like one log, used by one client at a time."""
     loglets: dict[SegmentId, _Loglet] = {}
-    for kind in (LogletAppend, LogletTail, LogletSeal, LogletRead, LogletTrim):
+    for kind in _KINDS:
         for operation in history.operations(kind):
             segment = operation.action.segment
             calls = loglets.get(segment)
@@ -65,9 +67,7 @@ class _Loglet:
     """What was asked of one loglet, in the order in which it was asked, and what follows from it."""
 
     segment: SegmentId
-    of: dict[type, list[Operation]] = attrs.field(
-        factory=lambda: {kind: [] for kind in (LogletAppend, LogletTail, LogletSeal, LogletRead, LogletTrim)}
-    )
+    of: dict[type, list[Operation]] = attrs.field(factory=lambda: {kind: [] for kind in _KINDS})
     entries: Entries[Name] = attrs.field(factory=Entries)
     batches: dict[tuple[SessionId, int], Batch] = attrs.field(factory=dict)
     """What was offered, and not refused for good, by session and first sequence number."""
@@ -80,6 +80,7 @@ class _Loglet:
         yield from self._gaps()
         yield from self._trims()
         yield from self._sessions()
+        yield from self._copies()
         steps = list(self._steps())
         seal = _seal_step(self.of[LogletSeal], steps)
         yield from self._seal(seal, steps)
@@ -188,6 +189,22 @@ class _Loglet:
                 yield self.broken("loglet keeps sessions in order", message, earlier.known_by, entry.known_by)
             newest[session] = entry
 
+    def _copies(self) -> Iterator[Violation]:
+        """A moved loglet is sealed and has what lies below the stop of its segment; past that it promises nothing."""
+        copies = [copy for copy in self.of[LogletCopy] if copy.returned]
+        for check in self.of[LogletTail]:
+            if not (check.returned and check.action.of_copy) or (
+                check.action.lagging and isinstance(check.result, Open)
+            ):
+                continue
+            tail = check.result
+            if isinstance(tail, Open):
+                yield self.broken("copies are whole", f"{tail} was seen of a loglet that has been moved", check)
+            made = max((copy for copy in copies if copy.before(check)), key=lambda copy: copy.action.stop, default=None)
+            if made is not None and tail.tail < made.action.stop:
+                message = f"{tail} was seen of a copy that was made up to {made.action.stop}"
+                yield self.broken("copies are whole", message, made, check)
+
     # -- the witness order ----------------------------------------------------------------------------------------
 
     def _steps(self) -> Iterator[Step]:
@@ -195,7 +212,7 @@ class _Loglet:
         for place, entry in self.entries.at.items():
             yield Step(place, _ENTRY, entry.started, entry.seen, f"{entry} at {place}", entry.known_by, entry)
         for check in self.of[LogletTail]:
-            if check.returned:
+            if check.returned and not check.action.of_copy:
                 tail, is_open = check.result, isinstance(check.result, Open)
                 started = ANY_TIME if is_open and check.action.lagging else check.invoked
                 yield Step(tail.tail, _OPEN if is_open else _SEALED, started, check.done, str(tail), check)

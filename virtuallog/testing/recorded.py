@@ -30,9 +30,8 @@ class RecordedLoglet:
     _history: History
     _segment: SegmentId = ONLY_SEGMENT
     _who: str = "client"
-    _is_copy: bool = False
-    """Of a closed loglet, on other servers. It has nothing beyond the end of its segment, where the former one may have had entries that
-    nobody acknowledged: so its tail may be the lower one, and stands in no history of the loglet."""
+    _of_copy: bool = False
+    """The loglet was moved: `LogletTail.of_copy`."""
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         with self._history.record(self._who, LogletAppend(self._segment, batch, expected_tail)) as returned:
@@ -41,17 +40,13 @@ class RecordedLoglet:
             return places
 
     async def check_tail(self) -> Tail:
-        if self._is_copy:
-            return await self._loglet.check_tail()
-        with self._history.record(self._who, LogletTail(self._segment)) as returned:
+        with self._history.record(self._who, LogletTail(self._segment, of_copy=self._of_copy)) as returned:
             tail = await self._loglet.check_tail()
             returned(tail)
             return tail
 
     async def wait_tail(self, past: LogletOffset) -> Tail:
-        if self._is_copy:
-            return await self._loglet.wait_tail(past)
-        with self._history.record(self._who, LogletTail(self._segment, lagging=True)) as returned:
+        with self._history.record(self._who, LogletTail(self._segment, True, self._of_copy)) as returned:
             tail = await self._loglet.wait_tail(past)
             returned(tail)
             return tail

@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.checks.story import LOGLET, A, B, Story, batch, filler, offer, trimmed
 from virtuallog.chain import SegmentId
 from virtuallog.errors import OverloadedError, SealedError, TailMismatchError, UnavailableError, VirtualLogError
-from virtuallog.testing.actions import LogletRead, LogletSeal, LogletTail, LogletTrim
+from virtuallog.testing.actions import LogletCopy, LogletRead, LogletSeal, LogletTail, LogletTrim
 from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed
 
 OTHER = SegmentId(2, 8)
@@ -206,3 +206,33 @@ def test_a_loglet_that_reorders_a_session(story: Story) -> None:
         returned(range(1, 2))
 
     assert story.broken() == {"loglet keeps sessions in order"}
+
+
+def test_a_moved_loglet_ends_at_the_stop_of_its_segment(story: Story) -> None:
+    """A stripe acknowledges past the stop of the striped loglet, and only what lies below the stop is copied."""
+    story.happened(offer(A, 0, 2), range(2))
+    story.happened(LogletSeal(LOGLET))
+    story.happened(LogletTail(LOGLET), Sealed(2))
+    story.happened(LogletCopy(LOGLET, 1))
+    story.happened(LogletTail(LOGLET, of_copy=True), Sealed(1))
+
+    assert story.broken() == set()
+
+
+def test_a_copy_that_ends_below_the_stop(story: Story) -> None:
+    """The log has entries there."""
+    story.happened(offer(A, 0, 2), range(2))
+    story.happened(LogletSeal(LOGLET))
+    story.happened(LogletCopy(LOGLET, 2))
+    story.happened(LogletTail(LOGLET, of_copy=True), Sealed(1))
+
+    assert story.broken() == {"copies are whole"}
+
+
+def test_a_copy_that_is_open(story: Story) -> None:
+    """Its former sequencer could go on."""
+    story.happened(LogletSeal(LOGLET))
+    story.happened(LogletCopy(LOGLET, 0))
+    story.happened(LogletTail(LOGLET, of_copy=True), Open(0))
+
+    assert story.broken() == {"copies are whole"}
