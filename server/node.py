@@ -35,7 +35,9 @@ from server.formatting import Formatter
 from server.healing.healer import Healer
 from server.healing.policies import load_policy
 from server.healing.rebuild import RateLimit
+from server.healing.shortage import shortage
 from server.identity import Identity, Phase
+from server.membership.look import placement_of
 from server.membership.service import Membership
 from server.node_metrics import node_metrics
 from server.releasing import Releasing
@@ -400,8 +402,11 @@ class Node:
 
     def _healing(self) -> tuple[str, ...]:
         """What is wrong with other nodes, or with where the log is kept."""
-        watched = self._log.chain_writer.problem if self._log is not None else ""
-        return (*(self._healer.report() if self._healer else ()), *([watched] if watched else []))
+        if self._log is None:
+            return ()
+        watched, register = self._log.chain_writer.problem, self._log.view.cached
+        less = shortage(register, placement_of(self._log)) if register else ()
+        return (*(self._healer.report() if self._healer else ()), *([watched] if watched else []), *less)
 
     def _failures(self) -> list[str]:
         failures = [f"{role.name}: {role.failure}" for role in self._roles if role.failure]

@@ -19,7 +19,7 @@ from virtuallog.composite import CompositeProvider
 from virtuallog.dropped import ForgetsOthers
 from virtuallog.kept import KeepsLoglets, Kept, ReleasedElsewhere, ReleasesLater
 from virtuallog.ports import Environment, Handlers, NodeEnvironment
-from virtuallog.replicated import Pace, Placement, ReplicatedProvider
+from virtuallog.replicated import Pace, Placement, ReplicatedProvider, TellsPartialCopies
 from virtuallog.rpc.interface import Interface
 from virtuallog.testing.actions import LogletCopy
 from virtuallog.testing.history import History
@@ -125,6 +125,14 @@ class _Forgetting(_Observing):
         await self._provider.forget_others(horizon, live)
 
 
+class _TellingPartial(_Observing):
+    __slots__ = ()
+
+    async def partial_copies(self, segment: SegmentId, config: bytes, environment: Environment) -> Collection[NodeId]:
+        found: Collection[NodeId] = await self._provider.partial_copies(segment, config, environment)
+        return found
+
+
 class _Releasing(_Observing):
     __slots__ = ()
 
@@ -144,6 +152,7 @@ _OFFERS: Final[Mapping[type, type]] = {
     ReplicatedProvider: _Replicated,
     KeepsLoglets: _Keeping,
     ForgetsOthers: _Forgetting,
+    TellsPartialCopies: _TellingPartial,
     ReleasesLater: _Releasing,
     ReleasedElsewhere: _Elsewhere,
 }

@@ -140,6 +140,8 @@ class Member:
     roles: frozenset[str]
     alive: bool
     """Answered just now."""
+    votes: bool = True
+    """Its acceptor of the register, if it has one, is not closed: it may have a seat in the MetaStore."""
 
 
 @attrs.frozen(kw_only=True)

@@ -43,6 +43,7 @@ from virtuallog.reconfigure import (
     Truncate,
 )
 from virtuallog.register import Register
+from virtuallog.replicated import replicated
 from virtuallog.service_task import in_service
 from virtuallog.types import LogPosition, NodeId, Sealed
 from virtuallog.versions import check_level
@@ -113,7 +114,7 @@ class ChainWriter:
             config = await self._plan(provider, settings, await self._view.refresh())
             await probe(provider, config, self._view.environment)
             _PLANNED.reached()
-            done = await self.change(Extend(kind, config))
+            done = await self.change(Extend(kind, config, nodes=_nodes(provider, config)))
             if done.won:
                 return done.register
 
@@ -128,11 +129,17 @@ class ChainWriter:
         await self._view.refresh()
         return (await self.change(Truncate(first), planned=False)).register
 
-    async def change_members(self, members: Sequence[NodeId]) -> Register:
-        """Let other nodes decide the register from now on, if a majority of them answers."""
-        chosen = tuple(sorted(members))
-        check_members(chosen, await self._planner(await self._view.refresh()))
-        return (await self.change(ChangeMembers(chosen), planned=False)).register
+    async def change_members(self, members: Sequence[NodeId], seen: Sequence[NodeId] | None = None) -> Register:
+        """Let other nodes decide the register from now on, if a majority of them answers.
+
+        Args:
+            members: all of them.
+            seen: the members that these take the place of; None: those of this moment.
+        """
+        chosen, current = tuple(sorted(members)), await self._view.refresh()
+        before = current.members if seen is None else tuple(sorted(seen))
+        check_members(chosen, await self._planner(current))
+        return (await self.change(ChangeMembers(chosen, before), planned=False)).register
 
     async def successor_of(self, segment_id: SegmentId, *, failed: bool = False) -> Register:
         """A register whose last segment is another one, or is closed.
@@ -179,7 +186,8 @@ class ChainWriter:
         _ROLLING.reached()
         self.meter.roll_forwards.value += 1
         log.info("rolling forward", segment=str(last.id), version=stuck.version)
-        await self.change(Extend(last.kind, config, reopens=False), planned=False, only_after=last.id)
+        nodes = _nodes(self._view.provider(last.kind), config)
+        await self.change(Extend(last.kind, config, False, nodes), planned=False, only_after=last.id)
 
     async def run_watchdog(self) -> None:
         """For ever: finish changes that somebody left half done. Every node runs one; the conditional put elects.
@@ -314,6 +322,15 @@ class ChainWriter:
         return reconfigure.PutWon()
 
 
+def _nodes(provider: LogletProvider, config: bytes) -> frozenset[NodeId]:
+    """The nodes that a loglet rests on, if it rests on any."""
+    found = replicated(provider)
+    if found is None:
+        return frozenset()
+    placement = found.placement(config)
+    return placement.orders.union(placement.servers)
+
+
 def check_members(members: Sequence[NodeId], cluster: Cluster) -> None:
     """Whether the register would be safe with them, and can be changed again.
 
@@ -322,7 +339,7 @@ def check_members(members: Sequence[NodeId], cluster: Cluster) -> None:
     """
     if not members or len(set(members)) != len(members):
         raise InvalidSettingError("members", f"needs different nodes, at least one, not {list(members)}")
-    known = {member.node: member.alive for member in cluster.members}
+    known = {member.node: member.alive and member.votes for member in cluster.members}
     if strangers := [node for node in members if node not in known]:
         raise InvalidSettingError("members", f"no nodes of this cluster: {strangers}")
     if 2 * sum(known[node] for node in members) <= len(members):

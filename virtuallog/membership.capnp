@@ -18,5 +18,5 @@ interface Membership {
   replaceNode @1 (node :UInt32, addresses :List(Text), force :Bool, storeId :Data) -> Progress;
   drainNode @2 (node :UInt32, check :Bool) -> Progress;
   removeNode @3 (node :UInt32) -> Changed;
-  reconfigMembers @4 (members :List(UInt32)) -> Changed;
+  reconfigMembers @4 (members :List(UInt32), seen :List(UInt32)) -> Changed;
 }

@@ -79,6 +79,8 @@ class ReconfigMembers(Request[ChainChanged]):
     """See `VirtualLog.reconfig_members`."""
 
     members: tuple[NodeId, ...]
+    seen: tuple[NodeId, ...] = ()
+    """The members that the operator saw; none: those of the moment at which a node is asked."""
 
 
 MEMBERSHIP: Final = Interface(

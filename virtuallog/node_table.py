@@ -10,11 +10,14 @@ after an unknown outcome, by anybody, and on top of whatever others have changed
 A place in the table is taken by a data directory, not by a machine. `Forget` empties the place before another directory
 may `Claim` it, and the conditional put elects one of those that try. What the place stands for is bound to the directory:
 its vote for the register (`metastore.acceptor`), its copies of loglets (`NodeEntry.joined`).
+
+Seats in the MetaStore change in the same way: `Reseat` says which node leaves and who may take its place, and the members are
+computed from those of the register that it is put on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -34,6 +37,10 @@ def _nowhere(_: Segment) -> None:
     return None
 
 
+def _no_problems(_: Register) -> Sequence[str]:
+    return ()
+
+
 class Amendment(Protocol):
     """One of those below."""
 
@@ -48,7 +55,10 @@ class Amendment(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Expect:
-    """A new node may join, or a drained one is of use again. It must be there, or come, at these addresses."""
+    """A new node may join, or a drained one is of use again. It must be there, or come, at these addresses.
+
+    A node in use may get more roles, and keeps those that it has: `Withdraw` takes roles away, and checks what would be left.
+    """
 
     node: NodeId
     addresses: tuple[str, ...]
@@ -64,7 +74,8 @@ class Expect:
         if known.addresses != self.addresses:
             where = ", ".join(known.addresses)
             raise InvalidSettingError(f"node {self.node}", f"is in the cluster already, at {where}")
-        return None if known.roles == self.roles else _with(register, self.node, attrs.evolve(known, roles=self.roles))
+        roles = known.roles | self.roles
+        return None if roles == known.roles else _with(register, self.node, attrs.evolve(known, roles=roles))
 
 
 @attrs.frozen(kw_only=True)
@@ -78,6 +89,8 @@ class Forget:
     store_id: bytes
     addresses: tuple[str, ...] = ()
     """Where the new one will be; none: where it was."""
+    problems: Callable[[Register], Sequence[str]] = _no_problems
+    """What would be lost with the directory, judged on the register that is changed; any at all: it is not given up."""
 
     def amend(self, register: Register) -> Register | None:
         known = _entry(register, self.node)
@@ -87,6 +100,8 @@ class Forget:
         if known.is_expected and known.addresses == addresses:
             return None
         _check(self.addresses)
+        if not known.is_expected and (problems := self.problems(register)):
+            raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
         changed = _with(register, self.node, attrs.evolve(known, store_id=b"", addresses=addresses, joined=0))
         if self.node in register.members and not known.is_expected and not changed.is_decidable:
             raise InvalidSettingError(
@@ -112,25 +127,51 @@ class Claim:
 
 @attrs.frozen(kw_only=True)
 class Withdraw:
-    """Nobody chooses the node for anything new.
+    """No planner chooses the node for anything new from now on.
 
-    Refused if the log's next loglet would have fewer servers than the last one has: several may ask at the same time.
+    Refused if the log's next loglet would have fewer servers than the last one that is on nodes, or if a seat in the
+    MetaStore would have no node left to go to: several operators may ask at the same time.
     """
 
     node: NodeId
     placement: Callable[[Segment], Placement | None] = _nowhere
-    """Where the loglet of a segment is; None: not on nodes."""
+    """The place of the loglet of a segment; None: not on nodes."""
 
     def amend(self, register: Register) -> Register | None:
         known = _entry(register, self.node)
         if not known.roles:
             return None
         changed = _with(register, self.node, attrs.evolve(known, roles=frozenset()))
-        last = self.placement(register.chain.last)
-        left = 0 if last is None else sum(last.role in entry.roles for entry in changed.nodes.values())
-        if last is not None and last.role in known.roles and left < len(last.servers):
-            wanted = f"{len(last.servers)} nodes with role {last.role} are wanted"
-            raise InvalidSettingError(f"node {self.node}", f"{wanted}, and {left} would be left")
+        shortage = _too_few_servers(register, self.node, self.placement) or _too_few_seats(changed)
+        if shortage:
+            raise InvalidSettingError(f"node {self.node}", shortage)
+        return changed
+
+
+@attrs.frozen(kw_only=True)
+class Reseat:
+    """The seat of one member of the MetaStore goes to another node. Nothing happens if it is no member any more.
+
+    The new member is the first of the candidates that may have a seat in the register that is changed.
+    """
+
+    leaves: NodeId
+    candidates: Sequence[NodeId]
+    """Nodes whose acceptors are open, the preferred one first."""
+
+    def amend(self, register: Register) -> Register | None:
+        if self.leaves not in register.members:
+            return None
+        free = seatable(register) - {self.leaves}
+        comes = next((node for node in self.candidates if node in free), None)
+        if comes is None:
+            raise InvalidSettingError(
+                f"node {self.leaves}", "no node is free to take its seat in the MetaStore: add one"
+            )
+        changed = register.with_members(tuple(sorted({*register.members, comes} - {self.leaves})))
+        assert changed is not None
+        if not changed.is_decidable:
+            raise InvalidSettingError("members", f"most of {list(changed.members)} wait for a new data directory")
         return changed
 
 
@@ -141,19 +182,60 @@ class Remove:
     node: NodeId
     is_used: Callable[[Segment], bool]
     """Whether the loglet of a segment needs it."""
+    placement: Callable[[Segment], Placement | None] = _nowhere
+    """See `Withdraw`."""
 
     def amend(self, register: Register) -> Register | None:
         if self.node not in register.nodes:
             return None
         if reason := self._needed(register):
             raise InvalidSettingError(f"node {self.node}", reason)
-        return register.with_nodes({node: entry for node, entry in register.nodes.items() if node != self.node})
+        return _without(register, self.node)
 
     def _needed(self, register: Register) -> str:
         if self.node in register.members:
             return "is a member of the MetaStore: drain it first"
         used = [str(segment.id) for segment in register.chain.segments if self.is_used(segment)]
-        return f"is needed by segments {', '.join(used)}: drain it first" if used else ""
+        if used:
+            return f"is needed by segments {', '.join(used)}: drain it first"
+        if not register.nodes[self.node].roles:
+            return ""
+        return _too_few_servers(register, self.node, self.placement) or _too_few_seats(_without(register, self.node))
+
+
+def seatable(register: Register) -> set[NodeId]:
+    """The nodes that may be given a seat in the MetaStore: those that loglets may use, on a directory, without a seat.
+
+    A drained node answers until it is stopped. A seat on it would be lost then.
+    """
+    return {
+        node
+        for node, entry in register.nodes.items()
+        if entry.roles and not entry.is_expected and node not in register.members
+    }
+
+
+def drained_members(register: Register) -> list[NodeId]:
+    """Members of the MetaStore that are drained: their operators may be about to stop them."""
+    return [node for node in register.drained(register.members) if node in register.nodes]
+
+
+def _too_few_servers(register: Register, node: NodeId, placement: Callable[[Segment], Placement | None]) -> str:
+    """Whether the next loglet on nodes would have fewer servers than the last one had. The open segment may be elsewhere."""
+    placed = [found for segment in register.chain.segments if (found := placement(segment)) is not None]
+    if not placed or placed[-1].role not in register.nodes[node].roles:
+        return ""
+    role, wanted = placed[-1].role, len(placed[-1].servers)
+    left = sum(role in entry.roles for other, entry in register.nodes.items() if other != node)
+    return f"{wanted} nodes with role {role} are wanted, and {left} would be left" if left < wanted else ""
+
+
+def _too_few_seats(register: Register) -> str:
+    leaving, free = drained_members(register), seatable(register)
+    if len(leaving) <= len(free):
+        return ""
+    seats = f"nodes {', '.join(map(str, leaving))} leave the MetaStore"
+    return f"{seats}, and {len(free)} other nodes could take their seats: add one first"
 
 
 def _check(addresses: Iterable[str]) -> None:
@@ -180,6 +262,10 @@ def _entry(register: Register, node: NodeId) -> NodeEntry:
     if entry is None:
         raise InvalidSettingError("node", f"the cluster has no node {node}")
     return entry
+
+
+def _without(register: Register, gone: NodeId) -> Register:
+    return register.with_nodes({node: entry for node, entry in register.nodes.items() if node != gone})
 
 
 def _with(register: Register, node: NodeId, entry: NodeEntry) -> Register:

@@ -13,6 +13,9 @@ Rules, easy to get wrong:
 * A version bump is no proof of an extend: truncate and modify bump it too. Only the id of the last segment counts.
 * An unknown outcome of a put is settled by putting the same attempt again; a win is known by the attempt.
 * Copies are on data directories: a `Modify` is refused once a directory that it counts on has been replaced.
+* A drained node gets nothing new. An `Extend` or `Modify` names nodes that were planned on an older register, perhaps: it
+  is not put on one in which they are drained. So what rests on a node gets only less once it is withdrawn.
+* `ChangeMembers` says what the operator saw. On other members than those, it is refused: it would undo another change.
 * A loglet that has been dropped is no longer in the chain: go on with `step(register)`, as after a lost put.
 * Two racers may read different tails; the put picks one, and only that one ever bounds the segment.
 
@@ -41,6 +44,8 @@ class Extend:
     config: bytes
     reopens: bool = True
     """Also if the log has been closed on purpose. Not so for a roll-forward: it may have met the seal of a close."""
+    nodes: frozenset[NodeId] = frozenset()
+    """The nodes that the loglet rests on. Lost, as to another change, once one of them is drained: plan it again."""
 
 
 @attrs.frozen
@@ -66,6 +71,8 @@ class Modify:
     directories: Mapping[NodeId, bytes] = attrs.field(factory=dict)
     """The data directory (`NodeEntry.store_id`) on which each node has its copy, if it is made of copies on nodes. A node
     with another one in the register that the put builds on has none: the change is refused."""
+    newcomers: frozenset[NodeId] = frozenset()
+    """Those of them that had no copy before. If one is drained in the register that the put builds on, the change is refused."""
 
 
 @attrs.frozen
@@ -73,6 +80,8 @@ class ChangeMembers:
     """Let other nodes decide the versions of the register after this one. The chain stays as it is."""
 
     members: tuple[NodeId, ...]
+    seen: tuple[NodeId, ...]
+    """The members that these take the place of. The change is refused if they are others by now."""
 
 
 Change: TypeAlias = Extend | Close | Truncate | Modify | ChangeMembers
@@ -109,7 +118,8 @@ class Read:
 class Done:
     """The change is over.
 
-    `won` is False if somebody else's change of the last segment came first, or if there was nothing to do.
+    `won` is False if somebody else's change of the last segment came first, or if there was nothing to do, or if a node
+    that the new loglet was planned on has been drained meanwhile.
     """
 
     register: Register
@@ -191,6 +201,8 @@ class Reconfiguration:
         return isinstance(self.change, Extend) and self.change.reopens
 
     def _propose(self) -> Effect:
+        if isinstance(self.change, Extend) and self.register.drained(self.change.nodes):
+            return Done(self.register, won=False)
         after = self._successor()
         if after is None:
             return Done(self.register, won=False)
@@ -201,9 +213,9 @@ class Reconfiguration:
 
     def _successor(self) -> Register | None:
         if isinstance(self.change, ChangeMembers):
-            return _with_members(self.register, self.change.members)
+            return _with_members(self.register, self.change)
         if isinstance(self.change, Modify):
-            _check_directories(self.register, self.change.directories)
+            _check_directories(self.register, self.change)
         after = successor(self.register.chain, self.change, self._stop, self.attempt)
         return None if after is None else self.register.with_chain(after)
 
@@ -224,17 +236,25 @@ class Reconfiguration:
         return Done(found, won=False)
 
 
-def _with_members(before: Register, members: tuple[NodeId, ...]) -> Register | None:
-    """What is known of nodes was looked at on an older register, perhaps: others may have given up or removed some since.
+def _with_members(before: Register, change: ChangeMembers) -> Register | None:
+    """The change was looked at on an older register, perhaps: others may have changed the members, or drained nodes, since.
 
     Raises:
-        InvalidSettingError: some are no nodes of the cluster, or most of them have no data directory.
+        InvalidSettingError: the members are others than the operator saw, or new ones are drained or no nodes of the cluster,
+            or most of them have no data directory.
     """
+    members = change.members
     after = before.with_members(members)
     if after is None:
         return None
+    if before.members != change.seen:
+        raise InvalidSettingError(
+            "members", f"they are {list(before.members)} by now, not {list(change.seen)}: look again"
+        )
     if strangers := [member for member in members if member not in before.nodes]:
         raise InvalidSettingError("members", f"no nodes of this cluster: {strangers}")
+    if unfit := before.drained(member for member in members if member not in before.members):
+        raise InvalidSettingError("members", f"nodes {unfit} are drained: they may be stopped at any time")
     if not after.is_decidable:
         raise InvalidSettingError("members", f"most of {list(members)} wait for a new data directory")
     return after
@@ -263,7 +283,9 @@ def successor(
             assert_never(change)
 
 
-def _check_directories(register: Register, directories: Mapping[NodeId, bytes]) -> None:
+def _check_directories(register: Register, change: Modify) -> None:
     stores = {node: entry.store_id for node, entry in register.nodes.items()}
-    if replaced := [node for node, store_id in directories.items() if stores.get(node) != store_id]:
+    if replaced := [node for node, store_id in change.directories.items() if stores.get(node) != store_id]:
         raise InvalidSettingError("servers", f"nodes {replaced} have other data directories than what was copied to")
+    if unfit := register.drained(sorted(change.newcomers)):
+        raise InvalidSettingError("servers", f"nodes {unfit}, which a copy was made on, are drained")

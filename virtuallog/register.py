@@ -6,7 +6,7 @@ only ever added. Its size is bounded, whatever happens to the cluster (`REGISTER
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NewType
 
 import attrs
@@ -79,6 +79,10 @@ class Register:
         a version to name a new directory."""
         seated = [member for member in self.members if member in self.nodes and not self.nodes[member].is_expected]
         return 2 * len(seated) > len(self.members)
+
+    def drained(self, nodes: Iterable[NodeId]) -> list[NodeId]:
+        """Those of the nodes that nothing may be put on: they have no roles, or are no part of the cluster any more."""
+        return [node for node in nodes if node not in self.nodes or not self.nodes[node].roles]
 
     def with_chain(self, chain: Chain) -> Register:
         return attrs.evolve(self, chain=chain)

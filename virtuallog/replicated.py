@@ -101,6 +101,31 @@ class ReplicatedProvider(KeepsLoglets, Protocol):
         ...
 
 
+@runtime_checkable
+class TellsPartialCopies(Protocol):
+    """A `ReplicatedProvider` whose servers know whether they have all that they should have of a loglet."""
+
+    async def partial_copies(self, segment: SegmentId, config: bytes, environment: Environment) -> Collection[NodeId]:
+        """The servers that answer, and say that they have not: they recover a lost store, or wait for a copy.
+
+        Changes nothing. One that does not answer is not among them.
+
+        Raises:
+            MalformedError: not a config of this kind.
+        """
+        ...
+
+
 def replicated(provider: object) -> ReplicatedProvider | None:
     """The provider, if its loglets are copies on nodes."""
     return provider if isinstance(provider, ReplicatedProvider) else None
+
+
+def servers_of(provider: object, config: bytes) -> frozenset[NodeId]:
+    """The nodes that have copies of a loglet of this provider; none, if it is no copies on nodes.
+
+    Raises:
+        MalformedError: not a config of this kind.
+    """
+    found = replicated(provider)
+    return frozenset() if found is None else frozenset(found.placement(config).servers)

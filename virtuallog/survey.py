@@ -17,6 +17,9 @@ from virtuallog.types import NodeId
 ANSWER_SECONDS: Final = 1.0
 """A node that lives answers in a millisecond; one that takes a second is as good as dead to a planner."""
 
+METASTORE: Final = "metastore"
+"""The role of an acceptor of the register. A node names it in the failures of its status once it is closed."""
+
 _SILENT: Final = UnavailableError("it has not answered for a while")
 
 
@@ -83,4 +86,5 @@ def _member(register: Register, node: NodeId, answer: Outcome[NodeStatus]) -> Me
         or not entry.roles.issubset(answer.roles)
     ):
         return Member(node=node, boot=0, roles=entry.roles, alive=False)
-    return Member(node=node, boot=answer.boot, roles=entry.roles, alive=True)
+    votes = not any(failure.startswith(f"{METASTORE}:") for failure in answer.failures)
+    return Member(node=node, boot=answer.boot, roles=entry.roles, alive=True, votes=votes)

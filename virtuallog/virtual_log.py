@@ -28,6 +28,7 @@ from virtuallog.metrics import Family
 from virtuallog.ports import Environment
 from virtuallog.reader import Reader
 from virtuallog.register import Register
+from virtuallog.replicated import servers_of
 from virtuallog.service_task import in_service
 from virtuallog.types import LogletOffset, LogPosition, NodeId, Tail
 from virtuallog.versions import check_level
@@ -261,8 +262,8 @@ class VirtualLog:
         Raises:
             UnknownKindError, MalformedError: no such kind, no config of this kind.
             UnsupportedError: a node of the cluster is too old for the kind.
-            InvalidSettingError: the segment is open or not in the chain, or one of the directories has been replaced, or the
-                other loglet is not sealed at or past the end of the segment.
+            InvalidSettingError: the segment is open or not in the chain, or one of the directories has been replaced, or a node
+                that has no copy so far is drained, or the other loglet is not sealed at or past the end of the segment.
             TooLargeError: of another kind than the former one, and the register has no room for it; the chain is as it was.
             UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over. Or the other
                 loglet does not answer, and nothing was done.
@@ -270,19 +271,30 @@ class VirtualLog:
         """
         provider = self.view.provider(kind)
         provider.describe(config)
-        check_level(provider, (await self.view.refresh()).level)
-        modification = reconfigure.Modify(segment, kind, config, base, directories or {})
+        current = await self.view.refresh()
+        check_level(provider, current.level)
+        former = current.chain.find(segment)
+        newcomers = servers_of(provider, config)
+        if former is not None:
+            newcomers -= servers_of(self.view.providers.get(former.kind), former.config)
+        modification = reconfigure.Modify(segment, kind, config, base, directories or {}, newcomers)
         return await in_service(self.view.environment.nursery, partial(self.space.modify, modification))
 
-    async def reconfig_members(self, members: Sequence[NodeId]) -> Register:
+    async def reconfig_members(self, members: Sequence[NodeId], seen: Sequence[NodeId] | None = None) -> Register:
         """Let these nodes decide the register from now on; on return a majority of them knows, and the former members
         may be shut down.
 
+        Args:
+            members: all of them.
+            seen: the members that these take the place of, as the operator saw them; None: those of the moment of the call.
+                So two operators do not undo each other's changes unseen.
+
         Raises:
-            InvalidSettingError: nodes that the cluster does not have, or too few of them answer; nothing was done.
+            InvalidSettingError: nodes that the cluster does not have, or drained ones, or too few of them answer, or the members
+                are others than `seen`; nothing was done.
             UnavailableError: unknown outcome; may be called again.
         """
-        return await self.chain_writer.change_members(members)
+        return await self.chain_writer.change_members(members, seen)
 
     async def seal(self) -> Register:
         """Close the log on purpose: appends fail with SealedError until somebody extends the chain."""

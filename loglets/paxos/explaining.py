@@ -28,6 +28,17 @@ async def explain(loglet: SegmentId, config: PaxosConfig, environment: Environme
     return [*(of_replica(replica, answer) for replica, answer in answers.items()), together(config, answers)]
 
 
+async def partial(loglet: SegmentId, config: PaxosConfig, environment: Environment) -> set[NodeId]:
+    """The replicas that answer, and lack something that they may have accepted."""
+    answers = await ask_each(environment.services, config.replicas, GetStanding(segment=loglet), ANSWER_SECONDS)
+    return {node for node, answer in answers.items() if isinstance(answer, Standing) and not _is_whole(answer)}
+
+
+def _is_whole(standing: Standing) -> bool:
+    """A copy of a closed log needs no vote."""
+    return standing.status is Status.VOTING or standing.seal != NOWHERE
+
+
 def of_replica(replica: NodeId, answer: Outcome[Standing]) -> Evidence:
     """What one replica says."""
     if isinstance(answer, VirtualLogError):
@@ -49,7 +60,7 @@ def of_replica(replica: NodeId, answer: Outcome[Standing]) -> Evidence:
 def _problem(standing: Standing) -> str:
     if standing.full:
         return "its disk is nearly full: it takes no more data"
-    if standing.status is Status.VOTING or standing.seal != NOWHERE:  # a copy of a closed log needs no vote
+    if _is_whole(standing):
         return ""
     return f"does not vote: it is {standing.status.name.lower()}, until it has recovered from a majority of others"
 

@@ -124,6 +124,11 @@ class PaxosProvider:
     def loglets(self, segment: SegmentId, config: bytes) -> Kept:
         return {decode_untrusted(config).loglet or segment: (self.kind, config)}
 
+    async def partial_copies(self, segment: SegmentId, config: bytes, environment: Environment) -> Collection[NodeId]:
+        """See `virtuallog.replicated.TellsPartialCopies`: replicas that recover, or that wait for a copy."""
+        decoded = decode_untrusted(config)
+        return await explaining.partial(decoded.loglet or segment, decoded, environment)
+
     def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
         return planner.move(segment, decode_untrusted(config), servers).encode()
 

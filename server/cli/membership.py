@@ -19,7 +19,7 @@ from virtuallog.errors import RetryableError, VirtualLogError
 from virtuallog.membership import AddNode, DrainNode, Progress, RemoveNode, ReplaceNode
 from virtuallog.ports import ReplyT, Request, Services
 from virtuallog.register import Register, decode_untrusted
-from virtuallog.survey import ask_all
+from virtuallog.survey import METASTORE, ask_all
 from virtuallog.toml_text import FieldError
 from virtuallog.types import NodeId
 
@@ -44,7 +44,7 @@ def node() -> None:
 @cluster_option
 @json_option
 def add(cluster: ClusterFile, place: str, roles: str, as_json: bool) -> None:
-    """Expect a new node; or let one that was drained be used again.
+    """Expect a new node; or let one that was drained be used again. A node in use gets the roles that it has not.
 
     Then start it: `virtuallog serve`, with an empty data directory, and with the nodes of the cluster and itself as its
     peers. It takes its place by itself. New loglets may use it from then on.
@@ -63,13 +63,18 @@ def add(cluster: ClusterFile, place: str, roles: str, as_json: bool) -> None:
         click.echo(f"node {address.id} is expected at {address.address}; to start it, with an empty directory DIR:")
         click.echo(f"virtuallog serve --id {address.id} --data DIR --peers {_peers(register)}")
     else:
-        click.echo(f"node {address.id} is used for {', '.join(sorted(wanted))}")
+        used = register.nodes[NodeId(address.id)].roles
+        click.echo(f"node {address.id} is used for {', '.join(sorted(used))}")
+        if used.difference(wanted, {METASTORE}):
+            click.echo(f"`node add` takes no role away; to do so, drain node {address.id} first")
 
 
 @node.command()
 @click.argument("number", metavar="ID", type=click.IntRange(1))
 @click.option("--address", metavar="HOST:PORT", help="Where it will be, if not where it was.")
-@click.option("--force", is_flag=True, help="Give up its data even if it answers, or if nobody else has it.")
+@click.option(
+    "--force", is_flag=True, help="Give up its data even if it answers, or if the others may not have all of it."
+)
 @click.option("--no-wait", is_flag=True, help="Do not wait for the node to be started.")
 @cluster_option
 @json_option
@@ -147,10 +152,10 @@ def remove(cluster: ClusterFile, number: int, as_json: bool) -> None:
 async def ask_once(cluster: ClusterFile, request: Request[ReplyT], avoid: NodeId | None) -> ReplyT:
     """One question to one node, not the one in question if another one lives."""
     async with open_services_to(cluster) as services:
-        return await _ask(services, cluster, request, avoid)
+        return await ask(services, cluster, request, avoid)
 
 
-async def _ask(services: Services, cluster: ClusterFile, request: Request[ReplyT], avoid: NodeId | None) -> ReplyT:
+async def ask(services: Services, cluster: ClusterFile, request: Request[ReplyT], avoid: NodeId | None) -> ReplyT:
     """Ask a node that takes part in the cluster; not the one in question, if there is another."""
     answers = await ask_all(services, [NodeId(node.id) for node in cluster.nodes])
     newest_register(answers)  # says why nobody can be asked
@@ -177,7 +182,7 @@ async def _see_through(
     async with open_services_to(cluster) as services:
         while True:
             try:
-                progress = await _ask(services, cluster, request, avoid)
+                progress = await ask(services, cluster, request, avoid)
             except RetryableError:
                 failed += 1
                 if failed == TRIES:

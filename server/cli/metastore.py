@@ -12,7 +12,7 @@ from metastore.dump import DUMP_BYTES_MAX, Dump, decode_untrusted, dump
 from metastore.editing import edit
 from server import revival
 from server.cli.failures import Failure
-from server.cli.membership import ask_once, listed
+from server.cli.membership import ask, listed
 from server.cli.options import cluster_option, echo_json, json_option, read_own_cluster
 from server.cli.reach import widened
 from virtuallog.cluster_file import ClusterFile
@@ -40,18 +40,27 @@ def metastore() -> None:
 
 @metastore.command()
 @click.option("--set", "wanted", metavar="ID,...", help="Let these nodes decide from now on.")
+@click.option("--seen", metavar="ID,...", help="With --set: the members that these take the place of.")
 @cluster_option
 @json_option
-def members(cluster: ClusterFile, wanted: str | None, as_json: bool) -> None:
+def members(cluster: ClusterFile, wanted: str | None, seen: str | None, as_json: bool) -> None:
     """Show who decides the register, and who of them answers; or change it.
+
+    A change is refused if the members are others by then than this command has seen, or than --seen says: so two operators do
+    not undo each other's changes. Drained nodes get no seat.
 
     \b
     Examples:
         virtuallog metastore members
         virtuallog metastore members --set 1,2,3
+        virtuallog metastore members --set 1,2,4 --seen 1,2,3
     """
+    if seen is not None and wanted is None:
+        raise click.UsageError("--seen goes with --set")
     if wanted is not None:
-        trio.run(ask_once, cluster, ReconfigMembers(members=_numbers(wanted)), None)
+        before, after = trio.run(_set_members, cluster, _numbers(wanted), _numbers(seen) if seen else ())
+        if not as_json:
+            click.echo(f"members: {_listed(before)} -> {_listed(after)}")
     rows = trio.run(_members, cluster)
     if as_json:
         echo_json({"members": rows})
@@ -150,6 +159,18 @@ def import_(file: Path, data: Path, wanted: str, force: bool, cluster: Path | No
         click.echo(f"{data}: now of cluster {register.cluster.hex()}, version {register.version}")
 
 
+async def _set_members(
+    cluster: ClusterFile, wanted: tuple[NodeId, ...], seen: tuple[NodeId, ...]
+) -> tuple[tuple[NodeId, ...], tuple[NodeId, ...]]:
+    """The members before and after the change."""
+    cluster = await widened(cluster)
+    async with open_services_to(cluster) as services:
+        answers = await ask_all(services, [NodeId(node.id) for node in cluster.nodes])
+        before = tuple(sorted(seen)) or newest_register(answers).members
+        changed = await ask(services, cluster, ReconfigMembers(members=wanted, seen=before), None)
+    return before, decode_register(changed.register).members
+
+
 async def _members(cluster: ClusterFile) -> list[dict[str, Any]]:
     cluster = await widened(cluster)
     async with open_services_to(cluster) as services:
@@ -208,6 +229,10 @@ def _summary(found: Dump) -> dict[str, Any]:
         "nodes": {node: list(entry.addresses) for node, entry in sorted(register.nodes.items())},
         "segments": len(register.chain.segments),
     }
+
+
+def _listed(members: tuple[NodeId, ...]) -> str:
+    return ", ".join(map(str, members))
 
 
 def _numbers(text: str) -> tuple[NodeId, ...]:

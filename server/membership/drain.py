@@ -2,9 +2,12 @@
 
     check --> roles withdrawn --> its seat in the MetaStore --> the open segment --> each closed segment --> nothing is left
 
-From the second step on nobody chooses the node for anything new, so what is left only gets less. Each step is decided by the
-register, and none leaves fewer copies or members than before, so a drain may be given up, or killed, anywhere, and goes on
-when it is asked for again. `virtuallog node add` takes it back.
+From the second step on the register takes nothing new onto the node (`virtuallog.reconfigure`), so what is left only gets
+less. Each step is decided by the register, and none leaves fewer copies or members than before, so a drain may be given up, or
+killed, anywhere, and goes on when it is asked for again. `virtuallog node add` takes it back.
+
+"May be stopped" is said of a register in which the node is withdrawn and nothing rests on it. Seats of other nodes that are
+drained are handed over as well: their operator may be about to stop them.
 """
 
 from __future__ import annotations
@@ -15,22 +18,15 @@ import attrs
 
 from server.healing.policy import PlacedSegment
 from server.healing.rebuild import rebuild_unless_moved
-from server.membership.look import Survey, look
-from server.membership.picture import (
-    Picture,
-    drain_problems,
-    members_without,
-    rests_on,
-    servers_without,
-    spell,
-)
+from server.membership.look import Survey, look, placement_of
+from server.membership.picture import Picture, drain_problems, rests_on, servers_without, spell
 from virtuallog.amending import amend
-from virtuallog.chain import Segment
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError
 from virtuallog.membership import Progress
-from virtuallog.node_table import Withdraw
-from virtuallog.replicated import Pace, Placement, replicated
+from virtuallog.node_table import Amendment, Reseat, Withdraw, drained_members
+from virtuallog.register import Register
+from virtuallog.replicated import Pace
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
@@ -58,7 +54,7 @@ class Drain:
             UnavailableError: the register cannot be read.
         """
         picture = await self._look()
-        problems = drain_problems(picture, self.node)
+        problems = drain_problems(picture, self.node, placement_of(self._log))
         says = f"{len(picture.uses(self.node))} segments are on node {self.node}"
         return Progress(done=not problems, waits=False, says=says, problems=tuple(problems))
 
@@ -66,25 +62,31 @@ class Drain:
         """Until nothing is on the node.
 
         Raises:
-            InvalidSettingError: there is no such node, or not enough others; what has been moved is moved.
+            InvalidSettingError: there is no such node, or not enough others, or the node has been added again meanwhile; what
+                has been moved is moved.
             UnavailableError: not enough nodes answered; may be called again.
         """
-        problems = drain_problems(await self._look(), self.node)
+        problems = drain_problems(await self._look(), self.node, placement_of(self._log))
         if problems:
             raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
-        withdraw = Withdraw(node=self.node, placement=self._placement)
-        view = self._log.view
-        view.adopt(await amend(view.metastore, withdraw, view.environment.random))
+        await self._amend(Withdraw(node=self.node, placement=placement_of(self._log)))
         _WITHDRAWN.reached()
-        while await self._step(await self._look(), tell):
+        while await self._step(picture := await self._look(), tell):
             pass
+        if not picture.register.drained([self.node]):
+            raise InvalidSettingError(f"node {self.node}", "was added again while it was drained: it is in use")
         return Progress(done=True, waits=False, says=f"nothing is on node {self.node} any more; it may be stopped")
+
+    async def _amend(self, amendment: Amendment) -> Register:
+        view = self._log.view
+        return view.adopt(await amend(view.metastore, amendment, view.environment.random))
 
     async def _step(self, picture: Picture, tell: Callable[[str], None]) -> bool:
         """Move one thing; False: there is nothing left."""
-        if self.node in picture.register.members:
-            tell("handing over its seat in the MetaStore")
-            await self._log.reconfig_members(_found(members_without(picture, self.node), "to sit in the MetaStore"))
+        if leaving := drained_members(picture.register):
+            first = self.node if self.node in leaving else leaving[0]
+            tell(f"handing over the seat of node {first} in the MetaStore")
+            await self._amend(Reseat(leaves=first, candidates=picture.seatable))
             _UNSEATED.reached()
             return True
         used = picture.uses(self.node)
@@ -113,12 +115,11 @@ class Drain:
                 await rebuild_unless_moved(self._log, segment.id, servers, self._pace, self._level)
             except CorruptionError:
                 unfit |= set(servers) - set(placed.placement.servers)
+            except InvalidSettingError as error:
+                # The newcomer has been drained or replaced meanwhile. What is left is looked at again.
+                raise UnavailableError(f"{spell(segment)} has to be copied once more: {error}") from error
             else:
                 return
-
-    def _placement(self, segment: Segment) -> Placement | None:
-        provider = replicated(self._log.view.providers.get(segment.kind))
-        return None if provider is None else provider.placement(segment.config)
 
     async def _look(self) -> Picture:
         picture = await look(self._log, self._survey)

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+import attrs
+
 from server.healing.healer import placed_segments
 from server.membership.picture import Picture
 from virtuallog.api import Cluster
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.errors import MalformedError
 from virtuallog.register import Register
+from virtuallog.replicated import Placement, TellsPartialCopies, replicated
+from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
 Survey: TypeAlias = Callable[[Register], Awaitable[Cluster]]
@@ -23,8 +29,49 @@ async def look(log: VirtualLog, survey: Survey) -> Picture:
     """
     register = await log.view.refresh()
     cluster = await survey(register)
+    placed = placed_segments(log.view, register)
+    legible = {one.segment.id for one in placed}
     return Picture(
         register=register,
         living={member.node: member.roles for member in cluster.members if member.alive},
-        placed=placed_segments(log.view, register),
+        closed_acceptors=frozenset(member.node for member in cluster.members if not member.votes),
+        placed=placed,
+        unknown=[
+            segment
+            for segment in register.chain.segments
+            if segment.id not in legible and not _is_elsewhere(log.view.providers.get(segment.kind))
+        ],
     )
+
+
+async def look_at_copies(log: VirtualLog, picture: Picture) -> Picture:
+    """The same, with what the servers say of their copies, where they can say that one is not whole.
+
+    Takes a round of questions for each segment of such a kind: only before something is given up.
+    """
+    partial: dict[SegmentId, frozenset[NodeId]] = {}
+    for placed in picture.placed:
+        segment = placed.segment
+        provider: object = log.view.providers.get(segment.kind)
+        if isinstance(provider, TellsPartialCopies):
+            partial[segment.id] = frozenset(
+                await provider.partial_copies(segment.id, segment.config, log.view.environment)
+            )
+    return attrs.evolve(picture, partial=partial)
+
+
+def _is_elsewhere(provider: object) -> bool:
+    return provider is not None and replicated(provider) is None
+
+
+def placement_of(log: VirtualLog) -> Callable[[Segment], Placement | None]:
+    """Tells where the loglet of a segment is; None: not on nodes, or its config cannot be read."""
+
+    def placement(segment: Segment) -> Placement | None:
+        provider = replicated(log.view.providers.get(segment.kind))
+        try:
+            return None if provider is None else provider.placement(segment.config)
+        except MalformedError:
+            return None
+
+    return placement

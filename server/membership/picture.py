@@ -2,18 +2,24 @@
 
 Everything is decided on one picture: a register, who answers, and where the loglets are. A drain never leaves fewer copies
 of anything, nor fewer members of the MetaStore, than there were: who has too few nodes adds one first.
+
+A change is put on a register that may be newer than the picture. So a picture can be taken over to another register
+(`Picture.on`), and what it says is judged there again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 
 from server.healing.policy import PlacedSegment
-from virtuallog.chain import Segment
-from virtuallog.node_table import lost_copies
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.errors import InvalidSettingError
+from virtuallog.node_table import Withdraw, drained_members, lost_copies, seatable
+from virtuallog.planning import majority_of
 from virtuallog.register import Register
+from virtuallog.replicated import Placement
 from virtuallog.types import NodeId
 
 
@@ -26,6 +32,21 @@ class Picture:
     """Nodes that answer, on the data directory that the register names, and what they may be used for."""
     placed: Sequence[PlacedSegment]
     """The segments whose loglets are copies on nodes, in order; of other kinds nothing has to move."""
+    closed_acceptors: frozenset[NodeId] = frozenset()
+    """Nodes that have no vote for the register to give, though they may answer."""
+    unknown: Sequence[Segment] = ()
+    """Segments whose kind or config the node that took the picture does not know: they may rest on any node."""
+    partial: Mapping[SegmentId, frozenset[NodeId]] = attrs.field(factory=dict)
+    """By segment, servers that say themselves that their copy is not whole."""
+
+    def on(self, register: Register, placed: Sequence[PlacedSegment]) -> Picture:
+        """The same nodes in another register: one that has a different directory there has not been looked at."""
+        same = {
+            node: roles
+            for node, roles in self.living.items()
+            if node in register.nodes and register.nodes[node].store_id == self.register.nodes[node].store_id
+        }
+        return attrs.evolve(self, register=register, living=same, placed=placed)
 
     @property
     def closed(self) -> Sequence[PlacedSegment]:
@@ -40,11 +61,34 @@ class Picture:
         """The segments that rest on the node."""
         return [placed for placed in self.placed if rests_on(placed, node)]
 
-    def bare_groups(self, placed: PlacedSegment, without: Collection[NodeId] = ()) -> Sequence[tuple[NodeId, ...]]:
-        """Groups of its servers of which none lives that has what it should have; any at all: it cannot be copied as a whole."""
+    def holders(self, placed: PlacedSegment) -> frozenset[NodeId]:
+        """Its servers that live and have a copy that counts as whole. It may have holes: places that other servers have."""
         lost = lost_copies(self.register, placed.segment, placed.placement.servers)
-        holders = self.living.keys() - lost - set(without)
+        return frozenset(self.living.keys() & set(placed.placement.servers)) - lost - self._partial(placed)
+
+    def _partial(self, placed: PlacedSegment) -> frozenset[NodeId]:
+        return self.partial.get(placed.segment.id, frozenset())
+
+    def bare_groups(self, placed: PlacedSegment) -> Sequence[tuple[NodeId, ...]]:
+        """Groups of its servers without any holder; any at all: it cannot be copied as a whole."""
+        holders = self.holders(placed)
         return [group for group in placed.placement.groups if not holders.intersection(group)]
+
+    def thin_groups(self, placed: PlacedSegment, without: NodeId) -> Sequence[tuple[NodeId, ...]]:
+        """Groups that would lose something with the copy of a node.
+
+        An entry is acknowledged by a majority M of the N servers of its group, and the others may never get it. So all is
+        left on the other holders only if these meet every majority: if there are N - M + 1 of them at least.
+        """
+        left = self.holders(placed) - {without}
+        gone = lost_copies(self.register, placed.segment, [without])
+        groups = [] if gone else [group for group in placed.placement.groups if without in group]
+        return [group for group in groups if len(left.intersection(group)) < whole_copies(group)]
+
+    @property
+    def seatable(self) -> list[NodeId]:
+        """Nodes that could take a seat in the MetaStore, in order."""
+        return sorted((self.living.keys() & seatable(self.register)) - self.closed_acceptors)
 
     def spares(self, placed: PlacedSegment, without: Collection[NodeId] = ()) -> Sequence[NodeId]:
         """Living nodes that could take a copy, those that have least first."""
@@ -62,12 +106,33 @@ def rests_on(placed: PlacedSegment, node: NodeId) -> bool:
     return node in placed.placement.servers or (is_open and node in placed.placement.orders)
 
 
-def drain_problems(picture: Picture, node: NodeId) -> list[str]:
+def whole_copies(group: Collection[NodeId]) -> int:
+    """How many servers of a group have everything among them, whichever they are: N - M + 1, with M a majority of N."""
+    return len(group) - majority_of(len(group)) + 1
+
+
+def drain_problems(
+    picture: Picture, node: NodeId, placement: Callable[[Segment], Placement | None] = lambda _: None
+) -> list[str]:
     """Why the node cannot be drained; none: it can."""
-    problems = [_closed_problem(picture, placed, node) for placed in picture.closed if rests_on(placed, node)]
+    problems = [
+        f"{spell(segment)}: the node asked cannot read where its {segment.kind} loglet is"
+        for segment in picture.unknown
+    ]
+    problems += [_closed_problem(picture, placed, node) for placed in picture.closed if rests_on(placed, node)]
     problems += [_active_problem(picture, picture.active, node)] if picture.active else []
     problems += [_members_problem(picture, node)]
-    return [problem for problem in problems if problem]
+    found = [problem for problem in problems if problem]
+    return found or _table_problems(picture, node, placement)
+
+
+def _table_problems(picture: Picture, node: NodeId, placement: Callable[[Segment], Placement | None]) -> list[str]:
+    """What the amendment that begins a drain would say."""
+    try:
+        Withdraw(node=node, placement=placement).amend(picture.register)
+    except InvalidSettingError as error:
+        return [str(error)]
+    return []
 
 
 def _closed_problem(picture: Picture, placed: PlacedSegment, node: NodeId) -> str:
@@ -88,20 +153,14 @@ def _active_problem(picture: Picture, active: PlacedSegment, node: NodeId) -> st
 
 
 def _members_problem(picture: Picture, node: NodeId) -> str:
+    """Nodes that are drained already leave their seats to others as well."""
     members = picture.register.members
-    if node in members and members_without(picture, node) is None:
-        left = len(members) - 1
-        return f"the MetaStore: {left} of {len(members)} members would be left, and no other node lives"
+    leaving = {*drained_members(picture.register), *({node} & set(members))}
+    free = [other for other in picture.seatable if other != node]
+    if leaving and len(free) < len(leaving):
+        left, which = len(members) - len(leaving) + len(free), "no" if not free else f"only {len(free)}"
+        return f"the MetaStore: {left} of {len(members)} members would be left, and {which} other node lives"
     return ""
-
-
-def members_without(picture: Picture, node: NodeId) -> tuple[NodeId, ...] | None:
-    """As many members of the MetaStore as there are, another one in the place of this; None: nobody can take it."""
-    members = picture.register.members
-    if node not in members:
-        return members
-    free = sorted(other for other in picture.living if other not in members and other != node)
-    return tuple(sorted({*members, free[0]} - {node})) if free else None
 
 
 def servers_without(
@@ -115,20 +174,28 @@ def servers_without(
 
 def seat_problems(picture: Picture, node: NodeId) -> list[str]:
     """Why the register cannot do without the vote of a node: it could not be changed any more, not even for a new one."""
-    members = picture.register.members
-    left = [member for member in members if member in picture.living and member != node]
+    members, voting = picture.register.members, picture.living.keys() - picture.closed_acceptors
+    left = [member for member in members if member in voting and member != node]
     if node not in members or 2 * len(left) > len(members):
         return []
     return [f"the MetaStore: without node {node} {len(left)} of its {len(members)} members answer"]
 
 
 def copies_problems(picture: Picture, node: NodeId) -> list[str]:
-    """What would be lost with the data directory of a node."""
-    return [
-        f"{spell(placed.segment)}: no other node that answers has a copy"
-        for placed in picture.placed
-        if any(node in group for group in picture.bare_groups(placed, without=[node]))
+    """What could be lost with the data directory of a node."""
+    problems = [
+        f"{spell(segment)}: the node asked cannot read where its {segment.kind} loglet is"
+        for segment in picture.unknown
     ]
+    for placed in picture.placed:
+        for group in picture.thin_groups(placed, node):
+            left, wanted = len((picture.holders(placed) - {node}).intersection(group)), whole_copies(group)
+            problems.append(
+                f"{spell(placed.segment)}: no other node that answers has a copy"
+                if not left
+                else f"{spell(placed.segment)}: {left} whole copies would be left, and {wanted} are needed to have all of it"
+            )
+    return problems
 
 
 def lost_on(picture: Picture, node: NodeId) -> Sequence[PlacedSegment]:

@@ -4,6 +4,9 @@
                                                                                             (server/joining.py)
           --> the open segment goes on, on servers that have all of it --> each closed segment is copied again --> done
 
+A directory is given up only if what is left has everything, as the register says on which it is put: another operator may
+have given up the next one a moment before.
+
 Old and new are never both the node: between them the register names nobody (`virtuallog.node_table.Forget`). It may be
 interrupted anywhere and asked for again.
 """
@@ -14,15 +17,16 @@ from collections.abc import Callable
 
 import attrs
 
+from server.healing.healer import placed_segments
 from server.healing.rebuild import rebuild_unless_moved
-from server.membership.look import Survey, look
+from server.membership.look import Survey, look, look_at_copies
 from server.membership.picture import Picture, copies_problems, lost_on, seat_problems, spell
 from virtuallog.amending import amend
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import InvalidSettingError
+from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.membership import Progress
 from virtuallog.node_table import Forget
-from virtuallog.register import NodeEntry
+from virtuallog.register import NodeEntry, Register
 from virtuallog.replicated import Pace
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
@@ -41,7 +45,7 @@ class Replace:
     addresses: tuple[str, ...]
     """Where the new one will be; none: where the old one was."""
     force: bool
-    """Give up the directory even if the node answers, or if nobody else has what it has."""
+    """Give up the directory even if the node answers, or if the others may not have all that it has."""
     log: VirtualLog
     survey: Survey
     pace: Pace
@@ -69,10 +73,13 @@ class Replace:
         return Progress(done=False, waits=True, says=f"{says} (--force gives this one up, too)")
 
     async def _forget(self, picture: Picture, entry: NodeEntry) -> Progress:
-        problems = seat_problems(picture, self.node) + ([] if self.force else copies_problems(picture, self.node))
-        if problems and not entry.is_expected:
-            raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
-        forget = Forget(node=self.node, store_id=entry.store_id, addresses=self.addresses)
+        picture = picture if self.force else await look_at_copies(self.log, picture)
+
+        def problems(register: Register) -> list[str]:
+            now = picture.on(register, placed_segments(self.log.view, register))
+            return seat_problems(now, self.node) + ([] if self.force else copies_problems(now, self.node))
+
+        forget = Forget(node=self.node, store_id=entry.store_id, addresses=self.addresses, problems=problems)
         view = self.log.view
         changed = view.adopt(await amend(view.metastore, forget, view.environment.random))
         _FORGOTTEN.reached()
@@ -94,6 +101,11 @@ class Replace:
                 await rebuild_unless_moved(self.log, placed.segment.id, placed.placement.servers, self.pace, self.level)
             _RESTORED.reached()
             picture = await self._look()
+        entry = picture.register.nodes[self.node]
+        if entry.is_expected:  # another operator has given up this directory, too
+            return self._expected(entry)
+        if self.node not in picture.living:
+            raise UnavailableError(f"node {self.node} does not answer any more")
         return Progress(done=True, waits=False, says=f"node {self.node} answers and has all that it should have")
 
     async def _look(self) -> Picture:

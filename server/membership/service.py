@@ -13,7 +13,7 @@ import attrs
 import trio
 
 from server.membership.drain import Drain
-from server.membership.look import Survey, look
+from server.membership.look import Survey, look, placement_of
 from server.membership.picture import Picture
 from server.membership.replace import Replace
 from virtuallog.amending import amend
@@ -108,10 +108,12 @@ class Membership:
 
     async def _remove(self, virtual_log: VirtualLog, request: RemoveNode) -> ChainChanged:
         picture = await look(virtual_log, self._survey)
-        return await self._amend(virtual_log, Remove(node=request.node, is_used=_user(picture, request.node)))
+        remove = Remove(node=request.node, is_used=_user(picture, request.node), placement=placement_of(virtual_log))
+        return await self._amend(virtual_log, remove)
 
     async def _reconfig_members(self, virtual_log: VirtualLog, request: ReconfigMembers) -> ChainChanged:
-        return ChainChanged(register=(await virtual_log.reconfig_members(request.members)).encode())
+        changed = await virtual_log.reconfig_members(request.members, request.seen or None)
+        return ChainChanged(register=changed.encode())
 
     async def _amend(self, virtual_log: VirtualLog, amendment: Amendment) -> ChainChanged:
         view = virtual_log.view

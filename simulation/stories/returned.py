@@ -36,7 +36,7 @@ from virtuallog.appender import AppenderSettings
 from virtuallog.crash_points import CRASH_POINTS
 from virtuallog.errors import VirtualLogError
 from virtuallog.membership import Progress, ReplaceNode
-from virtuallog.node_table import Expect, Withdraw
+from virtuallog.register import Register
 from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLogSettings
@@ -179,10 +179,22 @@ async def _change(cast: Cast, node: NodeId, changes: int) -> None:
             for _ in range(changes):
                 with suppress(VirtualLogError):
                     register = await client.log.view.refresh()
-                    entry = register.nodes[cast.apart]
-                    roles = entry.roles or frozenset({"log-server", "sequencer", "replica", "metastore"})
-                    back = Expect(node=cast.apart, addresses=entry.addresses, roles=roles)
-                    await amend(metastore, Withdraw(node=cast.apart) if entry.roles else back, client.random)
+                    await amend(metastore, _Turn(cast.apart, not register.nodes[cast.apart].roles), client.random)
+
+
+@attrs.frozen
+class _Turn:
+    """A node gets its roles, or loses them: a change of the table and of nothing else."""
+
+    node: NodeId
+    used: bool
+
+    def amend(self, register: Register) -> Register | None:
+        roles = frozenset({"log-server", "sequencer", "replica", "metastore"} if self.used else ())
+        entry = register.nodes[self.node]
+        if entry.roles == roles:
+            return None
+        return register.with_nodes({**register.nodes, self.node: attrs.evolve(entry, roles=roles)})
 
 
 RETURNED: Final = Scenario(

@@ -17,7 +17,9 @@ _ORIGIN: Final = LogletOffset(0)
 
 
 @mutant(ChainWriter.change_members, scenario="cluster", options=QUIET, found_by=["changes take effect"])
-async def members_that_are_not_changed(self: ChainWriter, members: Sequence[NodeId]) -> Register:
+async def members_that_are_not_changed(
+    self: ChainWriter, members: Sequence[NodeId], seen: Sequence[NodeId] | None = None
+) -> Register:
     """The register as it is comes back; the operator shuts the former members down."""
     return await self._view.refresh()
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from server.healing.policy import PlacedSegment
+from server.healing.shortage import shortage
 from server.membership.picture import (
     Picture,
     copies_problems,
     drain_problems,
     lost_on,
-    members_without,
     rests_on,
     seat_problems,
     servers_without,
@@ -55,7 +55,7 @@ def test_with_a_spare_node_nothing_stands_against_a_drain() -> None:
     four = picture((1, 2, 3, 4), nodes=4)
 
     assert drain_problems(four, ONE) == []
-    assert members_without(four, ONE) == (TWO, THREE, FOUR)
+    assert four.seatable == [FOUR]
     assert servers_without(four, four.closed[0], ONE) == (TWO, THREE, FOUR)
     assert servers_without(four, four.closed[0], ONE, unfit={FOUR}) is None  # its copy has a hole
 
@@ -67,6 +67,78 @@ def test_without_a_spare_node_everything_that_would_get_less_is_named() -> None:
     assert "2 of 3 copies would be left, and no spare node lives" in closed
     assert opened == "the open segment: 3 servers are wanted, and without node 1 2 live"
     assert members == "the MetaStore: 2 of 3 members would be left, and no other node lives"
+
+
+def drained(before: Picture, *nodes: NodeId) -> Picture:
+    """The same with these nodes drained. They answer still."""
+    table = dict(before.register.nodes)
+    table |= {node: attrs.evolve(table[node], roles=frozenset()) for node in nodes}
+    living = {node: table[node].roles & roles for node, roles in before.living.items()}
+    return attrs.evolve(before, register=attrs.evolve(before.register, nodes=table), living=living)
+
+
+def test_a_seat_needs_a_node_that_is_used_and_votes() -> None:
+    """Neither a drained node nor one whose acceptor is closed takes it; seats of drained nodes go first."""
+    five = picture((1, 2, 3, 4, 5), nodes=5, servers=(TWO, THREE, FOUR))
+
+    assert drained(five, FOUR).seatable == [NodeId(5)]
+    assert attrs.evolve(five, closed_acceptors=frozenset({FOUR})).seatable == [NodeId(5)]
+    waiting = drained(five, TWO, FOUR)
+    assert "and only 1 other node lives" in drain_problems(waiting, ONE)[-1]
+    assert "and no other node lives" in drain_problems(waiting, NodeId(5))[-1]
+
+
+def test_the_check_says_what_the_drain_would_say() -> None:
+    """A spare node answers, and the table has too few of them all the same: it has lost its role there."""
+    four = picture((1, 2, 3, 4), nodes=4, servers=(TWO, THREE, FOUR))
+    on_three = four.placed[-1].placement
+    problems = drain_problems(drained(four, TWO), ONE, lambda _: on_three)
+
+    assert any("would be left" in problem for problem in problems)
+
+
+def test_what_cannot_be_read_may_rest_on_any_node() -> None:
+    """A kind that the asked node does not know."""
+    strange = attrs.evolve(picture((1, 2, 3, 4), nodes=4), unknown=[CHAIN.last])
+
+    assert "cannot read where its native loglet is" in drain_problems(strange, FOUR)[0]
+    assert "cannot read where its native loglet is" in copies_problems(strange, FOUR)[0]
+
+
+def test_a_picture_is_judged_by_the_register_that_is_changed() -> None:
+    """Another operator has given up the directory of node 2 since it was taken: it may answer, and its copy does not count."""
+    before = picture((1, 2), nodes=3)
+    entry = attrs.evolve(before.register.nodes[TWO], store_id=b"")
+    register = attrs.evolve(before.register, nodes={**before.register.nodes, TWO: entry})
+
+    assert copies_problems(before, THREE) == []
+    assert len(copies_problems(before.on(register, before.placed), THREE)) == 2
+    assert seat_problems(before.on(register, before.placed), THREE) != []
+
+
+def test_a_replica_that_recovers_is_no_holder() -> None:
+    """It says so itself: the register does not know."""
+    whole = picture((1, 2), nodes=3)
+    recovering = attrs.evolve(whole, partial={CHAIN.last.id: frozenset({TWO})})
+
+    assert [problem.split(":")[0] for problem in copies_problems(recovering, THREE)] == [
+        f"segment {CHAIN.last.id} (100 to now)"
+    ]
+
+
+def test_a_shorter_row_of_servers_is_told() -> None:
+    """Before and after, by the number of servers."""
+    three = picture((1, 2, 3)).placed[0].placement
+    one = attrs.evolve(three, groups=((ONE,),))
+    register = picture((1, 2, 3)).register
+
+    assert shortage(register, lambda segment: three) == ()
+    (told,) = shortage(register, lambda segment: one if segment.stop is None else three)
+    assert "has 1 of 3 servers that the one before it had" in told
+    two = attrs.evolve(register, nodes={node: register.nodes[node] for node in (ONE, TWO)})
+    (told,) = shortage(two, lambda segment: one)
+    assert "has 1 server, as 2 nodes with role log-server make no 3" in told
+    assert shortage(register, lambda segment: None) == ()
 
 
 def test_a_spare_node_that_is_down_is_none() -> None:
@@ -99,10 +171,14 @@ def test_the_vote_of_a_node_is_not_given_up_while_others_are_down() -> None:
 
 
 def test_the_last_copy_is_not_given_up() -> None:
-    """A copy that was lost with an earlier disk does not count as one."""
+    """Two of three have everything: one may have a hole. A copy that was lost with an earlier disk does not count as one."""
     assert copies_problems(picture((1, 2)), THREE) == []
+    assert "1 whole copies would be left, and 2 are needed" in copies_problems(picture((1, 3)), THREE)[0]
     alone = rejoined(picture((2, 3)), TWO, joined=5)
     assert len(copies_problems(alone, THREE)) == 2
+    two = rejoined(picture((1, 2, 3)), TWO, joined=5)
+    assert len(copies_problems(two, THREE)) == 2
+    assert copies_problems(two, TWO) == [], "it has nothing to lose"
 
 
 def test_a_segment_that_consists_of_parts_needs_a_copy_of_each() -> None:
@@ -124,5 +200,5 @@ def test_what_a_new_directory_lacks() -> None:
 
     assert [placed.segment.start for placed in lost_on(joined, THREE)] == [0]
     assert not joined.bare_groups(joined.closed[0])
-    assert joined.bare_groups(joined.closed[0], without=[ONE, TWO]) == [(ONE, TWO, THREE)]
+    assert joined.thin_groups(joined.closed[0], without=ONE) == [(ONE, TWO, THREE)]
     assert lost_on(joined, ONE) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import attrs
 import pytest
@@ -11,7 +12,7 @@ from tests.virtuallog.test_register import SMALL
 from virtuallog.amending import amend
 from virtuallog.chain import Segment, extend, validate_successor
 from virtuallog.errors import InvalidSettingError, TooLargeError, UnavailableError
-from virtuallog.node_table import NODES_MAX, Amendment, Claim, Expect, Forget, Remove, Withdraw
+from virtuallog.node_table import NODES_MAX, Amendment, Claim, Expect, Forget, Remove, Reseat, Withdraw
 from virtuallog.register import REGISTER_BYTES_MAX, NodeEntry, Register, decode_untrusted
 from virtuallog.replicated import Placement
 from virtuallog.testing.memory_metastore import MemoryMetaStore
@@ -115,16 +116,83 @@ def test_two_drains_at_once_leave_as_many_servers_as_there_are() -> None:
 
 
 def test_who_stores_nothing_may_always_be_withdrawn() -> None:
-    """A node that only orders; and where the log is on no nodes at all, anybody."""
+    """A node that only orders; and where the log is on no nodes at all, anyone without a seat."""
     nodes = {NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=ROLES) for node in (1, 2)}
     orders = {FOUR: NodeEntry(store_id=b"s", addresses=(), roles=frozenset({"sequencer"}))}
     three = Placement(groups=((NodeId(1), NodeId(2), NodeId(3)),), role="log-server")
 
     ordering = after(SMALL.with_nodes({**nodes, **orders}), Withdraw(node=FOUR, placement=lambda _: three))
-    nowhere = after(SMALL.with_nodes(nodes), Withdraw(node=NodeId(1), placement=lambda _: None))
+    unseated = attrs.evolve(SMALL.with_nodes(nodes), members=(NodeId(2),))
+    nowhere = after(unseated, Withdraw(node=NodeId(1), placement=lambda _: None))
 
     assert ordering.nodes[FOUR].roles == frozenset()
     assert nowhere.nodes[NodeId(1)].roles == frozenset()
+
+
+def test_a_node_in_use_keeps_its_roles_when_it_is_added_once_more() -> None:
+    """Roles are taken away by a drain, which looks at what would be left. More of them may be given."""
+    joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
+
+    assert attrs.evolve(EXPECT, roles=frozenset({"sequencer"})).amend(joined) is None
+    more = after(joined, attrs.evolve(EXPECT, roles=frozenset({"replica"})))
+    assert more.nodes[FOUR].roles == ROLES | {"replica"}
+
+
+def seated(nodes: int, drained: Sequence[int] = (), members: Sequence[int] = (1, 2, 3)) -> Register:
+    """So many nodes, some of them drained, and the members of the MetaStore."""
+    table = {
+        NodeId(node): NodeEntry(store_id=b"s", addresses=(), roles=frozenset() if node in drained else ROLES)
+        for node in range(1, nodes + 1)
+    }
+    return attrs.evolve(SMALL, nodes=table, members=tuple(map(NodeId, members)))
+
+
+def test_a_seat_goes_to_the_first_candidate_that_is_used() -> None:
+    """A drained node answers until it is stopped, and would take the seat with it."""
+    candidates = [NodeId(node) for node in (1, 2, 4, 5)]
+
+    assert after(seated(5), Reseat(leaves=NodeId(1), candidates=candidates)).members == (2, 3, 4)
+    handed_over = seated(5, drained=(1, 2), members=(2, 3, 4))
+    assert after(handed_over, Reseat(leaves=NodeId(2), candidates=candidates)).members == (3, 4, 5)
+    with pytest.raises(InvalidSettingError, match="no node is free to take its seat"):
+        Reseat(leaves=NodeId(2), candidates=candidates[:2]).amend(handed_over)
+
+
+def test_two_seats_that_are_handed_over_at_once_are_both_handed_over() -> None:
+    """Each on top of what the other one has made, whichever comes first: neither takes its seat back."""
+    candidates = (FOUR, NodeId(5))
+    one, two = (Reseat(leaves=NodeId(node), candidates=candidates) for node in (1, 2))
+
+    assert after(seated(5), one, two).members == after(seated(5), two, one).members == (3, 4, 5)
+
+
+def test_a_node_whose_seat_nobody_can_take_is_not_withdrawn() -> None:
+    """Nor the one that is to take the seat of another."""
+    with pytest.raises(InvalidSettingError, match="nodes 1 leave the MetaStore, and 0 other nodes"):
+        Withdraw(node=NodeId(1)).amend(seated(3))
+    with pytest.raises(InvalidSettingError, match="nodes 1 leave the MetaStore, and 0 other nodes"):
+        Withdraw(node=FOUR).amend(seated(4, drained=(1,)))
+    with pytest.raises(InvalidSettingError, match="nodes 1 leave the MetaStore"):
+        Remove(node=FOUR, is_used=lambda _: False).amend(seated(4, drained=(1,)))
+
+
+def test_the_servers_of_the_log_are_counted_while_it_is_elsewhere() -> None:
+    """The open segment is on no nodes, and the next one will be: on as many as the last that was."""
+    chain = extend(SMALL.chain, 200, "zookeeper", b"", attempt=9)
+    register = attrs.evolve(seated(3, members=(2, 3)), chain=chain)
+    three = Placement(groups=((NodeId(1), NodeId(2), NodeId(3)),), role="log-server")
+
+    with pytest.raises(InvalidSettingError, match="3 nodes with role log-server are wanted, and 2 would be left"):
+        Withdraw(node=NodeId(1), placement=lambda one: None if one.kind == "zookeeper" else three).amend(register)
+
+
+def test_a_directory_is_given_up_only_if_the_register_that_is_changed_allows_it() -> None:
+    """What was looked at before is past."""
+    joined = after(SMALL, EXPECT, Claim(node=FOUR, store_id=b"b" * 16))
+    forget = Forget(node=FOUR, store_id=b"b" * 16, problems=lambda register: [f"version {register.version}"])
+
+    with pytest.raises(InvalidSettingError, match=f"node 4: version {joined.version}"):
+        forget.amend(joined)
 
 
 def test_two_nodes_of_one_number_are_refused() -> None:

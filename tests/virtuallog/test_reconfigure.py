@@ -38,7 +38,7 @@ ROLES = frozenset({"log-server"})
 def with_nodes(*nodes: int) -> Register:
     """`START` with these in the table; a negative one waits for a directory."""
     entries = {
-        NodeId(abs(node)): NodeEntry(store_id=b"s" * 16 if node > 0 else b"", addresses=(), roles=frozenset())
+        NodeId(abs(node)): NodeEntry(store_id=b"s" * 16 if node > 0 else b"", addresses=(), roles=ROLES)
         for node in nodes
     }
     return attrs.evolve(START, nodes=entries)
@@ -195,7 +195,7 @@ def test_a_change_of_the_members_leaves_the_chain_alone() -> None:
     """No seal; the next version names them, and once it is lost it is proposed again on top of the winner."""
     chosen = (NodeId(2), NodeId(3), NodeId(4))
     start = with_nodes(2, 3, 4)
-    machine = Reconfiguration(start, ChangeMembers(chosen), attempt=5)
+    machine = Reconfiguration(start, ChangeMembers(chosen, START.members), attempt=5)
     winner = extended(start, 6, attempt=3)
 
     put = machine.start()
@@ -212,7 +212,7 @@ def test_a_change_of_the_members_leaves_the_chain_alone() -> None:
 def test_members_are_looked_at_again_on_top_of_what_others_have_changed(others: tuple[int, ...]) -> None:
     """They answered when they were chosen. By now most of them might never vote, and nobody could change that any more."""
     chosen = (NodeId(2), NodeId(3), NodeId(4))
-    machine = Reconfiguration(with_nodes(2, 3, 4), ChangeMembers(chosen), attempt=5)
+    machine = Reconfiguration(with_nodes(2, 3, 4), ChangeMembers(chosen, START.members), attempt=5)
     machine.start()
     machine.step(PutLost())
 
@@ -222,4 +222,51 @@ def test_members_are_looked_at_again_on_top_of_what_others_have_changed(others: 
 
 def test_members_that_decide_already_are_no_change() -> None:
     """No version is spent."""
-    assert Reconfiguration(START, ChangeMembers(START.members), attempt=5).start() == Done(START, won=False)
+    assert Reconfiguration(START, ChangeMembers(START.members, START.members), attempt=5).start() == Done(
+        START, won=False
+    )
+
+
+def test_members_that_the_operator_has_not_seen_are_not_undone() -> None:
+    """Two operators at once: the second one is told, whatever the first one has changed."""
+    machine = Reconfiguration(with_nodes(1, 2, 3, 4), ChangeMembers((NodeId(2),), START.members), attempt=5)
+    assert isinstance(machine.start(), Put)
+    machine.step(PutLost())
+
+    others = with_nodes(1, 2, 3, 4).with_members((NodeId(3), NodeId(4)))
+    assert others is not None
+    with pytest.raises(InvalidSettingError, match=r"they are \[3, 4\] by now, not \[1\]: look again"):
+        machine.step(others)
+
+
+def test_drained_nodes_get_no_seat() -> None:
+    """They may be stopped at any time. Those that have one may keep it."""
+    register = with_nodes(1, 2, 3)
+    drained = {NodeId(node): attrs.evolve(register.nodes[NodeId(node)], roles=frozenset()) for node in (1, 2)}
+    register = attrs.evolve(register, nodes={**register.nodes, **drained})
+
+    with pytest.raises(InvalidSettingError, match=r"nodes \[2\] are drained"):
+        Reconfiguration(register, ChangeMembers((NodeId(2), NodeId(3)), START.members), attempt=5).start()
+    assert isinstance(
+        Reconfiguration(register, ChangeMembers((NodeId(1), NodeId(3)), START.members), attempt=5).start(), Put
+    )
+
+
+def test_nothing_new_is_put_on_a_node_that_was_drained_meanwhile() -> None:
+    """It may be stopped by now. A loglet is planned again, a copy made again."""
+    before = extended(with_nodes(1, 2, 3), 10)
+    gone = before.with_nodes({NodeId(1): before.nodes[NodeId(1)]})
+    drained = attrs.evolve(before.nodes[NodeId(2)], roles=frozenset())
+    withdrawn = before.with_nodes({**before.nodes, NodeId(2): drained})
+    extend = Extend("native", b"on 1, 2", nodes=frozenset({NodeId(1), NodeId(2)}))
+    copied = Modify(before.chain.segments[0].id, "native", b"on 2", LogletOffset(0), {}, frozenset({NodeId(2)}))
+
+    for found in (gone, withdrawn):
+        machine = Reconfiguration(before, extend, attempt=5)
+        machine.start()
+        machine.step(SealReturned())
+        assert isinstance(machine.step(Sealed(LogletOffset(3))), Put)
+        assert machine.step(PutLost()) == Read()
+        assert machine.step(found) == Done(found, won=False)
+        with pytest.raises(InvalidSettingError, match=r"nodes \[2\], which a copy was made on, are drained"):
+            Reconfiguration(found, copied, attempt=6).start()

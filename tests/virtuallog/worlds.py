@@ -54,7 +54,7 @@ class World:
 
     def __attrs_post_init__(self) -> None:
         first = chain.genesis("memory", b"", attempt=1)
-        entry = NodeEntry(store_id=b"s" * 16, addresses=(), roles=frozenset())
+        entry = NodeEntry(store_id=b"s" * 16, addresses=(), roles=frozenset({"log-server"}))
         nodes = {NodeId(node): entry for node in (1, 2, 3, 4)}
         register = Register(cluster=ClusterId(b"c" * 16), chain=first, members=(NodeId(1),), nodes=nodes)
         self.metastore.values.append(register.encode())
