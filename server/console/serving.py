@@ -19,11 +19,13 @@ from hypercorn.utils import wrap_app
 from starlette.applications import Starlette
 from trio.abc import Listener
 
+from server.console.local_names import LocalNames
 from virtuallog.clock import SystemClock
 from virtuallog.ports import Clock
+from virtuallog.rpc.places import Places
 
 CONNECTIONS_MAX: Final = 16
-"""At a time: some scrapers and a person. One more is closed."""
+"""At a time: some scrapers and a person. One more: the oldest is closed, as an answer takes a moment."""
 REQUEST_BYTES_MAX: Final = 8 << 10
 """Of a request's head. No page takes a body."""
 READ_SECONDS: Final = 10
@@ -49,11 +51,11 @@ class ConsoleServer:
 
     def __init__(self, console: Pages, clock: Clock | None = None) -> None:
         # Starlette takes any mapping as a scope, Hypercorn's types name every kind of scope: both mean ASGI, and neither fits.
-        self._app = wrap_app(console.application(), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
+        self._app = wrap_app(LocalNames(console.application()), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
         self._config = _config()
         self._context = WorkerContext(max_requests=None)
         self._clock = clock or SystemClock()
-        self._connections = 0
+        self._places = Places(CONNECTIONS_MAX, CONNECTIONS_MAX)
 
     async def run(self, listeners: Sequence[Listener[Any]]) -> None:
         """Serve until cancelled."""
@@ -61,25 +63,20 @@ class ConsoleServer:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         """One connection. Whatever happens on it concerns no other."""
-        if self._connections >= CONNECTIONS_MAX:
-            await trio.aclose_forcefully(stream)
-            return
-        self._connections += 1
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._close_in_time, stream)
+                nursery.start_soon(self._close_in_time, stream, nursery.cancel_scope)
                 # Declared for TLS streams only. It looks for TLS itself, and serves streams without it as well.
                 await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
                 nursery.cancel_scope.cancel()
         except Exception as error:
             log.warning("console connection failed", error=repr(error))
-        finally:
-            self._connections -= 1
 
-    async def _close_in_time(self, stream: trio.SocketStream) -> None:
+    async def _close_in_time(self, stream: trio.SocketStream, connection: trio.CancelScope) -> None:
         """Hypercorn sends behind a shield: to one that takes nothing it would send for ever, and the node could not end."""
         try:
-            await self._clock.sleep(CONNECTION_SECONDS)
+            with self._places.take("", connection.cancel):
+                await self._clock.sleep(CONNECTION_SECONDS)
         finally:
             stream.socket.close()
 

@@ -15,11 +15,11 @@ class Answer:
     text: str
 
 
-async def get(port: int, path: str) -> Answer:
+async def get(port: int, path: str, host: str = "localhost") -> Answer:
     """Ask for one page."""
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     async with stream:
-        await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: console\r\nConnection: close\r\n\r\n".encode())
+        await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
         received = b"".join([chunk async for chunk in stream])
     head, _, body = received.decode().partition("\r\n\r\n")
     first, *lines = head.splitlines()

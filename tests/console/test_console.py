@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import attrs
@@ -102,27 +104,55 @@ async def first_bytes(stream: trio.SocketStream) -> bytes:
         return b""
 
 
-async def test_connections_are_bounded_and_come_back() -> None:
-    """One more than the limit is closed at once; when one of them goes there is room again."""
+async def test_connections_that_say_nothing_push_each_other_out() -> None:
+    """However many there are, a page is served, again and again: the oldest of them are closed."""
     async with console(Subject()) as port:
-        streams = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
-        await wait_all_tasks_blocked(0.05)
-        async with await trio.open_tcp_stream("127.0.0.1", port) as one_more:
-            assert await first_bytes(one_more) == b""
-        for stream in streams:
+        silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(3 * CONNECTIONS_MAX)]
+        for _ in range(3):
+            assert (await get(port, "/healthz")).status == 200
+        for stream in silent[: 2 * CONNECTIONS_MAX]:
+            assert await first_bytes(stream) == b""
+        for stream in silent:
             await stream.aclose()
 
-        while True:  # until the server has noticed; a test that never gets there is ended by its timeout
-            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-                await stream.send_all(b"GET /healthz HTTP/1.1\r\nHost: console\r\n\r\n")
-                if (await first_bytes(stream)).startswith(b"HTTP/1.1 200"):
-                    break
-            await wait_all_tasks_blocked(0.02)
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:{port}", 200),
+        ("LOCALHOST", 200),
+        ("127.0.0.1:{port}", 200),
+        ("127.3.2.1", 200),
+        ("[::1]:{port}", 200),
+        ("attacker.example:{port}", 421),
+        ("localhost.attacker.example", 421),
+        ("127.0.0.1.attacker.example", 421),
+        ("10.0.0.1:{port}", 421),
+        ("[::1].attacker.example", 421),
+        ("", 421),
+    ],
+)
+@pytest.mark.parametrize("page", ["/status", "/metrics", "/nothing"])
+async def test_pages_are_for_requests_that_name_this_machine(host: str, status: int, page: str) -> None:
+    """A name that somebody else has let point here is refused, whatever is asked (DNS rebinding): as an HTTP client sees it."""
+    async with console(Subject()) as port:
+        found = await trio.to_thread.run_sync(partial(_status_of, port, page, host.format(port=port)))
+
+    assert found == (404 if status == 200 and page == "/nothing" else status)
+
+
+def _status_of(port: int, page: str, host: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", page, headers={"Host": host})
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 async def ask_often(stream: trio.SocketStream) -> None:
     with suppress(trio.BrokenResourceError):
-        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: console\r\n\r\n" * 1000)
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
 
 
 async def test_who_takes_no_answers_does_not_keep_the_console_from_ending() -> None:

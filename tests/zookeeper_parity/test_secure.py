@@ -16,6 +16,7 @@ from server.zookeeper.secure_port import SecurePort
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import InvalidSettingError
+from virtuallog.rpc.reception import HANDSHAKES_MAX
 
 
 class Echo:
@@ -129,3 +130,21 @@ async def test_a_client_that_is_gone_before_its_handshake_harms_nobody(world: Wo
         hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, not an end
 
     assert await ask(ClientSecurity.open(world.files, "need"), world.client(world.authority), listeners)
+
+
+async def test_connections_that_say_nothing_keep_nobody_out(world: World) -> None:
+    """More of them than handshakes may be under way, and no certificate needed: the oldest are closed, and a client is served."""
+    security, context = ClientSecurity.open(world.files, "need"), world.client(world.authority)
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=600)
+    port = listeners[0].socket.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(SecurePort(security, Echo(), SystemClock()).serve, listeners)
+        silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(HANDSHAKES_MAX)]
+        for _ in range(2):
+            stream = trio.SSLStream(await trio.open_tcp_stream("127.0.0.1", port), context, https_compatible=True)
+            assert (await stream.receive_some()).startswith(b"127.0.0.1 CN=app")
+            await trio.aclose_forcefully(stream)
+        assert await silent[0].receive_some() == b""
+        for each in silent:
+            await trio.aclose_forcefully(each)
+        nursery.cancel_scope.cancel()

@@ -153,9 +153,9 @@ async def ask(nursery: trio.Nursery) -> Callable[[str], Any]:
     nursery.start_soon(ConsoleServer(AdminPages(lambda: facts[0])).run, listeners)
     port = listeners[0].socket.getsockname()[1]
 
-    async def asked(path: str, now: Facts = FACTS) -> Answer:
+    async def asked(path: str, now: Facts = FACTS, host: str = "localhost") -> Answer:
         facts[0] = now
-        return await get(port, path)
+        return await get(port, path, host)
 
     return asked
 
@@ -168,6 +168,11 @@ async def test_admin_pages_say_the_same_in_json(ask: Callable[..., Any]) -> None
         assert said["server_stats"]["server_state"] == "leader"
     assert json.loads((await ask("/commands/leader")).text)["is_leader"] is True
     assert "/commands/monitor\n" in (await ask("/commands")).text
+
+
+async def test_admin_pages_are_for_requests_that_name_this_machine(ask: Callable[..., Any]) -> None:
+    """Those of another name are refused: see `server.console.local_names`."""
+    assert (await ask("/commands/dump", host="attacker.example")).status == 421
 
 
 async def test_admin_pages_know_what_they_do_not_know(ask: Callable[..., Any]) -> None:

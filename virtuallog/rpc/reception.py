@@ -1,14 +1,13 @@
 """Where connections that come in show who they are, before anything is done for them.
 
 A handshake costs a millisecond of CPU and is over after two flights. One that stalls holds a socket and no more; at most
-`HANDSHAKES_MAX` may be under way, and if one more comes the oldest goes, so that those who stall push each other out
-and not those who work.
+`HANDSHAKES_MAX` may be under way, and from one address `ADDRESS_HANDSHAKES_MAX`; if one more comes the oldest goes (`places`), so that
+those who stall push each other out and not those who work.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import count
 from typing import Final
 
 import attrs
@@ -21,16 +20,25 @@ from virtuallog.rpc import building
 from virtuallog.rpc.complaints import Complaints
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.frames import pack
+from virtuallog.rpc.places import Places
 from virtuallog.rpc.tls import NO_TLS, TlsStream, shake_hands
+from virtuallog.rpc.transport import peer_address
 
 HANDSHAKE_SECONDS: Final = 5.0
 """On a network where two flights take longer, connections are of no use."""
 HANDSHAKES_MAX: Final = 256
 """At a time: a cluster whose clients all come back at once, after a restart."""
+ADDRESS_HANDSHAKES_MAX: Final = 128
+"""Of those from one address: half, so that one alone does not keep all others out."""
 _GOODBYE_SECONDS: Final = 1.0
 """For somebody who was refused, to read why: closed at once, what he has sent meanwhile would wipe it out."""
 _TLS_ONLY: Final = "this node serves connections inside TLS only"
 _GOODBYE_BYTES_MAX: Final = 256 << 10
+
+
+def handshake_places() -> Places:
+    """For the handshakes of one port that any stranger can reach."""
+    return Places(HANDSHAKES_MAX, ADDRESS_HANDSHAKES_MAX)
 
 
 @attrs.define(eq=False)
@@ -40,24 +48,18 @@ class Reception:
     credentials: Credentials
     _clock: Clock
     _complaints: Complaints
-    _under_way: dict[int, trio.CancelScope] = attrs.field(factory=dict, init=False)
-    """In order of arrival."""
-    _numbers: count[int] = attrs.field(factory=count, init=False)
+    _under_way: Places = attrs.field(factory=handshake_places, init=False)
 
     async def receive(self, stream: Stream) -> TlsStream | None:
         """The stream inside TLS, once it is known who is there; None if that failed: then it is closed, and the log
         says why. Cancelling leaves a stream that can only be closed."""
-        number, reason = next(self._numbers), "no TLS handshake in time"
-        if len(self._under_way) >= HANDSHAKES_MAX:
-            self._under_way.pop(next(iter(self._under_way))).cancel()
+        address, reason = peer_address(stream), "no TLS handshake in time"
+        host = address[0] if address else ""
         try:
-            with self._clock.timeout(HANDSHAKE_SECONDS) as scope:
-                self._under_way[number] = scope
+            with self._clock.timeout(HANDSHAKE_SECONDS) as scope, self._under_way.take(host, scope.cancel):
                 return await self._secure(stream)
         except (OSError, trio.BrokenResourceError, UntrustedError) as error:
             reason = str(error) or "the connection broke during the TLS handshake"
-        finally:
-            self._under_way.pop(number, None)
         self._complaints.warn("connection refused", reason=reason)
         await trio.aclose_forcefully(stream)
         return None
