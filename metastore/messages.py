@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 import crc32c
 
-from virtuallog.ports import Request
+from virtuallog.ports import Question, Request
 from virtuallog.types import NodeId
 
 VALUE_BYTES_MAX: Final = 1 << 20
@@ -140,7 +140,7 @@ class Learned:
 
 
 @attrs.frozen(kw_only=True)
-class Ask(Request[Standing]):
+class Ask(Question[Standing]):
     """Read-only: promises nothing and disturbs nobody. Slot 0 asks for whatever decision the acceptor knows."""
 
     slot: int
@@ -169,7 +169,7 @@ class Accept(Request[Receipt]):
 
 
 @attrs.frozen
-class Learn(Request[Learned]):
+class Learn(Question[Learned]):
     """Phase 3: this was decided. Safe to send to anybody, at any time, any number of times."""
 
     decision: Decision

@@ -20,7 +20,8 @@ from loglets.archive.origin import Origin, claim_origin, read_origin
 from server.config import NodeConfig
 from server.data_directory import open_data_directory
 from server.identity import Identity
-from server.node import Node, NodePorts
+from server.node import Node, NodePorts, rpc_identity
+from server.residence import ANSWER_SECONDS
 from virtuallog.address_book import AddressBook
 from virtuallog.clock import SystemClock
 from virtuallog.errors import StorageError
@@ -77,7 +78,10 @@ async def assembled(config: NodeConfig, connect: Connect) -> AsyncIterator[Assem
         providers, metastore = loglet_providers(), metastore_provider()
         handlers: dict[type[Request[Any]], Handler] = {}  # filled below: a node calls itself through its own services
         interfaces = [*all_interfaces(providers, metastore), *INTERFACES]
-        services = RpcServices(interfaces, book.find, connect, clock, source, node=config.node, handlers=handlers)
+        services = RpcServices(
+            interfaces, book.find, connect, clock, source,
+            node=config.node, handlers=handlers, identity=lambda: rpc_identity(node),
+        )  # fmt: skip
         ports = NodePorts(
             services=services,
             clock=clock,
@@ -87,6 +91,8 @@ async def assembled(config: NodeConfig, connect: Connect) -> AsyncIterator[Assem
             local_store=data.local_store,
             origin=partial(_origin, config.origin),
             claim_origin=partial(_claim_origin, config.origin),
+            nonce=source.randbytes(16),
+            who_is_at=partial(services.who_is_at, timeout_seconds=ANSWER_SECONDS),
         )
         node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
         handlers.update(node.handlers)

@@ -41,6 +41,7 @@ from server.membership.look import placement_of
 from server.membership.service import Membership
 from server.node_metrics import node_metrics
 from server.releasing import Releasing
+from server.residence import Residence, ResidentServices, WhoIsAt, nobody_known, own_addresses
 from server.role import Role
 from server.status import plain_status
 from virtuallog import metrics
@@ -96,6 +97,10 @@ class NodePorts:
     """What a new cluster goes on from; None: a new log begins at 0. Asked for at the first start only."""
     claim_origin: Claim = claim_nothing
     """Makes it this cluster's, before that is proposed."""
+    nonce: bytes = b""
+    """Random, of this process."""
+    who_is_at: WhoIsAt = nobody_known
+    """Asks at an address who is there, also for the own node."""
 
 
 class Node:
@@ -125,10 +130,14 @@ class Node:
         self.config: Final = config
         self.identity: Final = identity
         compose(providers)
+        self.nonce: Final = ports.nonce
         self._ports = ports
         self._providers = providers
         self._metastore = metastore
         self._on_register = on_register
+        own = own_addresses(config.listen, [(peer.id, peer.address) for peer in config.all_peers], config.id)
+        self._residence = Residence(identity, own, ports.nonce, ports.who_is_at)
+        self._services = ResidentServices(ports.services, self._residence)
         self._formatter = Formatter(
             identity, [NodeId(peer.id) for peer in config.all_peers], ports.services, ports.clock, ports.random
         )
@@ -141,7 +150,7 @@ class Node:
         without_votes = [*self._loglet_roles.values(), *databases]
         self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *without_votes]
         self._following = Following(
-            identity, config.versions, providers, self._loglet_roles, on_register, without_votes
+            identity, config.versions, providers, self._loglet_roles, self._learn, without_votes
         )
         self._pace = RateLimit(ports.clock)
         self._control = Control(
@@ -245,18 +254,21 @@ class Node:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
+            nursery.start_soon(self._services.later.run)
             client = Environment(
-                services=self._ports.services,
+                services=self._services,
                 clock=self._ports.clock,
                 random=self._ports.random,
                 nursery=nursery,
-                learned=lambda value: self._on_register(decode_untrusted(value)),
+                learned=lambda value: self._learn(decode_untrusted(value)),
                 near=self.config.node,
+                check_resident=self._residence.check,
             )
             metastore = self._metastore.open(self.config.members, client)
             await self._formatter.run(metastore, partial(self._found, client, metastore))
             self._log = virtual_log = await self._open(client, metastore)
             self._has_log.set()
+            nursery.start_soon(self._residence.run, self._ports.clock, self._close_everything)
             nursery.start_soon(virtual_log.chain_writer.run_watchdog)
             nursery.start_soon(Announcements(self.config.versions, virtual_log.view).run)
             nursery.start_soon(Releasing(self.config.node, virtual_log).run)
@@ -271,7 +283,7 @@ class Node:
         """What each role is given; only once the data directory has its store id."""
         ports = self._ports
         return NodeEnvironment(
-            services=ports.services,
+            services=self._services,
             clock=ports.clock,
             random=ports.random,
             nursery=client.nursery,
@@ -369,6 +381,17 @@ class Node:
         suspects = self._healer.detector.suspects if self._healer else ()
         return await survey(self._ports.services, register, self.config.node, suspects)
 
+    def _learn(self, register: Register) -> None:
+        """A register is decided, the newest or not."""
+        self._residence.learn(register)
+        self._on_register(register)
+
+    def _close_everything(self, error: VirtualLogError) -> None:
+        """Another process is this node, on this very directory: no role of it may answer here, the acceptor included."""
+        for role in self._roles:
+            if role.cause is None:
+                role.fail(error)
+
     def _cached_register(self) -> Register | None:
         return self._log.view.cached if self._log else None
 
@@ -414,20 +437,23 @@ class Node:
             failures.insert(0, f"identity: {self._formatter.waiting}")
         if self._following.problem:
             failures.insert(0, self._following.problem)
+        if self._residence.problem:
+            failures.insert(0, self._residence.problem)
         return failures
 
 
 def rpc_identity(node: Node) -> RpcIdentity:
     """Who the node is, to those who open a connection."""
-    status = node.status()
+    identity = node.identity
     return RpcIdentity(
-        cluster=status.cluster,
-        node=status.node,
-        store_id=status.store_id,
-        boot=status.boot,
-        software=status.software,
+        cluster=identity.cluster or b"",
+        node=identity.node,
+        store_id=identity.store_id,
+        boot=identity.boot,
+        software=_software(),
         protocol_first=node.config.versions.first,
         protocol_last=node.config.versions.last,
+        nonce=node.nonce,
     )
 
 

@@ -40,7 +40,11 @@ class AddressBook:
             return
         self._register = register
         found = {node: Peer((address,), self._stranger(node)) for node, address in self._seeds.items()}
-        found.update({node: self._peer(register, node, entry) for node, entry in register.nodes.items()})
+        for node, entry in register.nodes.items():
+            if entry.is_expected:  # it calls others until it has joined; nobody calls it
+                found.pop(node, None)
+            else:
+                found[node] = self._peer(register, node, entry)
         self._peers = {
             node: known if (known := self._peers.get(node)) == peer else peer for node, peer in found.items()
         }
@@ -53,17 +57,18 @@ class AddressBook:
         """Where the node is. Once a register is known, its cluster and data directory must be the right ones, too.
 
         Raises:
-            UnavailableError: neither the register nor the seeds know it.
+            UnavailableError: neither the register nor the seeds know it; or no data directory has its place now. The one that had it
+                before may still be there, and answer as ever.
         """
         peer = self._peers.get(node)
         if peer is None:
+            if self._register is not None and node in self._register.nodes:
+                raise UnavailableError(f"node {node} is expected: no data directory has taken its place yet")
             raise UnavailableError(f"nobody knows where node {node} is")
         return peer
 
     def _peer(self, register: Register, node: NodeId, entry: NodeEntry) -> Peer:
-        expected = self._stranger(node)
-        if not entry.is_expected:  # else it is no part of the cluster so far, and knows of none
-            expected = attrs.evolve(expected, cluster=register.cluster, store_id=entry.store_id)
+        expected = attrs.evolve(self._stranger(node), cluster=register.cluster, store_id=entry.store_id)
         return Peer(entry.addresses, expected)
 
     def _stranger(self, node: NodeId) -> Open:

@@ -108,6 +108,7 @@ class AddressSpace:
         target = LogPosition(min(position, (await self.check_tail()).tail))
         while True:
             register = await self.view.current()
+            self.view.environment.check_resident()
             try:
                 effective = await self._trim_segments(register.chain, target)
             except SealedError as error:  # a loglet was dropped: others have trimmed further than we know

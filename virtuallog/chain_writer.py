@@ -247,6 +247,7 @@ class ChainWriter:
         async def run() -> Done:
             async with self._changing:  # one at a time per client: two would only race each other at the MetaStore
                 current = await self._view.current()
+                self._view.environment.check_resident()
                 if only_after is not None and current.chain.last.id != only_after:
                     return Done(current, won=False)
                 return await self._run_counted(change, current, planned)

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from virtuallog.chain import SegmentId
-from virtuallog.ports import Request
+from virtuallog.ports import Question, Request
 from virtuallog.rpc.interface import Interface, Method
 from virtuallog.rpc.roles import Role
 from virtuallog.rpc.schema import load
@@ -47,7 +47,7 @@ class ChainChanged:
 
 
 @attrs.frozen
-class GetStatus(Request[NodeStatus]):
+class GetStatus(Question[NodeStatus]):
     """Answered without asking anybody else."""
 
 
@@ -138,7 +138,7 @@ class Alive:
 
 
 @attrs.frozen
-class Probe(Request[Alive]):
+class Probe(Question[Alive]):
     """Node to node: are you there? Answered from memory, at once."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -26,6 +26,11 @@ ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 class Request(Generic[ReplyT_co]):
     """Base of every message that one node sends to another. Subclasses are frozen attrs classes; `Request[R]` says
     that the answer is an `R` (also a frozen attrs class)."""
+
+    __slots__ = ()
+
+class Question(Request[ReplyT_co]):
+    """Base of requests that change nothing which the cluster rests on. A process that the register does not mean may send these only."""
 
     __slots__ = ()
 
@@ -206,6 +211,9 @@ class Environment:
     near: NodeId | None = None
     """What this node stores is read there first. For a client in the process of a node that one: it costs no message. Others
     may choose one, so that many of them do not all read from the same."""
+    check_resident: Callable[[], None] = lambda: None
+    """Raises WrongRecipientError if this is the process of a node and the newest register known means another one: then it changes
+    nothing. Asked before each change of the chain, and each trim."""
 
 
 async def _no_register() -> int:

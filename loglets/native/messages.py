@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from virtuallog.chain import SegmentId
-from virtuallog.ports import Request
+from virtuallog.ports import Question, Request
 
 NO_EXPECTATION: Final = -1
 """`Append.expected_tail` of an unconditional append."""
@@ -85,14 +85,14 @@ class Seal(Request[State]):
 
 
 @attrs.frozen(kw_only=True)
-class GetState(Request[State]):
+class GetState(Question[State]):
     """Client or sequencer to LogServer."""
 
     segment: SegmentId
 
 
 @attrs.frozen(kw_only=True)
-class WaitTail(Request[State]):
+class WaitTail(Question[State]):
     """Client to LogServer: answer once the local tail or the known tail is past `past`, or the loglet is sealed, or
     some seconds have gone by."""
 
@@ -113,7 +113,7 @@ class Repair(Request[Stored]):
 
 
 @attrs.frozen(kw_only=True)
-class ReadWaves(Request[Waves]):
+class ReadWaves(Question[Waves]):
     """Client to LogServer: durable waves from the one that holds `start`, while they begin below `stop`. At least
     one, then as many as fit in about `max_bytes`. Answered with CorruptionError if the copy here is damaged."""
 

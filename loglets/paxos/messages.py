@@ -14,7 +14,7 @@ import attrs
 
 from loglets.paxos.places import PLACE_MAX
 from virtuallog.chain import SegmentId
-from virtuallog.ports import Request
+from virtuallog.ports import Question, Request
 from virtuallog.types import POSITION_MAX, NodeId
 
 NOWHERE: Final = -1
@@ -213,12 +213,12 @@ class Recover(Request[Recovered]):
 
 
 @attrs.frozen(kw_only=True)
-class GetStanding(Request[Standing]):
+class GetStanding(Question[Standing]):
     segment: SegmentId
 
 
 @attrs.frozen(kw_only=True)
-class WaitLearned(Request[Standing]):
+class WaitLearned(Question[Standing]):
     """Answered once `learned` is above `past`, or the log is sealed, or some seconds have gone by."""
 
     segment: SegmentId
@@ -233,7 +233,7 @@ class Records:
 
 
 @attrs.frozen(kw_only=True)
-class ReadRecords(Request[Records]):
+class ReadRecords(Question[Records]):
     """Learned records from `first` on, below `stop`: at least one if `first` is learned here, then as many as fit in about
     `max_bytes`. None at all: truncated (`first` below `standing.begin`), or not learned here."""
 

@@ -198,6 +198,8 @@ class Cluster:
             key_values=ports.key_values,
             local_store=ports.local_store,
             origin=self._find_origin,
+            nonce=f"{process.node}.{process.boot}".encode(),
+            who_is_at=ports.who_is_at,
         )
         made = self.served[process.node] = self._make_providers()
         product = self.products[process.node] = Node(

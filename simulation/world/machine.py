@@ -59,6 +59,8 @@ class MachinePorts:
     """Calls from other machines reach these handlers from now on."""
     learn: Callable[[Register], None]
     """Told of each newer register, to learn from it where nodes are, and who."""
+    who_is_at: Callable[[tuple[str, ...]], Awaitable[Identity]]
+    """Who answers at these addresses."""
 
 
 Program: TypeAlias = Callable[[MachinePorts], Awaitable[None]]
@@ -248,6 +250,7 @@ class Machine:
                     local_store=partial(self._open_store, process, clock),
                     listen=partial(transport.listen, process),
                     learn=partial(transport.learn, self.node),
+                    who_is_at=partial(transport.who_is_at, self.node),
                 )
             )
 

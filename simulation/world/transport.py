@@ -18,10 +18,12 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
+from server.residence import ANSWER_SECONDS
 from virtuallog.address import split_address
 from virtuallog.address_book import AddressBook
 from virtuallog.api import LogletProvider
 from virtuallog.cluster_file import NodeAddress
+from virtuallog.errors import UnavailableError
 from virtuallog.kept import KeepsLoglets
 from virtuallog.ports import Handler, Handlers, Request, Services
 from virtuallog.register import Register
@@ -63,6 +65,10 @@ class Transport(Protocol):
         """The process on this node knows a newer register."""
         ...
 
+    async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
+        """Who answers to the process on this machine at these addresses. Raises UnavailableError: nobody, or there are no addresses."""
+        ...
+
     def end(self, process: Process, *, power: bool) -> None:
         """The process has died, alone or with the power of its machine."""
         ...
@@ -97,6 +103,9 @@ class Calls:
     def learn(self, node: NodeId, register: Register) -> None:
         pass
 
+    async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
+        raise UnavailableError("calls go to machines, not to addresses")
+
     def end(self, process: Process, *, power: bool) -> None:
         pass
 
@@ -111,15 +120,17 @@ class Calls:
         return ()
 
 
-@attrs.frozen
+@attrs.define
 class _Attached:
     """The RPC of one process."""
 
     nursery: trio.Nursery
     clock: SimulatedClock
     book: AddressBook
+    services: RpcServices
     handlers: dict[type[Request[Any]], Handler]
     """Of its own node, once it listens: a node calls itself through its own services."""
+    identity: Callable[[], Identity]
 
 
 @attrs.define
@@ -140,11 +151,13 @@ class Streams:
         handlers: dict[type[Request[Any]], Handler] = {}
         services = RpcServices(
             self.interfaces, book.find, lambda address: self.streams.connect(process, address), clock, source,
-            node=node_on(process.node), handlers=handlers,
+            node=node_on(process.node), handlers=handlers, identity=lambda: self._attached[process.node].identity(),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)
-            self._attached[process.node] = _Attached(nursery, clock, book, handlers)
+            self._attached[process.node] = _Attached(
+                nursery, clock, book, services, handlers, lambda: _nameless(process)
+            )
             try:
                 yield WatchedServices(self.network, process, services)
             finally:
@@ -154,11 +167,15 @@ class Streams:
     def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
         attached = self._attached[process.node]
         attached.handlers.update(handlers)
-        server = RpcServer(attached.handlers, self.interfaces, identity or (lambda: _nameless(process)), attached.clock)
+        attached.identity = identity or attached.identity
+        server = RpcServer(attached.handlers, self.interfaces, attached.identity, attached.clock)
         attached.nursery.start_soon(server.serve, [self.streams.listen(process, address_of(process.node))])
 
     def learn(self, node: NodeId, register: Register) -> None:
         self._attached[node].book.learn(register)
+
+    async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
+        return await self._attached[node].services.who_is_at(addresses, ANSWER_SECONDS)
 
     def end(self, process: Process, *, power: bool) -> None:
         self.streams.end(process, power=power)

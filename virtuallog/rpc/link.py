@@ -102,6 +102,11 @@ class Link:
         if self._session is not None:
             self._session.expire(now)
 
+    def close(self) -> None:
+        """End the connection; calls in progress fail. It may be used again."""
+        if self._session is not None:
+            self._session.end(UnavailableError("this connection is not needed any more"))
+
     def _session_now(self, now: float) -> Session:
         """The session with who should be there now.
 
@@ -110,13 +115,23 @@ class Link:
         Raises:
             VirtualLogError: the last failure, if it is not long ago; or the resolver does not know the node.
         """
-        peer, last, session = self._resolve(self.node), self._last_peer, self._session
+        try:
+            peer = self._resolve(self.node)
+        except VirtualLogError:  # nobody is meant
+            self._part()
+            raise
+        last, session = self._last_peer, self._session
         if session is not None and last is not None:
             if peer is last or peer.expected == last.expected:
                 return session
-            self._session = None
-            self._report(session.end, UnavailableError(f"who was node {self.node} is not the one meant any more"))
+            self._part()
         return self._start(peer, now)
+
+    def _part(self) -> None:
+        """Let go of the session with a directory that is not the one meant any more, if there is one."""
+        session, self._session = self._session, None
+        if session is not None:
+            self._report(session.end, UnavailableError(f"who was node {self.node} is not the one meant any more"))
 
     def _start(self, peer: Peer, now: float) -> Session:
         if now < self._retry_at and peer == self._last_peer:

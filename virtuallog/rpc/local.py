@@ -1,4 +1,4 @@
-"""Calls to the own node: handed over as they are, at once. Only an answer that comes at once waits for a turn of its own: `done` is
+"""Calls to the own node: handed over as they are, at once, if the own node is the one meant. Only an answer that comes at once waits for a turn of its own: `done` is
 never called from within `post`."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import trio
 
-from virtuallog.errors import OverloadedError
+from virtuallog.errors import OverloadedError, VirtualLogError
 from virtuallog.ports import Clock, Done, Handlers, Request
 from virtuallog.rpc.dispatch import dispatch
 from virtuallog.rpc.pending import PendingCalls
@@ -50,6 +50,8 @@ class LocalLink:
 
     _handlers: Handlers
     _clock: Clock
+    _refusal: Callable[[], VirtualLogError | None] = lambda: None
+    """Why the own node is not the one meant; None: it is. Asked at each post."""
     turns: Later = attrs.field(factory=Later, init=False)
     """Where answers are told that came within `post`. Its task is not run here."""
     _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
@@ -60,6 +62,9 @@ class LocalLink:
         return self._calls.next_deadline
 
     def post(self, request: Request[Any], done: Done, timeout_seconds: float) -> None:
+        if (refusal := self._refusal()) is not None:
+            self.turns.report(done, refusal)
+            return
         if len(self._calls) >= QUESTIONS_MAX:
             self.turns.report(done, OverloadedError(f"{QUESTIONS_MAX} calls within this node are without an answer"))
             return

@@ -13,6 +13,7 @@ interface Node {
   # connection, the highest that both speak. Fails if there is none.
 
   hello @1 () -> (cluster :Data, node :UInt32, storeId :Data, boot :UInt64, software :Text,
-              protocolFirst :UInt16 = 1, protocolLast :UInt16 = 1);
+              protocolFirst :UInt16 = 1, protocolLast :UInt16 = 1, nonce :Data);
   # Who is there, and what it speaks. `cluster` is empty before the cluster is bootstrapped.
+  # `nonce` is random and of this very process; empty from a node of a former version.
 }

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from virtuallog.errors import MalformedError, UnsupportedError, VirtualLogError, WrongRecipientError
-from virtuallog.ports import Request
+from virtuallog.ports import Question, Request
 from virtuallog.rpc.interface import Interface, Method
 from virtuallog.rpc.schema import load
 from virtuallog.types import NodeId
@@ -32,6 +32,9 @@ class Identity:
     software: str
     protocol_first: int = SPOKEN.first
     protocol_last: int = SPOKEN.last
+    nonce: bytes = b""
+    """Of this very process, random; empty from a node of a former version. Two processes on copies of one data directory have the
+    same store id, and may have the same boot."""
 
     @property
     def versions(self) -> Versions:
@@ -94,7 +97,7 @@ def no_common_protocol(node: str, caller: str) -> UnsupportedError:
 
 
 @attrs.frozen
-class Hello(Request[Identity]):
+class Hello(Question[Identity]):
     """Who is there?"""
 
 

@@ -23,11 +23,14 @@ from virtuallog.rpc.link import Link, Peer
 from virtuallog.rpc.local import Later, LocalLink
 from virtuallog.rpc.methods import bind
 from virtuallog.rpc.metrics import link_metrics
+from virtuallog.rpc.node import Hello, Identity, Open
 from virtuallog.rpc.transport import Connect
 from virtuallog.types import NodeId
 
 SWEEP_SECONDS: Final = 0.05
 """Between two looks for calls past their deadline, at least: how late a timeout may come."""
+
+_ANY_NODE: Final = NodeId(0)
 
 Resolve = Callable[[NodeId], Peer]
 """Where a node is now. Raises UnavailableError for a node it does not know."""
@@ -44,6 +47,8 @@ class RpcServices:
         random: for back-off.
         node: the own node, if this is one.
         handlers: of the own node; called directly, with requests as they are. May be filled later.
+        identity: of the own node, as of now. A call to the own node is refused with WrongRecipientError, as another process would refuse
+            it, unless this is whom `resolve` expects there. None: calls to the own node are not checked.
     """
 
     def __init__(
@@ -56,11 +61,15 @@ class RpcServices:
         *,
         node: NodeId | None = None,
         handlers: Handlers | None = None,
+        identity: Callable[[], Identity] | None = None,
     ) -> None:
         self._methods = bind(interfaces)
         self._resolve, self._connect, self._clock, self._random = resolve, connect, clock, random
         self._known_outcomes = Later()
-        self._local = LocalLink({} if handlers is None else handlers, clock)
+        self._node, self._identity = node, identity
+        self._meant: Peer | None = None
+        """Whom the own node was last found to be. The resolver gives the same object for as long as it means the same."""
+        self._local = LocalLink({} if handlers is None else handlers, clock, self._refusal)
         self._links: dict[NodeId, Link | LocalLink] = {} if node is None else {node: self._local}
         self._numbers = count()
         self._callers: dict[int, Callable[[Any], None]] = {}
@@ -131,12 +140,59 @@ class RpcServices:
         reply: ReplyT = await trio.lowlevel.wait_task_rescheduled(cancelled)
         return reply
 
+    async def who_is_at(self, addresses: tuple[str, ...], timeout_seconds: float) -> Identity:
+        """The node that answers at the first of these addresses that answers at all, over a connection of its own, whichever node it
+        is: the own one as well.
+
+        Raises:
+            VirtualLogError: nobody answers there in time, or somebody who is not to be believed.
+        """
+        if self._nursery is None:
+            raise UnavailableError("this client is not running")
+        answers, answered = list[Identity | VirtualLogError](), trio.Event()
+
+        def done(outcome: Identity | VirtualLogError) -> None:
+            answers.append(outcome)
+            answered.set()
+
+        node = _ANY_NODE if self._node is None else self._node
+        link = self._make_link(node, lambda _: Peer(addresses, Open()), self._nursery)
+        try:
+            link.post(Hello(), done, timeout_seconds)
+            with self._clock.timeout(timeout_seconds):
+                await answered.wait()
+        finally:
+            link.close()
+        if not answers:
+            raise UnavailableError(f"nobody answers at {', '.join(addresses)}")
+        if isinstance(answers[0], VirtualLogError):
+            raise answers[0]
+        return answers[0]
+
     def _new_link(self, node: NodeId, nursery: trio.Nursery) -> Link:
-        link = self._links[node] = Link(
-            node, self._methods, self._resolve, self._connect, self._clock, self._random, nursery,
+        link = self._links[node] = self._make_link(node, self._resolve, nursery)
+        return link
+
+    def _make_link(self, node: NodeId, resolve: Resolve, nursery: trio.Nursery) -> Link:
+        return Link(
+            node, self._methods, resolve, self._connect, self._clock, self._random, nursery,
             self._known_outcomes.report,
         )  # fmt: skip
-        return link
+
+    def _refusal(self) -> VirtualLogError | None:
+        """Why the own node is not the one that a call to it means."""
+        if self._identity is None or self._node is None:
+            return None
+        try:
+            peer = self._resolve(self._node)
+        except VirtualLogError as error:
+            return error
+        if peer is not self._meant:
+            outcome = peer.expected.answer_untrusted(self._identity())
+            if isinstance(outcome, VirtualLogError):
+                return outcome
+            self._meant = peer
+        return None
 
     async def _sweep(self) -> None:
         while True:
