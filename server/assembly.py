@@ -91,6 +91,7 @@ async def assembled(config: NodeConfig, connect: Connect) -> AsyncIterator[Assem
             local_store=data.local_store,
             origin=partial(_origin, config.origin),
             claim_origin=partial(_claim_origin, config.origin),
+            stores_present=data.present,
             nonce=source.randbytes(16),
             who_is_at=partial(services.who_is_at, timeout_seconds=ANSWER_SECONDS),
         )

@@ -2,6 +2,7 @@
 
 DIR/LOCK            held for as long as a process uses the directory (DiskStorage)
 DIR/identity        which node, which store: server/identity.py
+DIR/founded.*       which stores there are: server/stores.py
 DIR/storage/ROLE/   files of a role, such as write-ahead logs
 DIR/values/ROLE/    a durable map of a role, such as votes
 DIR/stores/ROLE/    the state of a replica of a database, and its snapshots (database.rocks)
@@ -9,7 +10,7 @@ DIR/stores/ROLE/    the state of a replica of a database, and its snapshots (dat
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ import attrs
 
 from database.ports import StoreDirectory
 from server.identity import FILE_NAME
+from server.stores import FILES, REPLICAS, VALUES
 from virtuallog.disk import DiskStorage
 from virtuallog.errors import CorruptionError
 from virtuallog.key_values import BULK, SMALL, open_key_values
@@ -34,6 +36,8 @@ class DataDirectory:
     path: Path
     root: Storage
     """Where the identity file lies."""
+    present: Collection[tuple[str, str]]
+    """Stores of which anything was there when this was opened, by folder and role."""
     _stack: AsyncExitStack
 
     async def storage(self, role: str) -> Storage:
@@ -78,10 +82,17 @@ async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
     with DiskStorage(path) as root:
         _check_complete(path, await root.names())
         async with AsyncExitStack() as stack:
-            yield DataDirectory(path, root, stack)
+            yield DataDirectory(path, root, _present(path), stack)
+
+
+def _present(path: Path) -> Collection[tuple[str, str]]:
+    """A folder that is empty, such as the place of a mount that did not come up, is no store; neither is the lock file of one."""
+    folders = [path / kind for kind in (FILES, VALUES, REPLICAS) if (path / kind).is_dir()]
+    stores = [store for folder in folders for store in folder.iterdir() if store.is_dir()]
+    return {(store.parent.name, store.name) for store in stores if any(found.name != "LOCK" for found in store.iterdir())}
 
 
 def _check_complete(path: Path, names: list[str]) -> None:
     """An identity that went missing alone must not be taken for a new disk: the node would vote without its votes."""
-    if FILE_NAME not in names and {"storage", "values", "stores"}.intersection(names):
+    if FILE_NAME not in names and {FILES, VALUES, REPLICAS}.intersection(names):
         raise CorruptionError(f"data directory {path} holds data of a node, but no identity file")

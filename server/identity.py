@@ -157,6 +157,11 @@ class Identity:
         return identity
 
     @property
+    def storage(self) -> Storage:
+        """Where the identity file lies."""
+        return self._storage
+
+    @property
     def phase(self) -> Phase:
         return Phase.UNFORMATTED if self._marker is None else self._marker.phase
 

@@ -15,7 +15,7 @@ before a new directory counts as formatted: a store that is missing in one that 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import cache, partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
@@ -42,8 +42,10 @@ from server.membership.service import Membership
 from server.node_metrics import node_metrics
 from server.releasing import Releasing
 from server.residence import Residence, ResidentServices, WhoIsAt, nobody_known, own_addresses
-from server.role import Role
+from server.role import Role, Serve
 from server.status import plain_status
+from server.stores import REPLICAS as DATABASES
+from server.stores import Stores
 from virtuallog import metrics
 from virtuallog.api import Cluster, LogletProvider, MetaStore, MetaStoreProvider
 from virtuallog.chain import SegmentId
@@ -97,6 +99,8 @@ class NodePorts:
     """What a new cluster goes on from; None: a new log begins at 0. Asked for at the first start only."""
     claim_origin: Claim = claim_nothing
     """Makes it this cluster's, before that is proposed."""
+    stores_present: Collection[tuple[str, str]] = ()
+    """Stores of which anything was there when this process began, by folder and role (`server.stores`)."""
     nonce: bytes = b""
     """Random, of this process."""
     who_is_at: WhoIsAt = nobody_known
@@ -142,13 +146,20 @@ class Node:
             identity, [NodeId(peer.id) for peer in config.all_peers], ports.services, ports.clock, ports.random
         )
         self._loglet_roles = {
-            kind: Role(kind, provider.interfaces, provider.serve) for kind, provider in providers.items()
+            kind: Role(kind, provider.interfaces, partial(self._serve_stored, provider.serve))
+            for kind, provider in providers.items()
         }
         self.database: Final = self._make_database() if config.zookeeper else None
         """None if the config does not make this node a server of the database."""
         databases = [Role("database", INTERFACES, self._serve_database)] if self.database else []
         without_votes = [*self._loglet_roles.values(), *databases]
-        self._roles = [Role("metastore", metastore.interfaces, self._serve_metastore), *without_votes]
+        acceptor = Role("metastore", metastore.interfaces, partial(self._serve_stored, self._serve_metastore))
+        self._roles = [acceptor, *without_votes]
+        self._founding = [acceptor, *self._loglet_roles.values()]
+        """Roles whose stores a new directory has before it counts as formatted."""
+        self._admitted = trio.Event()
+        """The directory is formatted: roles may answer."""
+        self._stores: Stores
         self._following = Following(
             identity, config.versions, providers, self._loglet_roles, self._learn, without_votes
         )
@@ -265,6 +276,10 @@ class Node:
                 check_resident=self._residence.check,
             )
             metastore = self._metastore.open(self.config.members, client)
+            self._stores = await Stores.open(
+                self.config.node, self.identity.storage, self.config.data, self._ports.stores_present,
+                is_new=self.identity.fresh,
+            )  # fmt: skip
             await self._formatter.run(metastore, partial(self._found, client, metastore))
             self._log = virtual_log = await self._open(client, metastore)
             self._has_log.set()
@@ -295,30 +310,31 @@ class Node:
             fail=_fail_outside_a_role,
             is_seated=self._is_seated,
             joined=self.identity.joined,
-            fresh=self.identity.fresh,
             register_version=partial(_newest_version, metastore),
         )
 
     async def _found(self, client: Environment, metastore: MetaStore) -> None:
-        """Open the roles of loglets, or have them fail, for the first time in this directory.
+        """Found the stores of the roles, or have these fail, for the first time in this directory.
 
         Until that is over the directory does not count as formatted, and nobody proposes a first register. So nobody can have
-        asked for a loglet in a store that is not founded by then: whoever dies before begins anew. Neither can anybody
-        ask while they are open already: the register is not known here.
+        asked for anything in a store that is not founded by then: whoever dies before begins anew. The roles open once it
+        counts: none of them votes before.
         """
         environment = self._node_environment(client, metastore)
-        for role in self._loglet_roles.values():
-            client.nursery.start_soon(role.run, environment)
-        for role in self._loglet_roles.values():
+        for role in self._founding:
+            client.nursery.start_soon(role.run, environment, self._admitted)
+        for role in self._founding:
             await role.settled.wait()
 
     async def _open(self, client: Environment, metastore: MetaStore) -> VirtualLog:
         """Start the roles and make sure that there is a register."""
         ports, config = self._ports, self.config
         environment = self._node_environment(client, metastore)
+        self._admitted.set()
         for role in self._roles:
             if not role.settled.is_set():
                 client.nursery.start_soon(role.run, environment)
+        client.nursery.start_soon(self._complete_stores)
         if self.identity.joined == 0:  # else the cluster had a register before it had this directory
             # Once the directory knows its cluster nobody needs the origin any more: it may be gone.
             origin = await ports.origin() if self.identity.cluster is None else None
@@ -345,6 +361,29 @@ class Node:
             raise SealedError(f"segment {segment_id} is not in the chain", refused=True)
         return found
 
+    async def _serve_stored(self, serve: Serve, environment: NodeEnvironment) -> Handlers:
+        """Serve a role whose stores are checked before it opens them, and marked once it has founded them."""
+        opening = self._stores.opening(self._ports.storage, self._ports.key_values)
+        stored = attrs.evolve(
+            environment, storage=opening.storage, key_values=opening.key_values, is_lost=opening.is_lost
+        )
+        handlers = await serve(stored)
+        await opening.founded()
+        return handlers
+
+    async def _complete_stores(self) -> None:
+        """Once each role has said what a directory of a former version has: what it lacks later was never there."""
+        for role in self._founding:
+            await role.settled.wait()
+        await self._stores.complete()
+
+    async def _open_replica(self, role: str) -> StoreDirectory:
+        """Where the role keeps a replica of a database. One that is lost is restored from others."""
+        await self._stores.check(DATABASES, role)
+        directory = await self._ports.local_store(role)
+        await self._stores.mark(DATABASES, role)
+        return directory
+
     async def _serve_metastore(self, environment: NodeEnvironment) -> Handlers:
         # A directory that joined later is no first member, whatever its config lists: it founds nothing.
         members = self.config.members if self.identity.joined == 0 else ()
@@ -357,7 +396,7 @@ class Node:
 
         assert self.config.zookeeper is not None
         settings = host_settings(self.config.zookeeper, self.config.origin)
-        return DatabaseRole(self.config, self.identity, self._ports.local_store, settings)
+        return DatabaseRole(self.config, self.identity, self._open_replica, settings)
 
     async def _serve_database(self, environment: NodeEnvironment) -> Handlers:
         assert self.database is not None

@@ -21,6 +21,7 @@ from metastore.revival import revive
 from metastore.service import STORE
 from server.data_directory import open_data_directory
 from server.identity import Identity, Marker, Phase, read_marker
+from server.stores import VALUES
 from virtuallog.cluster_file import ClusterFile, NodeAddress, TlsFiles
 from virtuallog.connect import open_services_to
 from virtuallog.errors import CorruptionError, InvalidSettingError, UntrustedError, VirtualLogError, WrongRecipientError
@@ -38,6 +39,8 @@ async def read_dump(path: Path) -> Dump:
         CorruptionError, MalformedError, StorageError: the directory cannot be used.
     """
     async with open_data_directory(path) as data:
+        if (VALUES, STORE) not in data.present:  # opening it would make an empty one
+            raise InvalidSettingError(str(path), "knows no register")
         acceptor = await records.restore(await data.key_values(STORE))
         if acceptor.decision is None or not acceptor.decision.proposal.value:
             raise InvalidSettingError(str(path), "knows no register")

@@ -42,7 +42,7 @@ class Role:
         }
         self._serve = serve
         self.settled: Final = trio.Event()
-        """It is open, or was, or has failed."""
+        """Its stores are founded, or it has failed. It may not be open yet."""
         self.refused: Final = trio.Event()
         """It has failed, and `cause` says why."""
         self._open: Handlers | None = None
@@ -56,8 +56,12 @@ class Role:
     def is_open(self) -> bool:
         return self._open is not None
 
-    async def run(self, environment: NodeEnvironment) -> None:
+    async def run(self, environment: NodeEnvironment, admitted: trio.Event | None = None) -> None:
         """Open the role and keep its tasks running; returns only when the role has failed.
+
+        Args:
+            environment: what it runs in.
+            admitted: the role answers nobody before this is set; None: at once.
 
         Raises:
             Exception: a bug, whether a task of the role raised it or `fail` was told of it.
@@ -65,8 +69,11 @@ class Role:
         try:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope
-                self._open = await self._serve(attrs.evolve(environment, nursery=nursery, fail=self.fail))
+                handlers = await self._serve(attrs.evolve(environment, nursery=nursery, fail=self.fail))
                 self.settled.set()
+                if admitted is not None:
+                    await admitted.wait()
+                self._open = handlers
                 await trio.sleep_forever()
         except* VirtualLogError as group:
             self.fail(_first(group))

@@ -247,8 +247,10 @@ class NodeEnvironment(Environment):
     """The version of the register in which this data directory took the place of a former one, or was added; 0: it was
     there from the beginning. A former one may have stored loglets of this and of earlier versions, which are not here:
     about these a server knows nothing, and says so, unless they were copied to it since."""
-    fresh: bool = True
-    """This data directory was formatted by this very process: what is missing in it was never there."""
+    is_lost: Callable[[str], bool] = lambda role: False
+    """Whether this data directory had the `key_values` of the role of this name, or may have had them, before this process, and has
+    them no more. Roles that recover such a store from others may open it; to all others `storage` and `key_values` raise
+    CorruptionError then."""
     register_version: Callable[[], Awaitable[int]] = _no_register
     """The newest version of the register, at least as new as any that was decided before the call.
 

@@ -3,8 +3,8 @@
 A replica that has forgotten a promise must not vote before it has recovered. So a store knows since when it exists: it was
 *founded* while the register had some version, and about loglets of later versions nobody can have asked a former store.
 
-    made in a data directory that is new, too                        founded = the version in which the directory joined
-    missing in a directory that is not new: somebody deleted it      founded = the newest version, read from a majority now
+    made in a data directory that never had one        founded = the version in which the directory joined
+    lost: the directory had one, and it is gone        founded = the newest version, read from a majority now
 
 Until the latter is read, nothing is known about any log (docs/protocols/paxos.md, "Recovery").
 """
@@ -59,11 +59,10 @@ async def open_founding(store: KeyValues, environment: NodeEnvironment) -> Found
     if stored is not None:
         incarnation, founded, lowest = records.parse_founding(stored)
         return Founding(incarnation=incarnation, founded=founded, lowest_live_version=lowest)
-    founding = Founding(
-        incarnation=_incarnation(environment), founded=environment.joined if environment.fresh else NOWHERE
-    )
+    was_lost = environment.is_lost(STORE)
+    founding = Founding(incarnation=_incarnation(environment), founded=NOWHERE if was_lost else environment.joined)
     await store.write(dict([founding.pair]))
-    (_FOUNDED if environment.fresh else _FOUND_EMPTY).reached()
+    (_FOUND_EMPTY if was_lost else _FOUNDED).reached()
     return founding
 
 

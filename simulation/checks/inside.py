@@ -13,6 +13,7 @@ from loglets.native.config import NativeConfig, decode_untrusted
 from loglets.native.durable import DurableLogs
 from loglets.native.log_server import LogServer
 from loglets.native.log_server_service import STORAGE
+from loglets.wal.format import sequence_in
 from loglets.wal.recovery import recover
 from simulation.checks.facts import newest_chain
 from simulation.checks.native import Held, restart_forgets_nothing, servers_agree
@@ -96,7 +97,9 @@ async def held_is_recovered(machine: Machine, server: LogServer) -> AsyncIterato
     for name in disk.files:
         copy.overwrite(name, 0, disk.peek(name))
     try:
-        await recover(copy.mount(), len(disk.peek(min(disk.files))), recovered.replay)
+        first = next((name for name in sorted(disk.files) if sequence_in(name) is not None), None)
+        size = len(disk.peek(first)) if first is not None else 0
+        await recover(copy.mount(), size, recovered.replay)
     except CorruptionError as error:
         if not machine.counts[ROT[0]]:
             yield Violation("restart forgets nothing", f"node {machine.node}: {error}")

@@ -15,6 +15,8 @@ from virtuallog.testing.violation import Violation
 
 ROT: Final = ("bit flipped", "store bit flipped")
 """Counted where a disk that cannot be read is nobody's fault: of files, and of key-value stores."""
+STORE_LOST: Final = "store gone"
+"""Counted where the directory of a store is deleted: its role is refused for good, unless it recovers it from others."""
 _FAILED: Final = (
     "write error", "create error", "sync error", "read error", "disk full",
     "store write error", "store sync error", "store read error", "store full",
@@ -48,7 +50,7 @@ def refuses_rot(error: BaseException, happened: Collection[str]) -> bool:
 def _is_good(error: BaseException, happened: set[str]) -> bool:
     match error:
         case CorruptionError() | MalformedError():
-            return not happened.isdisjoint(ROT)
+            return not happened.isdisjoint((*ROT, STORE_LOST))
         case StorageError() | DiskFullError():
             return not happened.isdisjoint(_FAILED)
         case WrongRecipientError():

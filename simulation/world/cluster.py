@@ -198,6 +198,7 @@ class Cluster:
             key_values=ports.key_values,
             local_store=ports.local_store,
             origin=self._find_origin,
+            stores_present=ports.stores_present,
             nonce=f"{process.node}.{process.boot}".encode(),
             who_is_at=ports.who_is_at,
         )

@@ -16,7 +16,7 @@ them, and for no other reason.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Protocol, TypeAlias
 
@@ -24,7 +24,8 @@ import attrs
 import trio
 
 from database.ports import StoreDirectory
-from simulation.checks.stopping import refuses_rot, stopped_for_a_reason
+from server.stores import FILES, REPLICAS, VALUES
+from simulation.checks.stopping import STORE_LOST, refuses_rot, stopped_for_a_reason
 from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from simulation.world.tally import Tally
 from simulation.world.world import World
@@ -59,6 +60,8 @@ class MachinePorts:
     """Calls from other machines reach these handlers from now on."""
     learn: Callable[[Register], None]
     """Told of each newer register, to learn from it where nodes are, and who."""
+    stores_present: Collection[tuple[str, str]]
+    """Of which anything is on its disks now, by folder and role."""
     who_is_at: Callable[[tuple[str, ...]], Awaitable[Identity]]
     """Who answers at these addresses."""
 
@@ -168,17 +171,29 @@ class Machine:
             return False
         if store in self._stores:
             self._stores[store].wipe()
+        elif store in self._disks:
+            self._disks[store].clear()
         else:
             self._key_values[store].wipe()
             self.world.on_lost(self.node, store)
+        self.counts[STORE_LOST] += 1
         return True
 
     def has(self, store: str) -> bool:
         """Whether there is anything in a store."""
         if store in self._stores:
             return bool(self._stores[store].content.pairs)
+        if store in self._disks:
+            return bool(self._disks[store].files)
         disk = self._key_values.get(store)
         return disk is not None and bool(disk.pairs)
+
+    @property
+    def present(self) -> Collection[tuple[str, str]]:
+        """Stores of which anything is on the disks, as `server.data_directory` finds them."""
+        files = {(FILES, name) for name, disk in self._disks.items() if disk.files}
+        values = {(VALUES, name) for name, disk in self._key_values.items() if disk.is_made}
+        return files | values | {(REPLICAS, name) for name, disk in self._stores.items() if disk.content.pairs}
 
     def swap(self, others: Disks | None = None) -> Disks:
         """Put other disks in, empty ones if none are given; returns those that were there, which keep what they hold."""
@@ -250,6 +265,7 @@ class Machine:
                     local_store=partial(self._open_store, process, clock),
                     listen=partial(transport.listen, process),
                     learn=partial(transport.learn, self.node),
+                    stores_present=self.present,
                     who_is_at=partial(transport.who_is_at, self.node),
                 )
             )

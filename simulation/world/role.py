@@ -55,7 +55,7 @@ def role(
                 key_values=ports.key_values,
                 segment_config=segment_config,
                 fail=fail,
-                fresh=process.boot == FIRST_BOOT,
+                is_lost=lambda role: process.boot != FIRST_BOOT,
                 register_version=register_version,
             )
             ports.listen(await serve(environment))

@@ -153,7 +153,7 @@ def sessions_forgotten_at_a_failover(digest: Digest, now_ms: int) -> Sessions:
 @mutant(open_founding, scenario="forgetful", found_by=TWO_VALUES)
 async def lost_store_taken_for_a_new_one(store: KeyValues, environment: NodeEnvironment) -> Founding:
     """A replica that finds its store empty votes at once, as if its node were new."""
-    return await founded(store, attrs.evolve(environment, fresh=True))
+    return await founded(store, attrs.evolve(environment, is_lost=lambda role: False))
 
 
 @mutant(_restore_open, scenario="outbid", found_by=TWO_VALUES)

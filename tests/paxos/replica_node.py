@@ -95,7 +95,7 @@ class Node:
                 segment_config=self._config,
                 fail=failures.append,
                 joined=self.joined,
-                fresh=self.fresh,
+                is_lost=lambda role: not self.fresh,
                 register_version=self._version,
             )
             service = await ReplicaService.start(environment, made.append)

@@ -55,6 +55,7 @@ class SimulatedKeyValuesDisk:
     """What is on the disk; tests may look at it and change it."""
     _under_way: list[_Changes] = attrs.field(factory=list, init=False)
     _fail_in: int | None = attrs.field(default=None, init=False)
+    _is_made: bool = attrs.field(default=False, init=False)
 
     @property
     def has_room(self) -> bool:
@@ -65,9 +66,15 @@ class SimulatedKeyValuesDisk:
         start, stop = span
         return sorted(key for key in self.pairs if start <= key < stop)
 
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a store, maybe an empty one."""
+        return self._is_made or bool(self.pairs)
+
     def open(self, process: Process, clock: Clock) -> SimulatedKeyValues:
         """The store as a process sees it. Only one process may use a disk at a time; the one before is dead."""
         self.crash()
+        self._is_made = True
         return SimulatedKeyValues(self, process, clock)
 
     def crash(self) -> None:
@@ -88,6 +95,7 @@ class SimulatedKeyValuesDisk:
         """Somebody replaced the disk. The process must be dead."""
         self.pairs.clear()
         self._under_way.clear()
+        self._is_made = False
 
     def damage(self, key: bytes) -> None:
         """Flip one bit of the value of `key`."""

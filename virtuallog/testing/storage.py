@@ -123,10 +123,14 @@ class Disk:
 
     def wipe(self) -> None:
         """Replace the disk by an empty one; the incarnation dies."""
+        self.clear()
+        self.fired["wiped"] += 1
+
+    def clear(self) -> None:
+        """Delete everything; the incarnation dies."""
         self._end_incarnation()
         self.files.clear()
         self.changes.clear()
-        self.fired["wiped"] += 1
 
     @property
     def used_bytes(self) -> int:
