@@ -89,7 +89,9 @@ def _present(path: Path) -> Collection[tuple[str, str]]:
     """A folder that is empty, such as the place of a mount that did not come up, is no store; neither is the lock file of one."""
     folders = [path / kind for kind in (FILES, VALUES, REPLICAS) if (path / kind).is_dir()]
     stores = [store for folder in folders for store in folder.iterdir() if store.is_dir()]
-    return {(store.parent.name, store.name) for store in stores if any(found.name != "LOCK" for found in store.iterdir())}
+    return {
+        (store.parent.name, store.name) for store in stores if any(found.name != "LOCK" for found in store.iterdir())
+    }
 
 
 def _check_complete(path: Path, names: list[str]) -> None:

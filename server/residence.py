@@ -1,6 +1,7 @@
 """Whether the newest register means this process: its data directory, at its address.
 
-    here        the register names this directory, at an address of ours, or at one where this very process answers
+    here        the register names this directory, at an address of ours, or at one where this very process answers; or it names
+                no other node: a cluster of one may go on anywhere, also in a program that does not listen (`server.embedded`)
     elsewhere   it names this directory at another address: wait, and ask there who answers. Moves nothing meanwhile
     copied      another process answers there on the same directory: this one is a copy, for good
     given up    it names another directory for this node, or none
@@ -49,7 +50,7 @@ class Residence:
     """See above. One per node."""
 
     identity: Identity
-    _own: frozenset[str] = attrs.field(converter=frozenset)
+    _own: frozenset[str]
     """Addresses that are this process's own, by its config."""
     _nonce: bytes
     """Of this process; empty: it cannot be told from another one on the same directory and boot."""
@@ -61,6 +62,8 @@ class Residence:
     _version: int = attrs.field(default=-1, init=False)
     _addresses: tuple[str, ...] = attrs.field(default=(), init=False)
     """Registered ones of this directory; none: it is not named, or no register is known."""
+    _is_alone: bool = attrs.field(default=False, init=False)
+    """The register names no other node."""
     _found_at: tuple[str, ...] = attrs.field(default=(), init=False)
     """Where this very process has answered."""
 
@@ -72,6 +75,7 @@ class Residence:
         entry = register.nodes.get(self.identity.node)
         is_named = entry is not None and entry.store_id == self.identity.store_id
         self._addresses = entry.addresses if entry is not None and is_named else ()
+        self._is_alone = register.nodes.keys() == {self.identity.node}
         if is_named:
             self._look_at_addresses()
         else:
@@ -98,32 +102,34 @@ class Residence:
         while True:
             asked = self._addresses
             if asked and self.copied is None:
-                await self._ask(asked)
+                self.copied = await self._ask(asked)
+                self._look_at_addresses()
                 if self.copied is not None:
                     log.error("copied data directory", reason=str(self.copied))
                     on_copied(self.copied)
             is_here = asked == self._addresses and self.refusal is None
             await clock.sleep(ASK_SECONDS_MAX if is_here and asked else ASK_SECONDS)
 
-    async def _ask(self, addresses: tuple[str, ...]) -> None:
+    async def _ask(self, addresses: tuple[str, ...]) -> VirtualLogError | None:
+        """That another process has answered there for this directory, if it is so."""
         try:
             found = await self._who_is_at(addresses)
         except VirtualLogError as error:
             log.debug("the registered address", addresses=addresses, reason=str(error))
-            return
+            return None
         if found.store_id != self.identity.store_id:
-            return
+            return None
         if found.boot == self.identity.boot and found.nonce == self._nonce:
             self._found_at = addresses
         elif found.nonce or found.boot != self.identity.boot:
             where = ", ".join(addresses)
-            self.copied = WrongRecipientError("data directory", f"the one in use at {where}", "a copy of it")
-        self._look_at_addresses()
+            return WrongRecipientError("data directory", f"the one in use at {where}", "a copy of it")
+        return None
 
     def _look_at_addresses(self) -> None:
         if self.copied is not None:
             self.refusal = self.copied
-        elif self._addresses == self._found_at or not self._own.isdisjoint(self._addresses):
+        elif self._is_alone or self._addresses == self._found_at or not self._own.isdisjoint(self._addresses):
             self.refusal = None
         else:
             own = ", ".join(sorted(self._own))
@@ -165,5 +171,3 @@ class ResidentServices:
 def own_addresses(listen: str, peers: Iterable[tuple[int, str]], node: int) -> frozenset[str]:
     """The addresses that a config gives to its node: where it listens, and where the list of peers has it."""
     return frozenset({listen, *(address for peer, address in peers if peer == node)})
-
-

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -28,6 +28,7 @@ class Request(Generic[ReplyT_co]):
     that the answer is an `R` (also a frozen attrs class)."""
 
     __slots__ = ()
+
 
 class Question(Request[ReplyT_co]):
     """Base of requests that change nothing which the cluster rests on. A process that the register does not mean may send these only."""

@@ -191,6 +191,17 @@ class DurableLoglet:
         self.trim_to(snapshot.trim)
 
 
+def after(liveness: Liveness, change: Change) -> Liveness:
+    """What may still be held once `change` is made."""
+    match change:
+        case Floor(version):
+            return liveness.raised(version)
+        case Live(horizon, segments):
+            return liveness.seen(horizon, segments)
+        case _:
+            return liveness
+
+
 @attrs.define(eq=False)
 class DurableLogs:
     """All loglets of one LogServer."""
@@ -222,10 +233,8 @@ class DurableLogs:
                 self.loglet(segment).learn(known_tail)
             case Snapshot(segment):
                 self.loglet(segment).restore(change)
-            case Floor(version):
-                self._drop(self.liveness.raised(version))
-            case Live(horizon, segments):
-                self._drop(self.liveness.seen(horizon, segments))
+            case Floor() | Live():
+                self._drop(after(self.liveness, change))
 
     def snapshot(self) -> list[Record]:
         """What a new WAL segment begins with. Everything in it is durable in earlier segments."""

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
+from functools import reduce
 from typing import Final
 
 import attrs
 
-from loglets.native.durable import Change, DurableLogs, Floor, Live, Sealed, Trimmed, encode
+from loglets.native.durable import Change, DurableLogs, Floor, Live, Sealed, Trimmed, after, encode
 from loglets.native.live_loglet import LiveLoglet, Waiter
 from loglets.native.liveness import Liveness
 from loglets.native.log_server_effects import Answer, DropBefore, Effect, Entry, Fail, Persist, Question, Ticket
@@ -163,7 +164,8 @@ class LogServer:
             sealed = Sealed(loglet.segment)
             loglet.roll_back(sealing=any(sealed in other.changes for other in self._pending))
         else:
-            self._liveness = self.durable.liveness
+            asked = [change for other in self._pending for change in other.changes]
+            self._liveness = reduce(after, asked, self.durable.liveness)  # what others wait for stays in force
         return [Answer(question.ticket, error) for question in entry.questions]
 
     def tick(self) -> list[Effect]:

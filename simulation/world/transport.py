@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Final, Protocol
 
 import attrs
@@ -151,7 +152,7 @@ class Streams:
         handlers: dict[type[Request[Any]], Handler] = {}
         services = RpcServices(
             self.interfaces, book.find, lambda address: self.streams.connect(process, address), clock, source,
-            node=node_on(process.node), handlers=handlers, identity=lambda: self._attached[process.node].identity(),
+            node=node_on(process.node), handlers=handlers, identity=partial(self._identity, process),
         )  # fmt: skip
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)
@@ -163,6 +164,10 @@ class Streams:
             finally:
                 self.end(process, power=False)
             nursery.cancel_scope.cancel()
+
+    def _identity(self, process: Process) -> Identity:
+        """As of now: a process says who it is when it listens."""
+        return self._attached[process.node].identity()
 
     def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
         attached = self._attached[process.node]

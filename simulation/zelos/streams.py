@@ -50,6 +50,9 @@ class WithClients:
     def learn(self, node: NodeId, register: Register) -> None:
         self._transport.learn(node, register)
 
+    async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
+        return await self._transport.who_is_at(node, addresses)
+
     def end(self, process: Process, *, power: bool) -> None:
         self._transport.end(process, power=power)
         self.streams.end(process, power=power)

@@ -87,6 +87,21 @@ def test_a_full_disk_leaves_it_undone() -> None:
     assert server.store(wave_of(2, segment=SEGMENT)).accepted
 
 
+def test_a_refusal_takes_nothing_back_that_others_wait_for() -> None:
+    """Two floors on their way to the disk, of which it takes the first: that one is in force all the while, and afterwards."""
+    server = held()
+    server.run(server.core.forget(4, "first"))
+    server.run(server.core.forget(9, "second"))
+    server.run(server.core.failed(server.queue.pop().entry, DiskFullError("full")))
+
+    for ticket in ("late", "later"):
+        assert isinstance(server.ask(ticket, Seal(segment=SEGMENT), sync=False), SealedError)
+        server.sync()
+    assert isinstance(server.answers["second"], DiskFullError)
+    assert server.core.durable.liveness == Liveness(4)
+    assert server.core.state(NEW) == state_of(2)
+
+
 def test_the_floor_takes_from_the_living() -> None:
     """What lies below needs no name."""
     liveness = Liveness().seen(9, [OLD, SEGMENT, NEW]).raised(3)

@@ -23,7 +23,7 @@ from virtuallog.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
-from virtuallog.rpc import Hello, Open, RpcServices
+from virtuallog.rpc import Hello, Open, Peer, RpcServices
 from virtuallog.rpc.channel import SEND_BYTES, Channel
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
@@ -569,3 +569,50 @@ async def test_truncated_frame_waits_and_then_ends_quietly(autojump_clock: objec
         await trio.testing.wait_all_tasks_blocked()
 
         assert await (await world.client()).call(SHOP, store(40), 1.0) == Stored(41)
+
+
+async def test_a_call_to_the_own_node_is_refused_unless_that_is_the_one_meant(autojump_clock: object) -> None:
+    """As if it came from outside: another directory may have the place of this one by now, or none has it. Whoever is meant again is
+    asked again."""
+    async with shop_world() as world:
+        meant: list[Peer | UnavailableError] = [Peer((), Open(store_id=IDENTITY.store_id))]
+
+        def resolve(node: NodeId) -> Peer:
+            if isinstance(found := meant[-1], UnavailableError):
+                raise found
+            return found
+
+        own = RpcServices(
+            interfaces(), resolve, world.connect, TrioClock(), random.Random(1),
+            node=SHOP, handlers=world.shop.handlers(), identity=lambda: IDENTITY,
+        )  # fmt: skip
+        await world.nursery.start(own.run)
+        assert await own.call(SHOP, store(40), 5.0) == Stored(41)
+        meant.append(Peer((), Open(store_id=b"another one")))
+        with pytest.raises(WrongRecipientError, match="data directory"):
+            await own.call(SHOP, store(41), 5.0)
+        meant.append(UnavailableError("no data directory has taken its place yet"))
+        with pytest.raises(UnavailableError, match="no data directory"):
+            await own.call(SHOP, store(41), 5.0)
+        meant.append(meant[0])
+        assert await own.call(SHOP, store(42), 5.0) == Stored(43)
+        assert [stored.position for stored in world.shop.stored] == [40, 42]
+
+
+async def test_who_is_at_an_address_is_asked_there_and_not_at_home(autojump_clock: object) -> None:
+    """Also by the node that may be there itself. The connection is closed again."""
+    async with shop_world() as world:
+
+        async def connect(address: str) -> Stream:
+            if address != world.address:
+                raise OSError("connection refused")
+            return await world.connect(address)
+
+        own = RpcServices(
+            interfaces(), lambda node: Peer(()), connect, TrioClock(), random.Random(1), node=SHOP, handlers={}
+        )
+        await world.nursery.start(own.run)
+        assert await own.who_is_at((world.address,), 1.0) == IDENTITY
+        assert len(world.server_ends) == 1
+        with pytest.raises(UnavailableError):
+            await own.who_is_at(("elsewhere:1",), 1.0)
