@@ -7,7 +7,7 @@ error, what it and those above have written is taken back, what layers below wro
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NewType
 
@@ -22,12 +22,19 @@ _UNTOUCHED: Final = object()
 
 @attrs.define(eq=False)
 class Transaction:
-    """Changes that are not in the store yet. For one task."""
+    """Changes that are not in the store yet. For one task.
+
+    Memory: what is to be written, and for each open savepoint at most one former value of each key that has changed since. A savepoint
+    that is released leaves nothing that an earlier one does not need."""
 
     _store: LocalStore
     _changes: dict[bytes, bytes | None] = attrs.field(factory=dict, init=False)
-    _undo: list[tuple[bytes, object]] = attrs.field(factory=list, init=False)
-    """What each change has replaced in `_changes`."""
+    _undo: list[dict[bytes, object]] = attrs.field(factory=list, init=False)
+    """For each open savepoint: what the first change of a key since then has replaced in `_changes`."""
+    _former: dict[bytes, object] | None = attrs.field(default=None, init=False)
+    """The last of these."""
+    _ordered: list[bytes] | None = attrs.field(default=None, init=False)
+    """The keys of `_changes` in order, from the first scan on."""
     _parsed: dict[bytes, tuple[bytes, Any]] = attrs.field(factory=dict, init=False)
     """What some of `_changes` mean, with the bytes of which that is so: a rollback leaves other bytes, and this is passed over."""
     ends_here: bool = attrs.field(default=False, init=False)
@@ -39,14 +46,12 @@ class Transaction:
         return self._store.get(key) if changed is _UNTOUCHED else changed  # type: ignore[return-value]
 
     def put(self, key: bytes, value: bytes) -> None:
-        changes = self._changes  # as `_change`: this is called several times for each command
-        self._undo.append((key, changes.get(key, _UNTOUCHED)))
-        changes[key] = value
+        self._change(key, value)
 
     def put_parsed(self, key: bytes, value: bytes, meaning: Any) -> None:
         """`put`, for a record that nearly every entry of a group looks at and writes again. `meaning` is given away: the next
         one to ask for it may change it."""
-        self.put(key, value)
+        self._change(key, value)
         self._parsed[key] = value, meaning
 
     def take_parsed(self, key: bytes) -> Any:
@@ -58,30 +63,56 @@ class Transaction:
     def delete(self, key: bytes) -> None:
         self._change(key, None)
 
+    def change(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Put every pair, and delete where the value is None."""
+        for key, value in changes.items():
+            self._change(key, value)
+
     def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
-        """The first `count` pairs in `span`, in order of their keys. Sorts what this transaction has changed."""
+        """The first `count` pairs in `span`, in order of their keys. The first scan sorts what this transaction has changed."""
         start, stop = span
-        own = sorted(key for key in self._changes if start <= key < stop)
+        ordered = self._ordered
+        if ordered is None:
+            ordered = self._ordered = sorted(self._changes)
+        own = ordered[bisect_left(ordered, start) : bisect_left(ordered, stop)]
         return scan_changed(self._store, self._changes, own, span, count)
 
     def savepoint(self) -> Savepoint:
-        """A mark to return to."""
-        return Savepoint(len(self._undo))
+        """A mark to return to. Open until `rollback` or `release`."""
+        self._former = {}
+        self._undo.append(self._former)
+        return Savepoint(len(self._undo) - 1)
 
     def rollback(self, savepoint: Savepoint) -> None:
-        """Take back everything since `savepoint`."""
-        while len(self._undo) > savepoint:
-            key, former = self._undo.pop()
-            if former is _UNTOUCHED:
-                del self._changes[key]
-            else:
-                self._changes[key] = former  # type: ignore[assignment]
+        """Take back everything since `savepoint`. It is closed then, and so are those made after it."""
+        changes, undo = self._changes, self._undo
+        while len(undo) > savepoint:
+            for key, former in undo.pop().items():
+                if former is not _UNTOUCHED:
+                    changes[key] = former  # type: ignore[assignment]
+                elif changes.pop(key, _UNTOUCHED) is not _UNTOUCHED and self._ordered is not None:
+                    del self._ordered[bisect_left(self._ordered, key)]
+        self._former = undo[-1] if undo else None
+
+    def release(self, savepoint: Savepoint) -> None:
+        """Close `savepoint` and those made after it; what was done since stays, and can be taken back with an earlier one only."""
+        undo = self._undo
+        while len(undo) > savepoint:
+            inner = undo.pop()
+            if undo and not undo[-1]:
+                undo[-1] = inner
+            elif undo:
+                outer = undo[-1]
+                for key, former in inner.items():
+                    outer.setdefault(key, former)
+        self._former = undo[-1] if undo else None
 
     def commit(self) -> None:
         """Write all of it in one step; then begin anew."""
         if self._changes:
             self._store.write(self._changes)
-        self._changes, self._undo, self._parsed, self.ends_here = {}, [], {}, False
+        self._changes, self._undo, self._former, self._ordered = {}, [], None, None
+        self._parsed, self.ends_here = {}, False
 
     @property
     def changed(self) -> int:
@@ -93,9 +124,18 @@ class Transaction:
         """What is to be written so far: a copy."""
         return dict(self._changes)
 
+    @property
+    def undo_bytes(self) -> int:
+        """Of former values that open savepoints hold."""
+        return sum(len(value) for former in self._undo for value in former.values() if isinstance(value, bytes))
+
     def _change(self, key: bytes, value: bytes | None) -> None:
-        self._undo.append((key, self._changes.get(key, _UNTOUCHED)))
-        self._changes[key] = value
+        changes, former = self._changes, self._former
+        if former is not None and key not in former:
+            former[key] = changes.get(key, _UNTOUCHED)
+        if self._ordered is not None and key not in changes:
+            insort(self._ordered, key)
+        changes[key] = value
 
 
 def scan_changed(

@@ -112,12 +112,14 @@ class Layer:
         error is the result."""
         savepoint = transaction.savepoint()
         try:
-            return self.above.apply(transaction, entry, position)
+            result = self.above.apply(transaction, entry, position)
         except NONDETERMINISTIC:
             raise
         except Exception as error:
             transaction.rollback(savepoint)
             return Failed(error, self)
+        transaction.release(savepoint)
+        return result
 
     def post_apply_above(self, entry: Entry, position: LogPosition, result: Any) -> None:
         """Tell the layer above, unless this is an entry on which it raised."""

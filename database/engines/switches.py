@@ -18,6 +18,8 @@ from virtuallog.errors import OverloadedError, UnsupportedError
 from virtuallog.types import LogPosition
 
 NAME: Final = "rollout"
+BOUNDS: Final = "bounds"
+"""No engine: rules of the tree, which are switched in the same way (`database.kv.bounds`). Cannot be taken back."""
 SWITCHES_MAX: Final = 64
 """Engines that were ever switched, in one database. The paper has nine in four years."""
 _ON: Final = b"\1"

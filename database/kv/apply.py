@@ -9,26 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from database.kv import commands, session_operations, znode_operations
+from database.kv import bounds, commands, session_operations, znode_operations
 from database.kv.commands import Command, Multi
 from database.kv.execution import Execution, load_meta, store_meta
 from database.kv.results import Error, RefusedError, Result
 from database.transaction import Transaction
 
 _UNSEEN: Final = (commands.Touch, commands.Expire, commands.Reap)
+_BOUNDED: Final = frozenset({
+    commands.Create, commands.Delete, commands.SetData, commands.SetAcl, commands.Check, commands.Multi
+})  # fmt: skip
+"""What clients ask for. What ends a session is not refused, however many ephemerals it has: they were paid for when they were created."""
 
 
 def apply(transaction: Transaction, command: Command) -> Result:
-    """Do to the transaction what the command says. Each single operation looks before it writes, so one that is refused has
-    written nothing."""
+    """Do to the transaction what the command says, all of it or, of a refused one, nothing but that its session was heard of."""
     meta = load_meta(transaction)
     operation, origin = command.operation, command.origin
     execution = Execution(transaction, meta, origin, command.time_ms, meta.zxid + 1)
+    if meta.is_bounded and type(operation) in _BOUNDED:
+        execution.work_max = bounds.allowance(command.size)
     try:
         if origin.session:
             session_operations.touch_origin(execution)
         error, value = _carry_out(execution, operation)
     except RefusedError as refused:
+        execution.take_back()
         error, value = refused.error, None
     return _finish(execution, isinstance(operation, _UNSEEN), error, value)
 
@@ -41,13 +47,13 @@ def _carry_out(execution: Execution, operation: Any) -> tuple[Error, Any]:
 
 def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...]]:
     """All or nothing; of a refused one, the results say which operation it was, as ZooKeeper does."""
-    savepoint, zxid = execution.savepoint(), execution.zxid
+    zxid = execution.zxid
     results: list[Result] = []
     for operation in multi.operations:
         try:
             results.append(Result(zxid, Error.OK, _OPERATIONS[type(operation)](execution, operation)))
         except RefusedError as refused:
-            execution.rollback(savepoint)
+            execution.take_back()
             done, left = len(results), len(multi.operations) - len(results) - 1
             errors = [Error.OK] * done + [refused.error] + [Error.RUNTIME_INCONSISTENCY] * left
             return refused.error, tuple(Result(zxid, error) for error in errors)
@@ -56,6 +62,9 @@ def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...
 
 def _finish(execution: Execution, is_unseen: bool, error: Error, value: Any) -> Result:
     meta = execution.meta
+    execution.finish()
+    if meta.is_bounded and execution.recounted:
+        meta.recounted_ms = bounds.after_recount(meta.recounted_ms, execution.time_ms, execution.recounted)
     if not is_unseen or execution.changes or execution.ended:
         meta.zxid = execution.zxid
         store_meta(execution.transaction, meta)

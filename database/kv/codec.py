@@ -71,7 +71,7 @@ def parse_untrusted(blob: bytes) -> Command:
         if at > len(blob):
             raise MalformedError("the origin of a command ends beyond it")
         origin = _ORIGINS[blob[_HEAD.size : at]]
-        return Command(_DECODE[number](blob, at, len(blob)), origin, time_ms)
+        return Command(_DECODE[number](blob, at, len(blob)), origin, time_ms, len(blob))
     except (struct.error, KeyError, UnicodeDecodeError) as error:
         raise MalformedError("a command of the tree is not well formed") from error
 

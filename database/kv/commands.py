@@ -175,3 +175,5 @@ class Command:
     origin: Origin
     time_ms: int
     """The proposer's wall clock."""
+    size: int = attrs.field(default=0, eq=False, repr=False)
+    """Bytes that it takes in the log: what it may cost goes by them."""

@@ -6,24 +6,55 @@ from typing import Final
 
 import attrs
 
-from database.kv import keys, paths
-from database.kv.acl import READ, settled
-from database.kv.acl_codec import encode_acl
+from database.engines.switches import BOUNDS, is_enabled
+from database.kv import acl, bounds, keys, paths
+from database.kv.acl_codec import decode_acl, encode_acl
 from database.kv.commands import OPEN_ACL, Acl, Origin
-from database.kv.records import Kind, Meta, Session, Znode, decode_meta, decode_session, decode_znode
+from database.kv.records import (
+    Apart,
+    Kind,
+    Meta,
+    Session,
+    Znode,
+    data_bytes_of,
+    decode_meta,
+    decode_session,
+    decode_znode,
+)
 from database.kv.results import Change, ChangeKind, Error, RefusedError, Rights
 from database.ports import Reading
-from database.transaction import Savepoint, Transaction
+from database.transaction import Transaction
+from virtuallog.errors import CorruptionError
 
 RIGHTS_BYTES_MAX: Final = 1 << 20
 """Of all ACLs of a command, as they are stored. As much as ZooKeeper's clients can spell out in a request; `auth` is short, and
 what it stands for may be long."""
-_READ_ONLY_ACL: Final = (Acl(READ, "world", "anyone"),)
+_READ_ONLY_ACL: Final = (Acl(acl.READ, "world", "anyone"),)
 
 
 def find_znode(reading: Reading, path: str) -> Znode | None:
     blob = reading.get(keys.znode(path))
     return None if blob is None else decode_znode(blob)
+
+
+def find_acl(reading: Reading, path: str, znode: Znode) -> tuple[Acl, ...]:
+    """The ACL of this znode, wherever it stands."""
+    if not isinstance(znode.acl, Apart):
+        return znode.acl
+    blob = reading.get(keys.acl(path))
+    if blob is None:
+        raise CorruptionError(f"the ACL of {path} is gone")
+    return decode_acl(blob)
+
+
+def find_data(reading: Reading, path: str, znode: Znode) -> bytes | None:
+    """The data of this znode, wherever they stand."""
+    if not isinstance(znode.data, Apart):
+        return znode.data
+    blob = reading.get(keys.data(path))
+    if blob is None:
+        raise CorruptionError(f"the data of {path} are gone")
+    return blob
 
 
 def find_session(reading: Reading, session: int) -> Session | None:
@@ -33,13 +64,15 @@ def find_session(reading: Reading, session: int) -> Session | None:
 
 @attrs.define(eq=False)
 class Execution:
-    """One command on its way. `meta` is written once, at the end, by whoever made this."""
+    """One command on its way. What it does to znodes is kept here, each znode once, until `finish` puts it into the transaction: so a
+    refused one is forgotten as a whole, and a multi decodes and encodes a parent once. `meta` is put by `finish` of `apply.py`."""
 
     transaction: Transaction
     meta: Meta
     origin: Origin
     time_ms: int
     zxid: int
+    work_max: int = bounds.UNBOUNDED
     changes: list[Change] = attrs.field(factory=list)
     rights: list[Rights] = attrs.field(factory=list)
     """For each of `changes`."""
@@ -47,61 +80,214 @@ class Execution:
     """Sessions that were heard of."""
     ended: list[int] = attrs.field(factory=list)
     """Sessions that are over."""
-    _known: dict[tuple[Acl, ...], tuple[Acl, ...]] = attrs.field(factory=dict, init=False)
-    """ACLs in `rights`. A multi may meet one long ACL ten thousand times, decoded anew each time."""
+    recounted: int = 0
+    """Znodes that new quotas have counted. Stays if the command is taken back."""
+    _work: int = 0
+    """See `bounds`."""
+    _znodes: dict[str, Znode | None] = attrs.field(factory=dict)
+    """Znodes that were put, and those that were deleted."""
+    _indexes: dict[bytes, bytes | None] = attrs.field(factory=dict)
+    """The same for what is not a znode."""
+    _counted: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+    """Znodes and bytes of data of a path and below, where this was counted, as of now."""
+    _apart: dict[str, tuple[Acl, ...]] = attrs.field(factory=dict)
+    """ACLs that stand apart, as far as they were read."""
+    _allowed: dict[tuple[str, int], bool] = attrs.field(factory=dict)
+    """What these say of the origin."""
     _rights_bytes: int = 0
-    """What has been settled so far."""
+    """Of ACLs that were settled so far."""
 
-    def settle(self, asked: tuple[Acl, ...]) -> tuple[Acl, ...]:
-        """An ACL as it is stored. Raises RefusedError: INVALID_ACL, see `acl.settled`, or too many bytes."""
-        rights = settled(asked, self.origin.identities)
-        if rights is not OPEN_ACL:
-            self._rights_bytes += len(encode_acl(rights))
-            if self._rights_bytes > RIGHTS_BYTES_MAX:
-                raise RefusedError(Error.INVALID_ACL)
-        return rights
+    # -- looking --------------------------------------------------------------------------------------------------------
+
+    def find(self, path: str) -> Znode | None:
+        """The znode as this command has left it. It may be changed, if it is put then.
+
+        Raises:
+            RefusedError: BAD_ARGUMENTS: the command looks at more than it may.
+        """
+        if path in self._znodes:
+            return self._znodes[path]
+        blob = self.transaction.get(keys.znode(path))
+        if blob is None:
+            self.spend(bounds.LOOK)
+            return None
+        self.spend(bounds.LOOK + len(blob))
+        return decode_znode(blob)
 
     def znode(self, path: str) -> Znode:
-        """Raises RefusedError: NO_NODE."""
-        found = find_znode(self.transaction, path)
+        """As `find`. Raises RefusedError: NO_NODE, too."""
+        found = self.find(path)
         if found is None:
             raise RefusedError(Error.NO_NODE)
         return found
 
+    def exists(self, path: str) -> bool:
+        """Whether there is such a znode."""
+        if path in self._znodes:
+            return self._znodes[path] is not None
+        blob = self.transaction.get(keys.znode(path))
+        self.spend(bounds.LOOK if blob is None else bounds.LOOK + len(blob))
+        return blob is not None
+
+    def data(self, path: str, znode: Znode) -> bytes | None:
+        """The data of this znode."""
+        if isinstance(znode.data, Apart):
+            self.spend(bounds.LOOK + len(znode.data))
+        return find_data(self.transaction, path, znode)
+
+    def acl_of(self, path: str, znode: Znode) -> tuple[Acl, ...]:
+        """The ACL of this znode. One that stands apart is read once in a command."""
+        rights = znode.acl
+        if not isinstance(rights, Apart):
+            return rights
+        if path not in self._apart:
+            self.spend(bounds.LOOK + bounds.ACL_LOOKS * len(rights))
+            self._apart[path] = find_acl(self.transaction, path, znode)
+        return self._apart[path]
+
+    def check(self, path: str, znode: Znode, permission: int) -> None:
+        """Raises RefusedError: NO_AUTH."""
+        rights = self.acl_of(path, znode)
+        if not isinstance(znode.acl, Apart):
+            acl.check(rights, permission, self.origin.identities)
+            return
+        asked = path, permission
+        if asked not in self._allowed:
+            self._allowed[asked] = acl.allows(rights, permission, self.origin.identities)
+        if not self._allowed[asked]:
+            raise RefusedError(Error.NO_AUTH)
+
+    def settle(self, asked: tuple[Acl, ...]) -> tuple[Acl, ...]:
+        """An ACL as it is stored. Raises RefusedError: INVALID_ACL, see `acl.settled`, or too many bytes."""
+        rights = acl.settled(asked, self.origin.identities)
+        if rights is not OPEN_ACL:
+            size = len(encode_acl(rights))
+            self._rights_bytes += size
+            if self._rights_bytes > RIGHTS_BYTES_MAX or (self.meta.is_bounded and size > bounds.ACL_BYTES_MAX):
+                raise RefusedError(Error.INVALID_ACL)
+        return rights
+
+    def count(self, path: str, znodes_max: int) -> tuple[int, int]:
+        """Znodes and bytes of data of this path and below. Looks at each of them, once in a command.
+
+        Raises:
+            RefusedError: BAD_ARGUMENTS: there are more than `znodes_max`.
+        """
+        if path not in self._counted:
+            self._counted[path] = self._count(path, znodes_max)
+        return self._counted[path]
+
+    def _count(self, path: str, znodes_max: int) -> tuple[int, int]:
+        start, stop = span = keys.znodes_below(path)
+        changed = {keys.znode(each): znode for each, znode in self._znodes.items()}
+        own = self.find(path)
+        sizes = [] if own is None else [len(own.data or b"")]
+        sizes += [len(each.data or b"") for key, each in changed.items() if each is not None and start <= key < stop]
+        count, size = len(sizes), sum(sizes)
+        self.recounted += 1 + count
+        for key, blob in keys.scan_all(self.transaction, span, keys.ZNODES_COUNT):
+            self.recounted += 1
+            if self.recounted > znodes_max:
+                raise RefusedError(Error.BAD_ARGUMENTS)
+            if key not in changed:
+                count, size = count + 1, size + data_bytes_of(blob)
+        return count, size
+
+    def spend(self, work: int) -> None:
+        """Raises RefusedError: BAD_ARGUMENTS: the command has done more than it may."""
+        self._work += work
+        if self._work > self.work_max:
+            raise RefusedError(Error.BAD_ARGUMENTS)
+
+    # -- changing -------------------------------------------------------------------------------------------------------
+
     def put(self, path: str, znode: Znode) -> None:
-        self.transaction.put(keys.znode(path), znode.encode())
+        """Put a znode that was found, or a new one."""
+        self._znodes[path] = znode
 
-    def changed(self, kind: ChangeKind, path: str, acl: tuple[Acl, ...], parent_acl: tuple[Acl, ...]) -> None:
+    def remove(self, path: str, znode: Znode) -> None:
+        """Remove a znode that was found, and what of it stands apart."""
+        self._znodes[path] = None
+        if znode.has_acl_apart:
+            self._indexes[keys.acl(path)] = None
+        if znode.has_data_apart:
+            self._indexes[keys.data(path)] = None
+
+    def index(self, key: bytes, value: bytes | None) -> None:
+        """Put what is not a znode; None: remove it."""
+        self._indexes[key] = value
+
+    def changed(self, kind: ChangeKind, path: str, rights: tuple[Acl, ...], parent_rights: tuple[Acl, ...]) -> None:
         """Note a change for watches. The ACLs are those at this change: see `Rights`."""
-        known = self._known
-        if acl is not OPEN_ACL:
-            acl = known.setdefault(acl, acl)
-        if parent_acl is not OPEN_ACL:
-            parent_acl = known.setdefault(parent_acl, parent_acl)
         self.changes.append((kind, path))
-        self.rights.append((acl, parent_acl))
+        self.rights.append((rights, parent_rights))
 
-    def savepoint(self) -> tuple[Savepoint, Meta, int]:
-        """For `rollback`."""
-        return self.transaction.savepoint(), attrs.evolve(self.meta), len(self.changes)
+    def grew(self, path: str, size: int, znodes: int) -> None:
+        """Count so many more bytes of data, and znodes, at this path."""
+        self.meta.data_bytes += size
+        self.meta.znodes += znodes
+        for above, (count, total) in self._counted.items():
+            if path == above or path.startswith("/" if above == paths.ROOT else above + "/"):
+                self._counted[above] = count + znodes, total + size
 
-    def rollback(self, savepoint: tuple[Savepoint, Meta, int]) -> None:
-        """As if nothing had been done since."""
-        mark, self.meta, changes = savepoint
-        self.transaction.rollback(mark)
-        del self.changes[changes:], self.rights[changes:]
+    def finish(self) -> None:
+        """Put all of it into the transaction."""
+        transaction, is_bounded = self.transaction, self.meta.is_bounded
+        for key, value in self._indexes.items():
+            if value is None:
+                transaction.delete(key)
+            else:
+                transaction.put(key, value)
+        for path, znode in self._znodes.items():
+            if znode is None:
+                transaction.delete(keys.znode(path))
+            elif not is_bounded or znode.fits:
+                transaction.put(keys.znode(path), znode.encode())
+            else:
+                self._put_apart(path, znode)
+
+    def _put_apart(self, path: str, znode: Znode) -> None:
+        head, rights, data = znode.encode_apart()
+        self.transaction.put(keys.znode(path), head)
+        for key, part, is_there in (
+            (keys.acl(path), rights, znode.has_acl_apart),
+            (keys.data(path), data, znode.has_data_apart),
+        ):
+            if isinstance(part, bytes):
+                self.transaction.put(key, part)
+            elif part is None and is_there:
+                self.transaction.delete(key)
+
+    def take_back(self) -> None:
+        """As if nothing had been done but what is in the transaction."""
+        if self._znodes or self._indexes:
+            self.meta = _with_switch(self.transaction, _stored_meta(self.transaction))
+            self._znodes, self._indexes, self._counted = {}, {}, {}
+        self.changes.clear()
+        self.rights.clear()
 
 
 def load_meta(transaction: Transaction) -> Meta:
     """The counters. The first command of all finds an empty store, and puts the first znodes there."""
-    if (known := transaction.take_parsed(keys.META)) is not None:
-        return known  # type: ignore[no-any-return]  # `store_meta` is the only one to put it there
+    if (known := transaction.take_parsed(keys.META)) is not None:  # `store_meta` is the only one to put it there
+        return _with_switch(transaction, known)
+    if transaction.get(keys.META) is None:
+        for key, value in FOUNDING.items():
+            transaction.put(key, value)
+    return _with_switch(transaction, _stored_meta(transaction))
+
+
+def _stored_meta(transaction: Transaction) -> Meta:
     blob = transaction.get(keys.META)
-    if blob is not None:
-        return decode_meta(blob)
-    for key, value in FOUNDING.items():
-        transaction.put(key, value)
-    return decode_meta(FOUNDING[keys.META])
+    assert blob is not None
+    return decode_meta(blob)
+
+
+def _with_switch(transaction: Transaction, meta: Meta) -> Meta:
+    """Look for the switch, until it has been seen once."""
+    if not meta.is_bounded and is_enabled(transaction, BOUNDS):
+        meta.is_bounded = True
+    return meta
 
 
 def store_meta(transaction: Transaction, meta: Meta) -> None:

@@ -2,6 +2,7 @@
 
     m                           counters of the whole tree
     n PATH                      a znode
+    a PATH, d PATH              its ACL, its data, where these stand apart
     c PARENT 00 NAME            it is a child of that one: the names of children without reading their data
     e SESSION PATH              it is an ephemeral of that session
     r PATH                      it may be reaped: a container, or a znode with a time to live
@@ -24,12 +25,22 @@ SESSIONS: Final[Span] = (b"s", b"t")
 REAPABLE: Final[Span] = (b"r", b"s")
 SCAN_COUNT: Final = 512
 """Pairs of one scan: a directory of a million children is read in pieces."""
+ZNODES_COUNT: Final = 64
+"""The same for znodes: the former version put up to 1 MiB into a record."""
 
 _SESSION: Final = struct.Struct(">q")
 
 
 def znode(path: str) -> bytes:
     return b"n" + encoded(path)
+
+
+def acl(path: str) -> bytes:
+    return b"a" + encoded(path)
+
+
+def data(path: str) -> bytes:
+    return b"d" + encoded(path)
 
 
 def znodes_below(path: str) -> Span:
@@ -79,11 +90,11 @@ def decoded(path: bytes) -> str:
     return path.decode("utf-8", "surrogatepass")
 
 
-def scan_all(reading: Reading, span: Span) -> Iterator[tuple[bytes, bytes]]:
-    """Every pair, in pieces. Nobody writes in between."""
+def scan_all(reading: Reading, span: Span, count: int = SCAN_COUNT) -> Iterator[tuple[bytes, bytes]]:
+    """Every pair, in pieces of so many. Nobody writes in between."""
     start, stop = span
-    while pairs := reading.scan((start, stop), SCAN_COUNT):
+    while pairs := reading.scan((start, stop), count):
         yield from pairs
-        if len(pairs) < SCAN_COUNT:
+        if len(pairs) < count:
             return
         start = pairs[-1][0] + b"\0"

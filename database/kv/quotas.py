@@ -6,6 +6,10 @@ for that alone. Hard limits are refused (QUOTA_EXCEEDED); soft ones are for peop
 
 Texts are ZooKeeper's: `count=5,bytes=-1=;byteHardLimit=-1;countHardLimit=7`, -1 for none.
 
+Bounds (`bounds.py`): a text has these four names and `TEXT_BYTES_MAX` bytes, or is refused when it is written; longer ones of the former version are
+shortened by the first write that looks at them. A new quota counts at most `RECOUNT_MAX` znodes, one in a command, and all together as many as a
+twentieth of a processor can: BAD_ARGUMENTS otherwise.
+
 Departure: ZooKeeper refuses only with `zookeeper.enforceQuota=true`, a property of each server. Here all must agree, and who sets
 a hard limit means it.
 """
@@ -13,20 +17,48 @@ a hard limit means it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
-from database.kv import keys, paths
-from database.kv.execution import Execution, find_znode
-from database.kv.records import Znode, decode_znode
+import attrs
+
+from database.kv import bounds, paths
+from database.kv.execution import Execution
+from database.kv.records import Znode
 from database.kv.results import Error, RefusedError
 
 LIMITS: Final = "zookeeper_limits"
 STATS: Final = "zookeeper_stats"
 DEPTH_MAX: Final = 64
 """Names below /zookeeper/quota in a path there. Each write looks at as many znodes, at most, to see what limits it."""
+TEXT_BYTES_MAX: Final = 200
+"""Of a text of limits or statistics. The four numbers take 126 at most."""
+_FORMER_BYTES: Final = 4096
+"""What is read of a longer one of the former version."""
 _BELOW_QUOTA: Final = paths.QUOTA + "/"
 _NAME: Final = re.compile("[^/]+")
 _PAIR: Final = re.compile(b"([A-Za-z]+)=(-?[0-9]{1,19})=*")
+_NAMES: Final = ("count", "bytes", "byteHardLimit", "countHardLimit")
+_TEXT: Final = re.compile(
+    b"(?:(?:%s)=-?[0-9]{1,19}=*(?:[,;]|$))*" % b"|".join(name.encode() for name in _NAMES)
+)  # fmt: skip
+_HEAD: Final = re.compile(b"count=(-?[0-9]{1,19}),bytes=(-?[0-9]{1,19})(?=$|=;)")
+
+
+def check_text(execution: Execution, path: str, data: bytes | None) -> None:
+    """Raises RefusedError: BAD_ARGUMENTS, if this is to be a text of limits or statistics and is none. From the switch on."""
+    if (
+        execution.meta.is_bounded
+        and path.startswith(_BELOW_QUOTA)
+        and paths.name_of(path) in {LIMITS, STATS}
+        and not is_text(data)
+    ):
+        raise RefusedError(Error.BAD_ARGUMENTS)
+
+
+def is_text(data: bytes | None) -> bool:
+    """Whether this has the known names only, each with a number, and is short."""
+    return not data or (len(data) <= TEXT_BYTES_MAX and _TEXT.fullmatch(data) is not None)
 
 
 def check(execution: Execution, path: str, growth: int, znodes: int) -> None:
@@ -37,9 +69,9 @@ def check(execution: Execution, path: str, growth: int, znodes: int) -> None:
     if not execution.meta.limits or (limited := _limited(execution, path)) is None:
         return
     limits, stats = _read(execution, limited, LIMITS), _read(execution, limited, STATS)
-    for name, hard, more in (("count", "countHardLimit", znodes), ("bytes", "byteHardLimit", growth)):
-        limit = limits.get(hard, -1)
-        if more and limit > -1 and stats.get(name, -1) + more > limit:
+    for hard, counted, more in (("countHardLimit", stats.count, znodes), ("byteHardLimit", stats.size, growth)):
+        limit = limits.others.get(hard, -1)
+        if more and limit > -1 and counted + more > limit:
             raise RefusedError(Error.QUOTA_EXCEEDED)
 
 
@@ -49,7 +81,9 @@ def created(execution: Execution, path: str, znode: Znode) -> None:
         if paths.name_of(path) == LIMITS:
             execution.meta.limits += 1
         elif paths.name_of(path) == STATS:
-            _count_anew(execution, _of_quota_path(path))
+            limited = _of_quota_path(path)
+            if limited != paths.ROOT:  # which is not limited, so nothing would be kept
+                _count_anew(execution, limited)
     changed(execution, path, len(znode.data or b""), 1)
 
 
@@ -63,9 +97,10 @@ def changed(execution: Execution, path: str, growth: int, znodes: int) -> None:
     """Keep the statistics of the limited path that this one is in."""
     if not execution.meta.limits or (limited := _limited(execution, path)) is None:
         return
+    if execution.meta.is_bounded:
+        _shorten(execution, limited)
     stats = _read(execution, limited, STATS)
-    count, size = stats.get("count", -1) + znodes, stats.get("bytes", -1) + growth
-    _write(execution, limited, {**stats, "count": count, "bytes": size})
+    _write(execution, limited, attrs.evolve(stats, count=stats.count + znodes, size=stats.size + growth))
 
 
 def parse(data: bytes | None) -> dict[str, int]:
@@ -74,13 +109,65 @@ def parse(data: bytes | None) -> dict[str, int]:
     return {pair[1].decode(): int(pair[2]) for pair in pairs if pair is not None}
 
 
-def render(stats: dict[str, int]) -> bytes:
-    """The other way round. Count and bytes come first, for clients that know no others."""
-    text = f"count={stats.get('count', -1)},bytes={stats.get('bytes', -1)}"
-    others = sorted(name for name in stats if name not in {"count", "bytes"})
-    if others:
-        text += "=" + "".join(f";{name}={stats[name]}" for name in others)
-    return text.encode()
+@attrs.frozen
+class _Rest:
+    """What is behind count and bytes in a text."""
+
+    pairs: Mapping[str, int]
+    tail: bytes
+    """As it is rendered."""
+
+    @classmethod
+    def of(cls, text: bytes) -> _Rest:
+        pairs = parse(text)
+        others = sorted(name for name in pairs if name not in {"count", "bytes"})
+        tail = "=" + "".join(f";{name}={pairs[name]}" for name in others) if others else ""
+        return cls(pairs, tail.encode())
+
+
+_rests: Final[dict[bytes, _Rest]] = {}
+"""The last few. A write changes count and bytes only: the rest, which may be 1 MiB in a text of the former version, is parsed and rendered
+once."""
+_RESTS_MAX: Final = 4
+
+
+def _rest(text: bytes) -> _Rest:
+    found = _rests.get(text)
+    if found is None:
+        if len(_rests) >= _RESTS_MAX:
+            _rests.clear()
+        found = _rests[text] = _Rest.of(text)
+    return found
+
+
+@attrs.frozen
+class Text:
+    """A text of limits or statistics."""
+
+    count: int = -1
+    size: int = -1
+    rest: _Rest = _Rest({}, b"")
+
+    @property
+    def others(self) -> Mapping[str, int]:
+        """What it says besides count and bytes."""
+        return self.rest.pairs
+
+    @classmethod
+    def read(cls, data: bytes | None) -> Text:
+        """The same as `parse`, without looking twice at what is behind count and bytes."""
+        text = data or b""
+        head = _HEAD.match(text)
+        if head is not None:
+            rest = _rest(text[head.end() :])
+            if "count" not in rest.pairs and "bytes" not in rest.pairs:
+                return cls(int(head[1]), int(head[2]), rest)
+        rest = _rest(text)
+        return cls(rest.pairs.get("count", -1), rest.pairs.get("bytes", -1), rest)
+
+    def render(self) -> bytes:
+        """The other way round. Count and bytes come first, for clients that know no others."""
+        return b"count=%d,bytes=%d" % (self.count, self.size) + self.rest.tail
 
 
 def _limited(execution: Execution, path: str) -> str | None:
@@ -88,12 +175,12 @@ def _limited(execution: Execution, path: str) -> str | None:
 
     Looked for from the top, as that ends where nobody has set a quota: however long a path is, its write costs no more for it.
     """
-    found, get = None, execution.transaction.get
+    found = None
     for name in _NAME.finditer(path):
         above = path[: name.end()]
-        if get(keys.znode(f"{paths.QUOTA}{above}/{LIMITS}")) is not None:
+        if execution.exists(f"{paths.QUOTA}{above}/{LIMITS}"):
             found = above
-        elif get(keys.znode(paths.QUOTA + above)) is None:
+        elif not execution.exists(paths.QUOTA + above):
             break
     return found
 
@@ -103,24 +190,52 @@ def _of_quota_path(path: str) -> str:
     return paths.parent_of(path)[len(paths.QUOTA) :] or paths.ROOT
 
 
-def _read(execution: Execution, limited: str, name: str) -> dict[str, int]:
-    znode = find_znode(execution.transaction, f"{paths.QUOTA}{limited}/{name}")
-    return parse(znode.data) if znode is not None else {}
+def _read(execution: Execution, limited: str, name: str) -> Text:
+    path = f"{paths.QUOTA}{limited}/{name}"
+    znode = execution.find(path)
+    if znode is None:
+        return Text()
+    data = execution.data(path, znode)
+    if execution.meta.is_bounded and len(data or b"") > TEXT_BYTES_MAX:
+        return Text.read(_known(data or b""))
+    return Text.read(data)
 
 
-def _write(execution: Execution, limited: str, stats: dict[str, int]) -> None:
+def _known(text: bytes) -> bytes:
+    """What counts of a longer text of the former version."""
+    if len(text) > _FORMER_BYTES:
+        text = text[:_FORMER_BYTES].rpartition(b";")[0]
+    pairs = parse(text)
+    return Text.read(";".join(f"{name}={pairs[name]}" for name in _NAMES if name in pairs).encode()).render()
+
+
+def _shorten(execution: Execution, limited: str) -> None:
+    """Leave of limits of the former version what counts, so that they cost no other write their length."""
+    path = f"{paths.QUOTA}{limited}/{LIMITS}"
+    znode = execution.find(path)
+    if znode is not None and len(znode.data or b"") > TEXT_BYTES_MAX:
+        _set_text(execution, path, znode, _known(execution.data(path, znode) or b""))
+
+
+def _write(execution: Execution, limited: str, stats: Text) -> None:
     """Without a new version, and without a watch, as ZooKeeper does; if somebody has deleted it, there is nothing to keep."""
     path = f"{paths.QUOTA}{limited}/{STATS}"
-    znode = find_znode(execution.transaction, path)
+    znode = execution.find(path)
     if znode is not None:
-        former, znode.data = len(znode.data or b""), render(stats)
-        execution.meta.data_bytes += len(znode.data) - former
-        execution.put(path, znode)
+        _set_text(execution, path, znode, stats.render())
+
+
+def _set_text(execution: Execution, path: str, znode: Znode, text: bytes) -> None:
+    execution.grew(path, len(text) - len(znode.data or b""), 0)
+    znode.data = text
+    execution.put(path, znode)
 
 
 def _count_anew(execution: Execution, limited: str) -> None:
-    own = find_znode(execution.transaction, limited)
-    count, size = (0, 0) if own is None else (1, len(own.data or b""))
-    for _, blob in keys.scan_all(execution.transaction, keys.znodes_below(limited)):
-        count, size = count + 1, size + len(decode_znode(blob).data or b"")
-    _write(execution, limited, {**_read(execution, limited, STATS), "count": count, "bytes": size})
+    meta, znodes_max = execution.meta, bounds.UNBOUNDED
+    if meta.is_bounded:
+        if execution.recounted or not bounds.may_recount(meta.recounted_ms, execution.time_ms):
+            raise RefusedError(Error.BAD_ARGUMENTS)
+        znodes_max = bounds.RECOUNT_MAX
+    count, size = execution.count(limited, znodes_max)
+    _write(execution, limited, attrs.evolve(_read(execution, limited, STATS), count=count, size=size))

@@ -4,9 +4,17 @@ Durable format, version 1, little-endian; each record starts with its version. E
 checksums and snapshots rely on it.
 
     counters    version u8 | zxid i64 | znodes, ephemerals, sessions, limits of quotas: u32 each | bytes of data u64
+                version 2: | until when counts of quotas are paid, ms: i64
     znode       version u8 | kind u8 | has data u8 | czxid, mzxid, pzxid, ctime, mtime: i64 each | version, aversion: i32
                 | children ever created, children: u32 | owner i64 | bytes of the ACL u32 | ACL | data
+                version 2: ... bytes of the ACL u32 | bytes of data u32 | ACL | data
+    data        data of a znode    ACL      ACL of a znode
     session     version u8 | generation u32 | timeout in ms u32 | touches u64 | password
+
+Version 2 of the counters stands behind the switch `bounds` (`bounds.py`), and nowhere before it. From then on an ACL or data of more than `APART_BYTES` stands in a
+record of its own, and the znode's has version 2 and only says how long it is: so who creates a child writes its
+parent's record, and not its parent's data. Others have version 1 as before. Records of the former version are read, and put anew when
+they are written.
 
 The ACL of a znode that is open to everybody is left out. `owner` is a session, or a time to live in milliseconds. A record is decoded
 whenever it is looked at: that costs less than to keep decoded ones right through commit and rollback. But for counters and sessions,
@@ -26,9 +34,14 @@ from database.kv.commands import OPEN_ACL, Acl
 from database.kv.results import Stat
 from virtuallog.errors import CorruptionError
 
+APART_BYTES: Final = 1024
+"""A longer ACL, or longer data, stands apart."""
 _VERSION: Final = 1
+_BOUNDED: Final = 2
 _META: Final = struct.Struct("<BqIIIIQ")
+_BOUNDED_META: Final = struct.Struct("<BqIIIIQq")
 _ZNODE: Final = struct.Struct("<BBBqqqqqiiIIqI")
+_DATA_BYTES: Final = struct.Struct("<I")
 _SESSION: Final = struct.Struct("<BIIQ")
 
 
@@ -54,11 +67,26 @@ class Meta:
     """Znodes that limit a part of the tree: without any, nobody looks for them."""
     data_bytes: int = 0
     """Of all znodes."""
+    recounted_ms: int = 0
+    """Until when the counts of new quotas are paid, see `bounds.may_recount`."""
+    is_bounded: bool = False
+    """Whether commands are bounded from here on, and records may stand apart."""
 
     def encode(self) -> bytes:
-        return _META.pack(
-            _VERSION, self.zxid, self.znodes, self.ephemerals, self.sessions, self.limits, self.data_bytes
-        )
+        fields = self.zxid, self.znodes, self.ephemerals, self.sessions, self.limits, self.data_bytes
+        if self.is_bounded:
+            return _BOUNDED_META.pack(_BOUNDED, *fields, self.recounted_ms)
+        return _META.pack(_VERSION, *fields)
+
+
+@attrs.frozen
+class Apart:
+    """Stands for data, or for an ACL, that is in a record of its own."""
+
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
 
 
 @attrs.define
@@ -78,10 +106,26 @@ class Znode:
     children: int = 0
     owner: int = 0
     """Of an ephemeral: its session. Of a TTL znode: its time to live, in milliseconds."""
-    acl: tuple[Acl, ...] = OPEN_ACL
-    data: bytes | None = b""
+    acl: tuple[Acl, ...] | Apart = OPEN_ACL
+    data: bytes | Apart | None = b""
+    has_acl_apart: bool = False
+    """Whether the store has a record of its ACL, before this one is put."""
+    has_data_apart: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether one record holds all of it, and did before."""
+        data = self.data
+        return (
+            self.acl is OPEN_ACL
+            and (data is None or len(data) <= APART_BYTES)
+            and not (self.has_data_apart or self.has_acl_apart)
+        )
 
     def encode(self) -> bytes:
+        """One record, of version 1."""
+        assert not isinstance(self.acl, Apart), "nothing of it stands apart"
+        assert not isinstance(self.data, Apart), "nothing of it stands apart"
         acl = b"" if self.acl is OPEN_ACL else encode_acl(self.acl)
         data = self.data
         head = _ZNODE.pack(
@@ -89,6 +133,22 @@ class Znode:
             self.version, self.aversion, self.created, self.children, self.owner, len(acl),
         )  # fmt: skip
         return head + acl + data if data else head + acl
+
+    def encode_apart(self) -> tuple[bytes, bytes | Apart | None, bytes | Apart | None]:
+        """The record of the znode; that of its ACL and that of its data. None: there is to be none; `Apart`: it stays as it is."""
+        acl = self.acl if isinstance(self.acl, Apart) else b"" if self.acl is OPEN_ACL else encode_acl(self.acl)
+        data = self.data
+        acl_apart = acl if len(acl) > APART_BYTES else None
+        data_apart = data if data is not None and len(data) > APART_BYTES else None
+        if acl_apart is None and data_apart is None:
+            return self.encode(), None, None
+        head = _ZNODE.pack(
+            _BOUNDED, self.kind, data is not None, self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime,
+            self.version, self.aversion, self.created, self.children, self.owner, len(acl),
+        )  # fmt: skip
+        parts = [head, _DATA_BYTES.pack(len(data or b""))]
+        parts += [part for part in (acl, data) if isinstance(part, bytes) and len(part) <= APART_BYTES]
+        return b"".join(parts), acl_apart, data_apart
 
     def stat(self) -> Stat:
         """As clients see it: what belongs to containers and TTL znodes is not shown (ZooKeeper 3.8)."""
@@ -120,28 +180,64 @@ def signed(number: int) -> int:
 
 
 def decode_meta(blob: bytes) -> Meta:
+    is_bounded = blob[:1] == b"\2"
     try:
-        version, *fields = _META.unpack(blob)
+        version, *fields = (_BOUNDED_META if is_bounded else _META).unpack(blob)
     except struct.error as error:
         raise CorruptionError("the counters of the tree are torn") from error
-    _check(version)
-    return Meta(*fields)
+    if not is_bounded:
+        _check(version)
+    meta = Meta(*fields)
+    meta.is_bounded = is_bounded
+    return meta
 
 
 def decode_znode(blob: bytes) -> Znode:
+    """What stands apart is not read."""
     try:
         (version, kind, has_data, czxid, mzxid, pzxid, ctime, mtime, data_version, aversion, created, children, owner,
          acl_bytes) = _ZNODE.unpack_from(blob)  # fmt: skip
     except struct.error as error:
         raise CorruptionError("a znode is torn") from error
     if version != _VERSION:
-        _check(version)
+        return _decode_apart(blob, version)
     at = _ZNODE.size + acl_bytes
     acl = decode_acl(blob[_ZNODE.size : at]) if acl_bytes else OPEN_ACL
     data = blob[at:] if has_data else None
     return Znode(
         kind, czxid, mzxid, pzxid, ctime, mtime, data_version, aversion, created, children, owner, acl, data
     )  # fmt: skip
+
+
+def _decode_apart(blob: bytes, version: int) -> Znode:
+    if version != _BOUNDED:
+        _check(version)
+    try:
+        (_, kind, has_data, czxid, mzxid, pzxid, ctime, mtime, data_version, aversion, created, children, owner,
+         acl_bytes) = _ZNODE.unpack_from(blob)  # fmt: skip
+        (data_bytes,) = _DATA_BYTES.unpack_from(blob, _ZNODE.size)
+    except struct.error as error:
+        raise CorruptionError("a znode is torn") from error
+    acl_at = _ZNODE.size + _DATA_BYTES.size
+    data_at = acl_at + (acl_bytes if acl_bytes <= APART_BYTES else 0)
+    acl: tuple[Acl, ...] | Apart = OPEN_ACL
+    if acl_bytes:
+        acl = decode_acl(blob[acl_at:data_at]) if acl_bytes <= APART_BYTES else Apart(acl_bytes)
+    data: bytes | Apart | None = None
+    if has_data:
+        data = blob[data_at:] if data_bytes <= APART_BYTES else Apart(data_bytes)
+    return Znode(
+        kind, czxid, mzxid, pzxid, ctime, mtime, data_version, aversion, created, children, owner, acl, data,
+        isinstance(acl, Apart), isinstance(data, Apart),
+    )  # fmt: skip
+
+
+def data_bytes_of(blob: bytes) -> int:
+    """Bytes of the data of the znode in this record."""
+    if blob[:1] == b"\2":
+        found: int = _DATA_BYTES.unpack_from(blob, _ZNODE.size)[0]
+        return found
+    return len(decode_znode(blob).data or b"")
 
 
 def decode_session(blob: bytes) -> Session:

@@ -11,7 +11,7 @@ import hmac
 
 from database.kv import keys
 from database.kv.commands import Attach, CloseSession, CreateSession, Expire, Reap, Touch
-from database.kv.execution import Execution, find_session, find_znode
+from database.kv.execution import Execution, find_session
 from database.kv.records import Kind, Session, Znode
 from database.kv.results import Attached, Error, RefusedError
 from database.kv.znode_operations import remove
@@ -75,7 +75,7 @@ def expire(execution: Execution, operation: Expire) -> None:
 def reap(execution: Execution, operation: Reap) -> None:
     """Containers and TTL znodes whose time is over, by the clock of whoever proposes it, as in ZooKeeper by the leader's."""
     for path in operation.paths:
-        znode = find_znode(execution.transaction, path)
+        znode = execution.find(path)
         if znode is not None and is_reapable(znode, execution.time_ms):
             remove(execution, path, znode)
 

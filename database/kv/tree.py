@@ -13,7 +13,7 @@ import attrs
 from database.kv import acl, keys, paths
 from database.kv.acl import ADMIN, READ
 from database.kv.commands import Acl, Identity
-from database.kv.execution import FOUNDING, find_session, find_znode
+from database.kv.execution import FOUNDING, find_acl, find_data, find_session, find_znode
 from database.kv.records import Meta, Session, Znode, decode_meta
 from database.kv.results import Error, RefusedError, Stat
 from database.ports import Reading
@@ -65,7 +65,7 @@ class Tree:
 
     def get_data(self, path: str, identities: Identities) -> tuple[bytes | None, Stat]:
         znode = self._readable(path, identities)
-        return znode.data, znode.stat()
+        return find_data(self._reading, path, znode), znode.stat()
 
     def exists(self, path: str) -> Stat:
         """Needs no right, as in ZooKeeper 3.8."""
@@ -74,7 +74,7 @@ class Tree:
     def look(self, path: str) -> tuple[Stat, tuple[Acl, ...]]:
         """A stat, and the ACL as it is stored: for the replica itself, which checks rights by it."""
         znode = self._znode(path)
-        return znode.stat(), znode.acl
+        return znode.stat(), find_acl(self._reading, path, znode)
 
     def get_children(self, path: str, identities: Identities) -> tuple[list[str], Stat]:
         """Names, sorted."""
@@ -87,9 +87,10 @@ class Tree:
     def get_acl(self, path: str, identities: Identities) -> tuple[tuple[Acl, ...], Stat]:
         """Hashes of passwords are hidden from those who may not change them."""
         znode = self._znode(path)
-        acl.check(znode.acl, READ | ADMIN, identities)
-        is_shown = acl.allows(znode.acl, ADMIN, identities)
-        return znode.acl if is_shown else acl.masked(znode.acl), znode.stat()
+        rights = find_acl(self._reading, path, znode)
+        acl.check(rights, READ | ADMIN, identities)
+        is_shown = acl.allows(rights, ADMIN, identities)
+        return rights if is_shown else acl.masked(rights), znode.stat()
 
     def get_ephemerals(self, session: int, prefix: str) -> list[str]:
         """Paths that start with `prefix`, sorted. Refuses nobody."""
@@ -101,7 +102,7 @@ class Tree:
         self._readable(path, identities)
         if path == paths.ROOT:
             return self.meta.znodes - 1
-        return sum(1 for _ in keys.scan_all(self._reading, keys.znodes_below(path)))
+        return sum(1 for _ in keys.scan_all(self._reading, keys.znodes_below(path), keys.ZNODES_COUNT))
 
     def session(self, session: int) -> Session | None:
         """As its record has it; None: there is none, any more or yet. Refuses nobody."""
@@ -131,5 +132,5 @@ class Tree:
 
     def _readable(self, path: str, identities: Identities) -> Znode:
         znode = self._znode(path)
-        acl.check(znode.acl, READ, identities)
+        acl.check(find_acl(self._reading, path, znode), READ, identities)
         return znode

@@ -17,14 +17,17 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
 from database.kv import paths
 from database.kv.acl import READ, Holders
 from database.kv.commands import OPEN_ACL, Acl, Identity
-from database.kv.results import Change, ChangeKind, Rights
+from database.kv.results import Change, ChangeKind, Error, RefusedError, Rights
+
+RECURSIVE_DEPTH_MAX: Final = 256
+"""Names in a path with a recursive watch. A change looks up so many znodes above it, at most."""
 
 
 class Watcher(Protocol):
@@ -59,8 +62,10 @@ class WatchTable:
         self._modes: dict[str, dict[Watcher, WatchMode]] = {}
         self._paths: dict[Watcher, dict[str, None]] = {}
         self._recursive: Counter[int] = Counter()
-        """How many recursive watches there are on paths of this length. A change looks for watchers there: not at each znode above
-        it, of which a client can make thousands, with longer names each."""
+        """How many recursive watches there are on paths of this length. Of the znodes above a change those are looked up whose
+        paths are as long as one of these."""
+        self._longest = 0
+        """No recursive watch is on a longer path."""
 
     def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
         modes = self._modes.setdefault(path, {})
@@ -115,20 +120,25 @@ class WatchTable:
         return told
 
     def _above(self, path: str) -> dict[Watcher, None]:
-        """Those who watch the whole of a tree that `path` is in."""
+        """Watchers of the whole of a tree that `path` is in. Takes as long as the path says, however many watches there are."""
         found: dict[Watcher, None] = {}
-        for length in self._recursive:
-            if path[length : length + 1] == "/":
+        length = 0
+        while 0 <= length <= self._longest:
+            if length in self._recursive:
                 modes = self._modes.get(path[:length] or paths.ROOT, {})
                 found |= {each: None for each, mode in modes.items() if mode is WatchMode.PERSISTENT_RECURSIVE}
+            length = path.find("/", length + 1)
         return found
 
     def _count_recursive(self, path: str, mode: WatchMode | None, change: int) -> None:
         if mode is WatchMode.PERSISTENT_RECURSIVE:
             length = 0 if path == paths.ROOT else len(path)  # what is below goes on with a slash
             self._recursive[length] += change
+            self._longest = max(self._longest, length)
             if not self._recursive[length]:
                 del self._recursive[length]
+            if not self._recursive:
+                self._longest = 0
 
 
 @attrs.define(eq=False)
@@ -143,7 +153,13 @@ class Watches:
         return self.data.count + self.child.count
 
     def add(self, path: str, watcher: Watcher, mode: WatchMode) -> None:
-        """ZooKeeper's addWatch: both tables."""
+        """Add a watch to both tables: ZooKeeper's addWatch.
+
+        Raises:
+            RefusedError: BAD_ARGUMENTS: a recursive one on a path of more than `RECURSIVE_DEPTH_MAX` names.
+        """
+        if mode is WatchMode.PERSISTENT_RECURSIVE and path.count("/") > RECURSIVE_DEPTH_MAX:
+            raise RefusedError(Error.BAD_ARGUMENTS)
         self.data.add(path, watcher, mode)
         self.child.add(path, watcher, mode)
 

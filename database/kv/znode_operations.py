@@ -1,18 +1,18 @@
 """Creating, deleting and changing znodes. Which error wins is ZooKeeper 3.8's order.                               Pure.
 
-Each function carries out one operation of an `Execution` and returns what its `Result` says, or raises RefusedError before it has
-written anything.
+Each function carries out one operation of an `Execution` and returns what its `Result` says, or raises RefusedError. What it has done by
+then is taken back by its caller.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from database.kv import acl, keys, paths, quotas
+from database.kv import keys, paths, quotas
 from database.kv.acl import ADMIN, CREATE, DELETE, READ, WRITE
 from database.kv.commands import ANY_VERSION, OPEN_ACL, TTL_MS_MAX, Check, Create, Delete, Mode, SetAcl, SetData
 from database.kv.execution import Execution
-from database.kv.records import Kind, Znode, decode_znode, signed
+from database.kv.records import Kind, Znode, signed
 from database.kv.results import ChangeKind, Created, Error, RefusedError, Stat
 
 _KINDS: Final = {
@@ -35,15 +35,16 @@ def create(execution: Execution, operation: Create) -> Created:
     rights = execution.settle(operation.acl)
     parent_path = paths.parent_of(path)
     parent = execution.znode(parent_path)
-    acl.check(parent.acl, CREATE, execution.origin.identities)
+    execution.check(parent_path, parent, CREATE)
     if operation.mode in _SEQUENTIAL:
         path += f"{signed(parent.created):010d}"
     if not paths.is_valid(path):
         raise RefusedError(Error.BAD_ARGUMENTS)
-    if path == paths.ROOT or execution.transaction.get(keys.znode(path)) is not None:
+    if path == paths.ROOT or execution.exists(path):
         raise RefusedError(Error.NODE_EXISTS)
     if parent.kind == Kind.EPHEMERAL:
         raise RefusedError(Error.NO_CHILDREN_FOR_EPHEMERALS)
+    quotas.check_text(execution, path, operation.data)
     quotas.check(execution, path, len(operation.data or b""), 1)
     zxid, now = execution.zxid, execution.time_ms
     znode = Znode(kind, zxid, zxid, zxid, now, now, owner=owner, acl=rights, data=operation.data)
@@ -52,10 +53,11 @@ def create(execution: Execution, operation: Create) -> Created:
     parent.pzxid = zxid
     execution.put(parent_path, parent)
     execution.put(path, znode)
+    stat = znode.stat()  # as it was created: a quota may count in it at once
     _index(execution, path, znode)
     quotas.created(execution, path, znode)
-    execution.changed(ChangeKind.CREATED, path, rights, parent.acl)
-    return Created(path, znode.stat())
+    execution.changed(ChangeKind.CREATED, path, rights, execution.acl_of(parent_path, parent))
+    return Created(path, stat)
 
 
 def _kind_and_owner(execution: Execution, operation: Create) -> tuple[Kind, int]:
@@ -72,22 +74,21 @@ def _kind_and_owner(execution: Execution, operation: Create) -> tuple[Kind, int]
 
 
 def _index(execution: Execution, path: str, znode: Znode) -> None:
-    transaction, meta = execution.transaction, execution.meta
-    transaction.put(keys.child(paths.parent_of(path), paths.name_of(path)), b"")
-    meta.znodes += 1
-    meta.data_bytes += len(znode.data or b"")
+    execution.index(keys.child(paths.parent_of(path), paths.name_of(path)), b"")
+    execution.grew(path, len(znode.data or b""), 1)
     if znode.kind == Kind.EPHEMERAL:
-        meta.ephemerals += 1
-        transaction.put(keys.ephemeral(znode.owner, path), b"")
+        execution.meta.ephemerals += 1
+        execution.index(keys.ephemeral(znode.owner, path), b"")
     elif znode.kind != Kind.PERSISTENT:
-        transaction.put(keys.reapable(path), b"")
+        execution.index(keys.reapable(path), b"")
 
 
 def delete(execution: Execution, operation: Delete) -> None:
     path = operation.path
     if "/" not in path or "\0" in path or path == paths.ROOT or path in paths.SYSTEM_PATHS:
         raise RefusedError(Error.BAD_ARGUMENTS)
-    acl.check(execution.znode(paths.parent_of(path)).acl, DELETE, execution.origin.identities)
+    parent_path = paths.parent_of(path)
+    execution.check(parent_path, execution.znode(parent_path), DELETE)
     znode = execution.znode(path)
     _check_version(znode.version, operation.version)
     if znode.children:
@@ -97,54 +98,53 @@ def delete(execution: Execution, operation: Delete) -> None:
 
 def remove(execution: Execution, path: str, znode: Znode) -> None:
     """Delete a znode without children, whoever may do so."""
-    transaction, meta = execution.transaction, execution.meta
     parent_path = paths.parent_of(path)
     parent = execution.znode(parent_path)
+    rights = execution.acl_of(path, znode)
     parent.children -= 1
     parent.pzxid = execution.zxid
     execution.put(parent_path, parent)
-    transaction.delete(keys.znode(path))
-    transaction.delete(keys.child(parent_path, paths.name_of(path)))
-    meta.znodes -= 1
-    meta.data_bytes -= len(znode.data or b"")
+    execution.remove(path, znode)
+    execution.index(keys.child(parent_path, paths.name_of(path)), None)
+    execution.grew(path, -len(znode.data or b""), -1)
     if znode.kind == Kind.EPHEMERAL:
-        meta.ephemerals -= 1
-        transaction.delete(keys.ephemeral(znode.owner, path))
+        execution.meta.ephemerals -= 1
+        execution.index(keys.ephemeral(znode.owner, path), None)
     elif znode.kind != Kind.PERSISTENT:
-        transaction.delete(keys.reapable(path))
+        execution.index(keys.reapable(path), None)
     quotas.deleted(execution, path, znode)
-    execution.changed(ChangeKind.DELETED, path, znode.acl, parent.acl)
+    execution.changed(ChangeKind.DELETED, path, rights, execution.acl_of(parent_path, parent))
 
 
 def set_data(execution: Execution, operation: SetData) -> Stat:
     path, data = operation.path, operation.data
-    key = keys.znode(path)
-    blob = execution.transaction.get(key)
-    if blob is None:  # else the path is one that was valid when it was created
+    znode = execution.find(path)
+    if znode is None:  # else the path is one that was valid when it was created
         raise RefusedError(Error.NO_NODE if paths.is_valid(path) else Error.BAD_ARGUMENTS)
-    znode = decode_znode(blob)
-    acl.check(znode.acl, WRITE, execution.origin.identities)
+    execution.check(path, znode, WRITE)
     growth = len(data or b"") - len(znode.data or b"")
+    quotas.check_text(execution, path, data)
     quotas.check(execution, path, growth, 0)
     _check_version(znode.version, operation.version)
     znode.data = data
     znode.version = signed(znode.version + 1)
     znode.mzxid = execution.zxid
     znode.mtime = execution.time_ms
-    execution.transaction.put(key, znode.encode())
-    execution.meta.data_bytes += growth
+    execution.put(path, znode)
+    stat = znode.stat()
+    execution.grew(path, growth, 0)
     quotas.changed(execution, path, growth, 0)
-    execution.changed(ChangeKind.DATA_CHANGED, path, znode.acl, OPEN_ACL)
-    return znode.stat()
+    execution.changed(ChangeKind.DATA_CHANGED, path, execution.acl_of(path, znode), OPEN_ACL)
+    return stat
 
 
 def set_acl(execution: Execution, operation: SetAcl) -> Stat:
-    path, identities = operation.path, execution.origin.identities
+    path = operation.path
     if not paths.is_valid(path):
         raise RefusedError(Error.BAD_ARGUMENTS)
     rights = execution.settle(operation.acl)
     znode = execution.znode(path)
-    acl.check(znode.acl, ADMIN, identities)
+    execution.check(path, znode, ADMIN)
     _check_version(znode.aversion, operation.version)
     znode.acl = rights
     znode.aversion = signed(znode.aversion + 1)
@@ -156,7 +156,7 @@ def check(execution: Execution, operation: Check) -> None:
     if not paths.is_valid(operation.path):
         raise RefusedError(Error.BAD_ARGUMENTS)
     znode = execution.znode(operation.path)
-    acl.check(znode.acl, READ, execution.origin.identities)
+    execution.check(operation.path, znode, READ)
     _check_version(znode.version, operation.version)
 
 

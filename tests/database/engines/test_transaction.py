@@ -61,6 +61,14 @@ class ReadYourWrites(RuleBasedStateMachine):
         savepoint, self.expected = self.savepoints.pop()
         self.transaction.rollback(savepoint)
 
+    @precondition(lambda self: self.savepoints)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        """Those made after it are closed with it."""
+        number = data.draw(st.integers(0, len(self.savepoints) - 1))
+        self.transaction.release(self.savepoints[number][0])
+        del self.savepoints[number:]
+
     @rule()
     def commit(self) -> None:
         self.transaction.commit()
@@ -74,6 +82,11 @@ class ReadYourWrites(RuleBasedStateMachine):
     @rule(key=KEYS)
     def get(self, key: bytes) -> None:
         assert self.transaction.get(key) == self.expected.get(key)
+
+    @invariant()
+    def former_values_are_kept_for_open_savepoints_alone(self) -> None:
+        """One of each key and savepoint, at most."""
+        assert self.transaction.undo_bytes <= 2 * len(self.savepoints) * 8  # bytes of a value, savepoints, keys
 
     @invariant()
     def nothing_is_in_the_store_before_the_commit(self) -> None:
@@ -153,6 +166,38 @@ async def test_a_snapshot_stays_as_it_was() -> None:
     store.write({b"a": b"2", b"b": b"3"})
 
     assert snapshot.scan(ALL, 9) == [(b"a", b"1")]
+
+
+def test_what_a_finished_command_replaced_is_forgotten() -> None:
+    """However often a large value is written within a savepoint, and after it: a multi of 10,000 creates below a znode with 1 MB of
+    data held 10 GB."""
+    transaction, large = Transaction(MemoryDisk().open()), b"x" * 1000
+    transaction.put(b"a", large)
+    outer = transaction.savepoint()
+    for _ in range(3):
+        inner = transaction.savepoint()
+        for number in range(100):
+            transaction.put(b"a", large + b"%d" % number)
+        assert transaction.undo_bytes <= 2 * 1002
+        transaction.release(inner)
+        assert transaction.undo_bytes == 1000, "of the outer savepoint"
+    transaction.release(outer)
+    assert transaction.undo_bytes == 0
+
+
+def test_an_outer_savepoint_takes_back_what_inner_ones_have_released() -> None:
+    """Whichever of them changed a key first."""
+    transaction = Transaction(MemoryDisk().open())
+    transaction.put(b"a", b"1")
+    outer = transaction.savepoint()
+    for key in (b"a", b"b"):
+        inner = transaction.savepoint()
+        transaction.put(key, b"2")
+        transaction.put(b"c", key)
+        transaction.release(inner)
+    assert transaction.scan(ALL, 9) == [(b"a", b"2"), (b"b", b"2"), (b"c", b"b")]
+    transaction.rollback(outer)
+    assert transaction.scan(ALL, 9) == [(b"a", b"1")]
 
 
 def test_a_meaning_is_given_to_the_next_one_to_ask_once() -> None:

@@ -81,11 +81,11 @@ def test_an_acl_is_short_however_many_auth_stands_for() -> None:
 
 def test_the_acls_of_one_command_are_bounded_together() -> None:
     """A multi of 10,000 short creates by somebody with a long name would otherwise be written as hundreds of MB by all."""
-    world, long = World(), Origin(identities=(Identity("digest", f"{'x' * 60_000}:hash"),))
-    creates = [Create(f"/{number}", b"", (Acl(31, "auth", ""),)) for number in range(18)]
+    world, long = World(), Origin(identities=(Identity("digest", f"{'x' * 20_000}:hash"),))
+    creates = [Create(f"/{number}", b"", (Acl(31, "auth", ""),)) for number in range(53)]
     assert world.error(Multi(tuple(creates)), long) is Error.INVALID_ACL
     assert world.tree.count_descendants("/", ()) == World().tree.count_descendants("/", ())
-    assert world.error(Multi(tuple(creates[:17])), long) is Error.OK
+    assert world.error(Multi(tuple(creates[:52])), long) is Error.OK
 
 
 @pytest.mark.parametrize(

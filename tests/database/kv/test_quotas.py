@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from database.kv.commands import Create, Delete, Multi, Operation, SetData
-from database.kv.quotas import DEPTH_MAX, parse, render
+from database.kv.quotas import DEPTH_MAX, Text, parse
 from database.kv.results import Error
 from database.testing.memory_store import MemoryStore
 from tests.database.kv.worlds import World
@@ -94,8 +94,10 @@ def test_texts_are_those_of_zookeeper() -> None:
     """Old clients read the first two pairs; whoever wrote nonsense has set no limit."""
     text = b"count=4,bytes=9=;byteHardLimit=15;countHardLimit=4"
     assert parse(text) == {"count": 4, "bytes": 9, "byteHardLimit": 15, "countHardLimit": 4}
-    assert render(parse(text)) == text
-    assert render({"count": 1}) == b"count=1,bytes=-1"
+    assert Text.read(text).render() == text
+    assert Text.read(b"count=1").render() == b"count=1,bytes=-1"
+    assert Text.read(b"y=1;count=1,bytes=2=;x=3;count=4").render() == b"count=4,bytes=2=;x=3;y=1"
+    assert Text.read(b"count=1,bytes=2=;x=3;count=4").render() == b"count=4,bytes=2=;x=3"
     assert parse(b"\xff,count=x,bytes,=3,count==") == {}
     assert parse(None) == {}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 
+from database.engines.keys import section
+from database.engines.switches import BOUNDS
 from database.kv import codec
 from database.kv.apply import apply
 from database.kv.commands import Command, Identity, Operation, Origin
@@ -12,6 +14,8 @@ from database.kv.tree import Tree
 from database.testing.memory_store import MemoryDisk, MemoryStore
 from database.transaction import Transaction
 
+SWITCH = section("rollout") + BOUNDS.encode()
+"""Where the switch of the bounds stands."""
 NOW_MS = 1_700_000_000_000
 IP = Identity("ip", "127.0.0.1")
 
@@ -24,10 +28,18 @@ class World:
     store: MemoryStore = attrs.field(init=False)
     tree: Tree = attrs.field(init=False)
     now_ms: int = NOW_MS
+    is_former: bool = False
+    """Whether commands are applied as by the version before the bounds."""
 
     def __attrs_post_init__(self) -> None:
         self.store = self.disk.open()
+        if not self.is_former:
+            self.switch()
         self.tree = Tree(self.store)
+
+    def switch(self) -> None:
+        """The bounds hold from the next command on."""
+        self.store.write({SWITCH: b"\1" + bytes(8)})
 
     def do(self, operation: Operation, origin: Origin = Origin()) -> Result:  # noqa: B008  # frozen
         """Through the bytes that would be in the log."""
