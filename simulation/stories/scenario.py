@@ -50,6 +50,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.forgetful import FORGETFUL
     from simulation.stories.kinds import ARCHIVE, STRIPED, ZOOKEEPER
     from simulation.stories.large import DROPPED, TORN
+    from simulation.stories.leased import LEASED
     from simulation.stories.minority import MINORITY
     from simulation.stories.mixed import MIXED
     from simulation.stories.native import LOADED, NATIVE, REPAIR
@@ -84,6 +85,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         DUEL,
         FORGETFUL,
         HALVES,
+        LEASED,
         LOADED,
         MINORITY,
         MIXED,

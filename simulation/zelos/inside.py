@@ -26,9 +26,6 @@ from virtuallog.ports import Clock
 from virtuallog.testing.history import History
 from virtuallog.types import LogPosition
 
-PAUSE_SECONDS: Final = 0.3
-"""Mean, between two acts."""
-PATIENCE_SECONDS: Final = 5.0
 HOLD_SECONDS: Final = (0.5, 2.0)
 TIMER_SECONDS: Final = (0.2, 2.0)
 TIMER: Final = "story"
@@ -41,6 +38,20 @@ RELEASED: Final = "holds released"
 TIMERS: Final = "timers set"
 INSIDE: Final = (STRONG_READS, READS_OF_A_HOLDER, READS_BESIDE_A_HOLDER, HELD, RELEASED, TIMERS)
 """What is counted, and must have come about in a set of seeds."""
+
+
+@attrs.frozen(kw_only=True)
+class Manner:
+    """How often a program does what."""
+
+    pause_seconds: float = 0.3
+    """Mean, between two acts."""
+    patience_seconds: float = 5.0
+    """With one act."""
+    weights: tuple[float, float, float] = (10, 1, 1)
+    """Of reads, holds and timers."""
+    paths: tuple[str, ...] = (*PLAIN, *PLAIN, *PARENTS, *INNER)
+    """That are read."""
 
 
 @attrs.frozen
@@ -85,6 +96,7 @@ class Inside:
     count: Callable[[str], None]
     number: Callable[[], int]
     """Makes names of holds and timers."""
+    manner: Manner = attrs.field(factory=Manner)
     _life: Life | None = attrs.field(default=None, init=False)
     _access: Access = attrs.field(init=False)
     _held: str = attrs.field(default="", init=False)
@@ -100,14 +112,14 @@ class Inside:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self.clock.sleep(self.random.expovariate(1 / PAUSE_SECONDS))
+            await self.clock.sleep(self.random.expovariate(1 / self.manner.pause_seconds))
             if self._life is not None:
-                act = self.random.choices((self._read, self._hold, self._set_timer), (10, 1, 1))[0]
-                with trio.move_on_after(PATIENCE_SECONDS), suppress(VirtualLogError):
+                act = self.random.choices((self._read, self._hold, self._set_timer), self.manner.weights)[0]
+                with trio.move_on_after(self.manner.patience_seconds), suppress(VirtualLogError):
                     await act(self._life)
 
     async def _read(self, life: Life) -> None:
-        path = self.random.choice((*PLAIN, *PLAIN, *PARENTS, *INNER))
+        path = self.random.choice(self.manner.paths)
         lease = life.replica.stack.find(Lease)
         assert lease is not None
         under, beside = lease.is_held, lease.holder is not None and not lease.is_held

@@ -19,7 +19,7 @@ from database.engines.stack import StackSettings
 from database.engines.switches import BOUNDS
 from database.engines.time import Time
 from database.engines.view_tracking import ViewSettings
-from database.hosting import HostSettings
+from database.hosting import HostSettings, Life
 from database.kv.database import UpkeepSettings
 from database.replica import ReplicaSettings
 from database.snapshots.place import Place
@@ -30,7 +30,7 @@ from simulation.world.cluster import Cluster
 from simulation.world.machine import MachinePorts
 from simulation.world.world import World
 from simulation.zelos.connection import Dial
-from simulation.zelos.inside import Inside
+from simulation.zelos.inside import Inside, Manner
 from simulation.zelos.streams import WithClients, address_of, node_at
 from simulation.zelos.witness import Witness
 from virtuallog.testing.byte_streams import ByteStreams, StreamQuality
@@ -50,6 +50,7 @@ SNAPSHOTS: Final = SnapshotSettings(log_bytes=2 << 10, seconds=3.0, seconds_min=
 UPKEEP: Final = UpkeepSettings(reap_seconds=1.0)
 DRIFT: Final = 0.3
 """That of the worst clocks that a nemesis makes. The lease must be told; by default it trusts clocks more."""
+LEASE_SECONDS: Final = 1.5
 
 
 @attrs.frozen
@@ -59,6 +60,8 @@ class Engines:
     enabled: tuple[str, ...]
     wanting: frozenset[NodeId]
     """Who tries to have the lease."""
+    drift: float = DRIFT
+    """That the lease is told of."""
 
     @classmethod
     def draw(cls, source: random.Random, nodes: Sequence[NodeId]) -> Engines:
@@ -70,7 +73,7 @@ class Engines:
         stack = attrs.evolve(
             STACK,
             rollout=RolloutSettings(enable=self.enabled, retry_seconds=0.5),
-            lease=LeaseSettings(wanted=node in self.wanting, duration_seconds=1.5, drift=DRIFT),
+            lease=LeaseSettings(wanted=node in self.wanting, duration_seconds=LEASE_SECONDS, drift=self.drift),
         )
         replica = ReplicaSettings(recipe=witness.recipe, stack=stack)
         return HostSettings(replica=replica, snapshots=SNAPSHOTS, upkeep=UPKEEP)
@@ -88,7 +91,12 @@ class Servers:
     """Told of what was reached."""
     places: Sequence[Place] = ()
     """Where a store can be begun with."""
+    manner: Manner = attrs.field(factory=Manner)
+    """Of the programs beside them."""
+    settings: ZooKeeperSettings = ZOOKEEPER
     streams: ByteStreams = attrs.field(init=False)
+    lives: dict[NodeId, Life] = attrs.field(factory=dict, init=False)
+    """The newest life of each replica; none while its node has not opened it."""
     _numbers: Iterator[int] = attrs.field(factory=lambda: count(1), init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -98,7 +106,7 @@ class Servers:
     def start(self, cluster: Cluster) -> None:
         """Before the cluster starts, and once it has drawn its transport."""
         self.world.transport = WithClients(self.world.transport, self.streams)
-        cluster.zookeeper, cluster.on_node = ZOOKEEPER, self.prepare
+        cluster.zookeeper, cluster.on_node = self.settings, self.prepare
 
     def prepare(self, node: Node, ports: MachinePorts, nursery: trio.Nursery) -> None:
         """Let it listen to clients, too, and put a program beside it."""
@@ -108,11 +116,22 @@ class Servers:
         node.database.settings = attrs.evolve(settings, places=self.places)
         who = f"inside {process.node}.{process.boot}"
         inside = Inside(
-            who, self.world.history, ports.clock, self.world.random(who), self.count, lambda: next(self._numbers)
+            who,
+            self.world.history,
+            ports.clock,
+            self.world.random(who),
+            self.count,
+            lambda: next(self._numbers),
+            self.manner,
         )
-        node.database.on_life = inside.begin
+        self.lives.pop(process.node, None)
+        node.database.on_life = partial(self._begin, process.node, inside)
         nursery.start_soon(inside.run)
         nursery.start_soon(self._listen, node, process)
+
+    def _begin(self, node: NodeId, inside: Inside, life: Life) -> None:
+        self.lives[node] = life
+        inside.begin(life)
 
     async def _listen(self, node: Node, process: Process) -> None:
         listener = self.streams.listen(process, address_of(process.node))

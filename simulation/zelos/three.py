@@ -1,0 +1,126 @@
+"""Three servers of a database on native loglets, for stories that stage who reaches whom.
+
+No nemesis works here. A story cuts links, pauses processes and changes clocks by itself. The witness and the watch over the stores
+are those of the scenario `zelos`, and so are the checks that `judge` runs at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+
+from simulation.checks.zelos import ZELOS_CHECKS
+from simulation.checks.zelos_facts import replay
+from simulation.checks.zelos_inside import inside_checks
+from simulation.checks.zelos_replicas import REPLICA_CHECKS, StateWatch
+from simulation.checks.zelos_sessions import session_checks
+from simulation.checks.zelos_watches import WATCH_CHECKS
+from simulation.stories import cluster as main
+from simulation.world.cluster import Cluster, ClusterPlan
+from simulation.world.machine import Machine
+from simulation.world.world import World
+from simulation.zelos.inside import Manner
+from simulation.zelos.servers import ZOOKEEPER, Engines, Servers
+from simulation.zelos.session import Client
+from simulation.zelos.witness import Witness
+from server.zookeeper.settings import ZooKeeperSettings
+from virtuallog.testing.byte_streams import StreamQuality
+from virtuallog.testing.violation import Violation
+from virtuallog.types import NodeId
+
+NODES: Final = (NodeId(1), NodeId(2), NodeId(3))
+FIRST_CLIENT: Final = 2000
+CONTACT_SECONDS: Final = 0.05
+LAG_SECONDS: Final = 10.0
+"""Within this time of peace each live replica has applied what was in the log when the peace began."""
+
+
+@attrs.define(eq=False)
+class ThreeServers:
+    """The cluster of one run. Made by `begin`, before anything runs."""
+
+    world: World
+    cluster: Cluster
+    servers: Servers
+    witness: Witness
+    states: StateWatch
+    numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
+    """Of connections."""
+
+    @classmethod
+    def begin(
+        cls,
+        world: World,
+        engines: Engines,
+        tally: Callable[[str], None],
+        *,
+        manner: Manner | None = None,
+        settings: ZooKeeperSettings = ZOOKEEPER,
+    ) -> ThreeServers:
+        """Start the nodes. `tally` counts what programs beside the replicas do."""
+        cluster = Cluster(world, ClusterPlan(nodes=3, members=3, kinds=(main.native,)), main.SETTINGS)
+        witness = Witness(world.history, world.violations)
+        states = StateWatch(world.history, world.violations, world.counts)
+        world.on_store_open, world.on_store_write = states.opened, states.wrote
+        servers = Servers(
+            world, witness, engines, StreamQuality(), tally, manner=manner or Manner(), settings=settings
+        )
+        servers.start(cluster)
+        cluster.start()
+        return cls(world, cluster, servers, witness, states)
+
+    def machine(self, node: NodeId) -> Machine:
+        """The machine of a server."""
+        return self.cluster.machines[node]
+
+    @contextmanager
+    def isolated(self, node: NodeId) -> Iterator[None]:
+        """Cut a server off from the other two; clients still reach it."""
+        links = [self.world.network.link(*pair) for each in NODES if each != node for pair in ((node, each), (each, node))]
+        for link in links:
+            link.cut("staged")
+        try:
+            yield
+        finally:
+            for link in links:
+                link.mend("staged")
+
+    def client(self, number: int, node: NodeId, *, timeout_ms: int, only: NodeId | None = None) -> Client:
+        """A client in the client process `node`, of all servers or of one."""
+        name = f"c{number}"
+        dials = self.servers.dials(self.world.clients[node], NODES if only is None else [only])
+        source = self.world.random(f"zelos client {number}")
+        return Client(name, self.world.history, source, dials, timeout_ms, lambda: next(self.numbers))
+
+    async def demand_no_lag(self) -> None:
+        """In peace: each live replica applies what is in the log now, and its view of sessions is that of its store."""
+        began = self.world.now()
+        async with self.cluster.client("tail") as client:
+            with trio.move_on_after(LAG_SECONDS):
+                tail = (await client.log.check_tail()).tail
+                while any(position < tail for position in self.applied().values()):
+                    await trio.sleep(CONTACT_SECONDS)
+                self.world.demanded("no lag", self.world.now() - began)
+                return
+        message = f"{LAG_SECONDS:g} s after the peace began replicas have applied {dict(self.applied())}"
+        self.world.violations.append(Violation("no replica lags", message))
+
+    def applied(self) -> dict[NodeId, int]:
+        """How far each server has got; -1 where none has a replica."""
+        lives = self.servers.lives
+        return {node: lives[node].replica.cursor if node in lives else -1 for node in NODES}
+
+    def judge(self, *, calm: bool = False) -> None:
+        """Run the checks of a database over the history. `calm`: nothing has kept servers from telling what they heard."""
+        drift = self.world.clock_errors.drift
+        self.world.check(*ZELOS_CHECKS, *WATCH_CHECKS, *REPLICA_CHECKS)
+        self.world.check(*session_checks(drift, calm=calm), *inside_checks(drift))
+        self.world.counts[COMPARED] += replay(self.world.history).compared
+
+
+COMPARED: Final = "zelos answers compared"
