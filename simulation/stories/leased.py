@@ -20,6 +20,7 @@ from database.kv.commands import Create, SetData
 from simulation.stories.scenario import Scenario
 from simulation.world.world import ClockErrors, World
 from simulation.zelos.inside import READS_OF_A_HOLDER, Manner
+from simulation.zelos.lag import CAUGHT_UP
 from simulation.zelos.servers import LEASE_SECONDS, Engines
 from simulation.zelos.three import FIRST_CLIENT, NODES, ThreeServers
 from virtuallog.errors import UnavailableError
@@ -38,12 +39,16 @@ ISOLATED_SECONDS: Final = (3.0, 5.0)
 DISTURBED_SECONDS: Final = (2.0, 4.0)
 LATE_SECONDS: Final = (0.2, 1.2)
 """Delay of what the holder hears, in some episodes."""
-BETWEEN_SECONDS: Final = (1.5, 2.5)
+SLOW_SECONDS: Final = (0.1, 0.3)
+"""The same, where the holder is to renew its lease in spite of it."""
+LIMITS: Final = 0.7
+"""Share of the runs in which the holder's clock is as slow as it may be, and of those in which the others' are as fast."""
+BETWEEN_SECONDS: Final = (0.5, 1.5)
 """Enough for a lease."""
 
 UNDER: Final = "leased reads under a lease while its holder was in trouble"
 WRITTEN: Final = "leased writes completed while the holder was in trouble"
-LOOKED: Final = (UNDER, WRITTEN)
+LOOKED: Final = (UNDER, WRITTEN, CAUGHT_UP)
 
 
 @attrs.define(eq=False)
@@ -105,6 +110,20 @@ class _Run:
         for link, quality in zip(links, former, strict=True):
             link.quality = quality
 
+    async def return_late(self) -> None:
+        """Another server comes back, with an old idea of the lease, while the holder hears what is decided a little later."""
+        links = [self.world.network.link(node, self.holder) for node in NODES if node != self.holder]
+        former, late = [link.quality for link in links], self.source.uniform(*SLOW_SECONDS)
+        other = self.source.choice([node for node in NODES if node != self.holder])
+        with self.three.isolated(other):
+            await trio.sleep(self.source.uniform(*DISTURBED_SECONDS))
+            for link in links:
+                link.quality = attrs.evolve(link.quality, delay_seconds=late)
+            await trio.sleep(0.5)
+        await trio.sleep(LEASE_SECONDS)
+        for link, quality in zip(links, former, strict=True):
+            link.quality = quality
+
     async def pause(self) -> None:
         """The holder's process stands still, and its clocks do not."""
         machine = self.three.machine(self.holder)
@@ -133,6 +152,7 @@ class _Run:
 _EPISODES: Final[Sequence[tuple[float, Callable[[_Run], Awaitable[None]]]]] = (
     (3, _Run.isolate),
     (3, _Run.delay),
+    (2, _Run.return_late),
     (1, _Run.pause),
     (1, _Run.suspend),
     (1, _Run.set_back),
@@ -143,9 +163,10 @@ async def _story(world: World) -> None:
     source = world.random("plan")
     run = _Run(world, source, source.choice(NODES))
     drift = source.choice(DRIFTS)
-    world.clock_errors = ClockErrors(drift=drift, is_extreme=True)
+    world.clock_errors = ClockErrors(drift=drift)
     engines = Engines((Lease.name,), frozenset({run.holder}), drift)
     run.three = ThreeServers.begin(world, engines, run.count, manner=MANNER)
+    _set_clocks(run, drift)
     ready = trio.Event()
     async with trio.open_nursery() as nursery:
         for number, server in enumerate((node for node in NODES if node != run.holder), 1):
@@ -162,6 +183,17 @@ async def _story(world: World) -> None:
             await run.three.demand_no_lag()
         nursery.cancel_scope.cancel()
     run.three.judge()
+
+
+def _set_clocks(run: _Run, drift: float) -> None:
+    """Before any time has passed: later a new rate would be a jump."""
+    assert not run.world.now()
+    if run.source.random() < LIMITS:
+        run.three.machine(run.holder).clock.rate = 1.0 - drift
+    if run.source.random() < LIMITS:
+        for node in NODES:
+            if node != run.holder:
+                run.three.machine(node).clock.rate = 1.0 + drift
 
 
 async def _trouble(run: _Run) -> None:

@@ -41,6 +41,7 @@ from simulation.world.store_disk import RESTORED, StoreDisk
 from simulation.world.world import World
 from simulation.zelos import restored
 from simulation.zelos.inside import INSIDE, StrongRead
+from simulation.zelos.lag import CAUGHT_UP, demand_no_lag
 from simulation.zelos.replaying import replay_log
 from simulation.zelos.servers import Engines, Servers
 from simulation.zelos.session import Client
@@ -71,7 +72,7 @@ SWAPS: Final = "swaps"
 TIMED_OUT: Final = "znodes reaped whose time was over"
 EMPTIED: Final = "containers reaped"
 LOOKED: Final = (
-    ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED, origins.LATER,
+    ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED, origins.LATER, CAUGHT_UP,
     *(PREFIX + shape for shape in (*SHAPES, *INSIDE, SWAPS, TIMED_OUT, EMPTIED)),
 )  # fmt: skip
 """What a set of seeds must have been able to compare, and put through."""
@@ -211,6 +212,7 @@ async def _peace(run: _Run, nursery: trio.Nursery) -> None:
     await trio.sleep(PEACE_SECONDS)
     used = {client.session for client in run.staying}
     run.world.check(partial(lives_on, alive=used.__contains__))
+    await demand_no_lag(run.world, run.cluster, run.servers)
     await _replay(run)
 
 

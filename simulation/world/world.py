@@ -51,8 +51,6 @@ class ClockErrors:
     """A clock runs at a rate between 1 - drift and 1 + drift."""
     wall_offset_seconds: float = 0.0
     """A wall clock is wrong by up to this much, either way."""
-    is_extreme: bool = False
-    """Every clock runs at one of the two limits of `drift`, and at no rate between."""
 
 
 @attrs.define(eq=False)
@@ -156,8 +154,6 @@ class World:
         """The clock of one life of a process, as wrong as `clock_errors` allows."""
         errors, draw = self.clock_errors, self._clock_random.uniform
         rate = 1.0 + draw(-errors.drift, errors.drift)
-        if errors.is_extreme:
-            rate = 1.0 + (errors.drift if rate > 1.0 else -errors.drift)
         offset = draw(-errors.wall_offset_seconds, errors.wall_offset_seconds)
         if errors.drift:
             self.counts["drifting clock"] += 1

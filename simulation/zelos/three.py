@@ -12,8 +12,8 @@ from itertools import count
 from typing import Final
 
 import attrs
-import trio
 
+from server.zookeeper.settings import ZooKeeperSettings
 from simulation.checks.zelos import ZELOS_CHECKS
 from simulation.checks.zelos_facts import replay
 from simulation.checks.zelos_inside import inside_checks
@@ -25,19 +25,16 @@ from simulation.world.cluster import Cluster, ClusterPlan
 from simulation.world.machine import Machine
 from simulation.world.world import World
 from simulation.zelos.inside import Manner
+from simulation.zelos.lag import demand_no_lag
 from simulation.zelos.servers import ZOOKEEPER, Engines, Servers
 from simulation.zelos.session import Client
 from simulation.zelos.witness import Witness
-from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.testing.byte_streams import StreamQuality
-from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
 NODES: Final = (NodeId(1), NodeId(2), NodeId(3))
 FIRST_CLIENT: Final = 2000
-CONTACT_SECONDS: Final = 0.05
-LAG_SECONDS: Final = 10.0
-"""Within this time of peace each live replica has applied what was in the log when the peace began."""
+COMPARED: Final = "zelos answers compared"
 
 
 @attrs.define(eq=False)
@@ -67,9 +64,7 @@ class ThreeServers:
         witness = Witness(world.history, world.violations)
         states = StateWatch(world.history, world.violations, world.counts)
         world.on_store_open, world.on_store_write = states.opened, states.wrote
-        servers = Servers(
-            world, witness, engines, StreamQuality(), tally, manner=manner or Manner(), settings=settings
-        )
+        servers = Servers(world, witness, engines, StreamQuality(), tally, manner=manner or Manner(), settings=settings)
         servers.start(cluster)
         cluster.start()
         return cls(world, cluster, servers, witness, states)
@@ -81,7 +76,9 @@ class ThreeServers:
     @contextmanager
     def isolated(self, node: NodeId) -> Iterator[None]:
         """Cut a server off from the other two; clients still reach it."""
-        links = [self.world.network.link(*pair) for each in NODES if each != node for pair in ((node, each), (each, node))]
+        links = [
+            self.world.network.link(*pair) for each in NODES if each != node for pair in ((node, each), (each, node))
+        ]
         for link in links:
             link.cut("staged")
         try:
@@ -98,22 +95,8 @@ class ThreeServers:
         return Client(name, self.world.history, source, dials, timeout_ms, lambda: next(self.numbers))
 
     async def demand_no_lag(self) -> None:
-        """In peace: each live replica applies what is in the log now, and its view of sessions is that of its store."""
-        began = self.world.now()
-        async with self.cluster.client("tail") as client:
-            with trio.move_on_after(LAG_SECONDS):
-                tail = (await client.log.check_tail()).tail
-                while any(position < tail for position in self.applied().values()):
-                    await trio.sleep(CONTACT_SECONDS)
-                self.world.demanded("no lag", self.world.now() - began)
-                return
-        message = f"{LAG_SECONDS:g} s after the peace began replicas have applied {dict(self.applied())}"
-        self.world.violations.append(Violation("no replica lags", message))
-
-    def applied(self) -> dict[NodeId, int]:
-        """How far each server has got; -1 where none has a replica."""
-        lives = self.servers.lives
-        return {node: lives[node].replica.cursor if node in lives else -1 for node in NODES}
+        """In peace: see there."""
+        await demand_no_lag(self.world, self.cluster, self.servers)
 
     def judge(self, *, calm: bool = False) -> None:
         """Run the checks of a database over the history. `calm`: nothing has kept servers from telling what they heard."""
@@ -121,6 +104,3 @@ class ThreeServers:
         self.world.check(*ZELOS_CHECKS, *WATCH_CHECKS, *REPLICA_CHECKS)
         self.world.check(*session_checks(drift, calm=calm), *inside_checks(drift))
         self.world.counts[COMPARED] += replay(self.world.history).compared
-
-
-COMPARED: Final = "zelos answers compared"

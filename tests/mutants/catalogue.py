@@ -13,6 +13,7 @@ from tests.mutants import (
     copies,
     healing,
     identity,
+    leases,
     metastore,
     native,
     paxos,
@@ -46,6 +47,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *zookeeper.MUTANTS,
     *archive.MUTANTS,
     *zelos.MUTANTS,
+    *leases.MUTANTS,
 )
 
 
