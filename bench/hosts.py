@@ -37,6 +37,7 @@ from server.bench.trial import Evidence, Load, Trial, set_up_client, try_out
 from server.certificates import Authority
 from server.cluster import PROGRAM, LocalCluster, LocalNode
 from server.config import NodeConfig
+from server.config_file import spell_config
 from server.machine import Machine
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import NodeAddress
@@ -135,7 +136,7 @@ def _configure(
         tls=authority.issue(Principal(cluster=CLUSTER, role=Role.NODE, name=name)),
     )
     config.data.mkdir()
-    layout.config_file(config).write_text(layout.spell(config))
+    layout.config_file(config).write_text(spell_config(config))
     return config
 
 

@@ -1,7 +1,8 @@
 """A supervisor for a cluster of local processes: `virtuallog up`, the demo, benchmarks, tests.
 
 Its files are laid out in `server.layout`.
-It restarts nothing by itself: what a crash does to the log should be seen, and is what most callers are here for.
+It restarts nothing by itself: what a crash does to the log should be seen, and is what most callers are here for. A node that an
+operator starts again by hand, in its directory, is no child: it is neither watched for its exit code nor ended.
 
 No child outlives the supervisor, however that ends: each holds the read end of a pipe as stdin, and ends when the
 other end is gone (`virtuallog serve --end-with-parent`).
@@ -12,7 +13,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ import attrs
 import trio
 
 from database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus
-from server import layout
+from server import layout, pid_file
 from server.config import NodeConfig
 from server.file_errors import file_errors
 from virtuallog.clock import SystemClock
@@ -48,10 +49,6 @@ class LocalNode:
     config: NodeConfig
     program: Sequence[str] = PROGRAM
     """What runs it; a whole `serve` command follows."""
-    console: str = ""
-    """Where its console listens; if empty, where its config says, if that does."""
-    zookeeper: str = ""
-    """Where ZooKeeper's clients connect; if empty, where its config says, if that does."""
     process: trio.Process | None = None
 
     @property
@@ -59,8 +56,13 @@ class LocalNode:
         return self.config.node
 
     @property
+    def zookeeper(self) -> str:
+        """Where ZooKeeper's clients connect; empty: nowhere, or with TLS only."""
+        return self.config.zookeeper.listen if self.config.zookeeper else ""
+
+    @property
     def pid(self) -> int | None:
-        """None unless it runs."""
+        """Of the child; None unless it runs."""
         return self.process.pid if self.process and self.process.poll() is None else None
 
     @property
@@ -103,17 +105,14 @@ class LocalCluster:
         """
         child = self.nodes[node]
         assert child.pid is None
-        places = {"--console": child.console, "--zookeeper": child.zookeeper}
-        listens = [part for option, place in places.items() if place for part in (option, place)]
         with file_errors(child.config.data), (child.config.data / "log").open("ab") as log:
             child.process = await trio.lowlevel.open_process(
-                [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config), *listens],
+                [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 process_group=0,  # Ctrl-C in a terminal is the supervisor's to pass on
             )
-            (child.config.data / "pid").write_text(f"{child.process.pid}\n")
 
     async def kill(self, *nodes: NodeId) -> None:
         """Kill -9, all at once, and wait until they are dead."""
@@ -129,13 +128,31 @@ class LocalCluster:
         return [node for node in self.nodes.values() if node.pid is not None]
 
     async def wait_ended(self) -> AsyncIterator[LocalNode]:
-        """Each node whose process has ended by itself, when it has; ends once none runs."""
+        """Each child that has ended by itself, when it has; its `pid` file is gone by then. Ends once no node runs in the
+        directory, those that were started by hand included."""
         watched = self.running
-        while watched:
+        while self.strangers() or watched:
             for node in [node for node in watched if node.pid is None]:
                 watched.remove(node)
+                assert node.process is not None
+                pid_file.drop(node.config.data, node.process.pid)
                 yield node
             await self.clock.sleep(POLL_SECONDS)
+
+    def strangers(self) -> dict[str, int]:
+        """The nodes that run in the directory and are no children, by the names of their folders, with their pids. `pid` files
+        of processes that are there no more are removed."""
+        own = {node.config.data.name: node.pid for node in self.running}
+        found = {}
+        for folder in layout.node_folders(self.path):
+            pid = pid_file.read(folder)
+            if pid is None or folder.name in own:
+                continue
+            if pid_file.find(folder) is None:
+                pid_file.drop(folder, pid)
+            else:
+                found[folder.name] = pid
+        return found
 
     async def wait_ready(self, services: Services) -> None:
         """Return once a majority of the MetaStore's members knows a register, and all servers of the database serve.
@@ -174,8 +191,8 @@ class LocalCluster:
         return len(known) > len(members) // 2
 
     async def _serves_clients(self, services: Services) -> bool:
-        """Of ZooKeeper, on every node that is told to on its command line."""
-        asked = [node.id for node in self.nodes.values() if node.zookeeper]
+        """Of ZooKeeper, on every node that is told to."""
+        asked = [node.id for node in self.nodes.values() if node.config.zookeeper]
         answers = await ask_each(services, asked, GetDatabaseStatus())
         return all(isinstance(answer, DatabaseStatus) and answer.state == SERVING for answer in answers.values())
 
@@ -212,27 +229,22 @@ async def open_local_cluster(
     zookeeper_port: int | None = None,
     tls: bool = False,
     origin: str = "",
+    told: Callable[[str], None] = lambda line: None,
 ) -> AsyncIterator[LocalCluster]:
     """Start the cluster in `path`, new or as it was left, and end it with the block.
 
-    `program` runs the nodes; with `console_port` node N has a console at console_port + N - 1, with `zookeeper_port` those
-    that are no log nodes serve ZooKeeper's clients likewise; the other arguments are those of `layout.prepare`.
+    `program` runs the nodes; the other arguments are those of `layout.prepare`.
 
     Raises:
         InvalidSettingError: `path` holds a cluster of another shape, or one that runs.
         StorageError: `path` cannot be written.
     """
     with layout.hold(path):
-        configs = layout.prepare(path, nodes, log_nodes, base_port, loglet, tls=tls, origin=origin)
-        children = {
-            config.node: LocalNode(
-                config,
-                program,
-                console=_place(config, console_port),
-                zookeeper=_place(config, zookeeper_port if config.id <= nodes else None),
-            )
-            for config in configs
-        }
+        configs = layout.prepare(
+            path, nodes, log_nodes, base_port, loglet,
+            tls=tls, origin=origin, console_port=console_port, zookeeper_port=zookeeper_port, told=told,
+        )  # fmt: skip
+        children = {config.node: LocalNode(config, program) for config in configs}
         cluster = LocalCluster(path, children, SystemClock(), layout.client_tls(configs))
         try:
             for node in cluster.nodes:
@@ -242,13 +254,9 @@ async def open_local_cluster(
             await cluster.stop()
 
 
-def _place(config: NodeConfig, first_port: int | None) -> str:
-    return "" if first_port is None else f"{layout.HOST}:{first_port + config.id - 1}"
-
-
 async def _forget(node: LocalNode) -> None:
     if node.process is not None and node.process.stdin is not None:
         await node.process.stdin.aclose()
+    if node.process is not None:
+        pid_file.drop(node.config.data, node.process.pid)
     node.process = None
-    with suppress(OSError):
-        (node.config.data / "pid").unlink()

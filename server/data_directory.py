@@ -1,6 +1,7 @@
 """A data directory on a real disk: one process at a time, a folder per role.
 
 DIR/LOCK            held for as long as a process uses the directory (DiskStorage)
+DIR/pid             of that process: server/pid_file.py
 DIR/identity        which node, which store: server/identity.py
 DIR/founded.*       which stores there are: server/stores.py
 DIR/storage/ROLE/   files of a role, such as write-ahead logs
@@ -18,6 +19,7 @@ from typing import Final
 import attrs
 
 from database.ports import StoreDirectory
+from server import pid_file
 from server.identity import FILE_NAME
 from server.stores import FILES, REPLICAS, VALUES
 from virtuallog.disk import DiskStorage
@@ -72,7 +74,7 @@ class DataDirectory:
 
 @asynccontextmanager
 async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
-    """Make sure that the directory exists, and that no other process uses it.
+    """Make sure that the directory exists, and that no other process uses it. It names this process meanwhile.
 
     Raises:
         InvalidSettingError: another process uses it.
@@ -81,8 +83,9 @@ async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
     """
     with DiskStorage(path) as root:
         _check_complete(path, await root.names())
-        async with AsyncExitStack() as stack:
-            yield DataDirectory(path, root, _present(path), stack)
+        with pid_file.written(path):
+            async with AsyncExitStack() as stack:
+                yield DataDirectory(path, root, _present(path), stack)
 
 
 def _present(path: Path) -> Collection[tuple[str, str]]:

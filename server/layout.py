@@ -3,18 +3,17 @@
 DIR/cluster.toml        where clients start; written once the cluster answers
 DIR/certificates/       with TLS: of the nodes, of an admin (in cluster.toml) and of a client
 DIR/node-N/             data directory of node N
-DIR/node-N/node.toml    its config, written once, when the cluster is new
+DIR/node-N/node.toml    its config: written when the cluster is new; options of later starts are inserted (`server.config_file`)
 DIR/node-N/log          its stderr
-DIR/node-N/pid          while it runs
+DIR/node-N/pid          while it runs (`server.pid_file`)
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import random
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -22,7 +21,9 @@ from typing import Final
 import attrs
 
 from server.config import ROLES, NodeConfig, read_node_config
+from server.config_file import Amended, StartOptions, amend, spell_config
 from server.file_errors import file_errors
+from server.identity import FILE_NAME as IDENTITY
 from virtuallog.address import split_address
 from virtuallog.cluster_file import NodeAddress, TlsFiles
 from virtuallog.errors import InvalidSettingError
@@ -63,8 +64,12 @@ def prepare(
     *,
     tls: bool = False,
     origin: str = "",
+    console_port: int | None = None,
+    zookeeper_port: int | None = None,
+    told: Callable[[str], None] = lambda line: None,
 ) -> list[NodeConfig]:
-    """The configs of a cluster in `path`, which is held: as they were left there, or new ones, written.
+    """The configs of a cluster in `path`, which is held: as they were left there, or new ones, written. All that a node is
+    started with is in its file on return.
 
     Args:
         path: DIR above.
@@ -74,24 +79,59 @@ def prepare(
         loglet: kind of the first loglet of a new cluster.
         tls: whether a new cluster gets certificates, to speak TLS.
         origin: URL of what a new cluster goes on from, if it is restored.
+        console_port: node N has a console at console_port + N - 1. None: as its file says.
+        zookeeper_port: likewise for ZooKeeper's clients, at nodes that are no log nodes.
+        told: called with one line for each file of a cluster that was there already and that an option was inserted into.
 
     Raises:
-        InvalidSettingError: `path` holds a cluster of another shape, or a port is in use.
+        InvalidSettingError: `path` holds a cluster of another shape, a file says otherwise than an option, a port is in use, or
+            the config of node 1 is missing in a cluster that is not new. Nothing was written.
         StorageError: `path` cannot be read or written.
     """
+
+    def options(node: int) -> StartOptions:
+        return StartOptions(
+            console=_place(node, console_port), zookeeper=_place(node, zookeeper_port) if node <= nodes else ""
+        )
+
     with file_errors(path):
         path = path.resolve()
         (path / "cluster.toml").unlink(missing_ok=True)  # of an earlier run: it would say that the cluster answers
         if (path / "node-1" / "node.toml").exists():
-            return _check_ports_free(_read(path, nodes, nodes + log_nodes, base_port, tls, origin))
+            held = _read(path, nodes, nodes + log_nodes, base_port, tls, origin)
+            found = [amend(config_file(config), options(config.id)) for config in held]
+            _check_ports_free([each.config for each in found])
+            return [_write(each, told) for each in found]
+        _check_new(path)
         planned = _plan(path, nodes, nodes + log_nodes, base_port, loglet)
-        configs = _check_ports_free([attrs.evolve(config, origin=origin) for config in planned])
+        configs = [attrs.evolve(options(config.id).over(config), origin=origin) for config in planned]
+        _check_ports_free(configs)
         if tls:
             configs = _certify(path, configs)
         for config in reversed(configs):  # node 1 last: without it, the directory counts as new
             config.data.mkdir(exist_ok=True)
-            config_file(config).write_text(spell(config))
+            config_file(config).write_text(spell_config(config))
         return configs
+
+
+def _place(node: int, first_port: int | None) -> str:
+    return "" if first_port is None else f"{HOST}:{first_port + node - 1}"
+
+
+def _write(amended: Amended, told: Callable[[str], None]) -> NodeConfig:
+    amended.write()
+    if amended.added:
+        told(str(amended))
+    return amended.config
+
+
+def _check_new(path: Path) -> None:
+    """Configs that operators have edited are not written anew because one of them is gone."""
+    for folder in node_folders(path):
+        if (folder / IDENTITY).exists():
+            lost = path / "node-1" / "node.toml"
+            reason = f"is missing, though {folder} is that of a node of a cluster. Write it again, like those of the other nodes"
+            raise InvalidSettingError(str(lost), reason)
 
 
 def client_tls(configs: Sequence[NodeConfig]) -> TlsFiles | None:
@@ -107,6 +147,11 @@ def client_tls(configs: Sequence[NodeConfig]) -> TlsFiles | None:
 def config_file(config: NodeConfig) -> Path:
     """Where a node of such a cluster has its config."""
     return config.data / "node.toml"
+
+
+def node_folders(path: Path) -> Iterator[Path]:
+    """The folders DIR/node-N that there are, of nodes of a cluster in the directory `path`."""
+    yield from sorted(folder for folder in path.glob("node-*") if folder.name.removeprefix("node-").isdecimal())
 
 
 def _read(path: Path, nodes: int, total: int, base_port: int | None, tls: bool, origin: str) -> list[NodeConfig]:
@@ -151,17 +196,26 @@ def _plan(path: Path, nodes: int, total: int, base_port: int | None, loglet: str
     ]
 
 
-def _check_ports_free(configs: list[NodeConfig]) -> list[NodeConfig]:
+def _check_ports_free(configs: Sequence[NodeConfig]) -> None:
     """Before anything is written or started: whoever has the ports might be another cluster, which would answer."""
     for config in configs:
-        host, port = split_address(config.listen)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the node does: a port just left is free
-            try:
-                probe.bind((host, port))
-            except OSError as error:
-                raise InvalidSettingError(f"listen {config.listen}", f"{error.strerror}") from error
-    return configs
+        _check_port_free("listen", config.listen)
+        _check_port_free("console", config.console)
+        if config.zookeeper is not None:
+            for name in ("listen", "tls_listen", "admin_listen"):
+                _check_port_free(f"zookeeper.{name}", getattr(config.zookeeper, name))
+
+
+def _check_port_free(name: str, address: str) -> None:
+    if not address:
+        return
+    host, port = split_address(address)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the node does: a port just left is free
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise InvalidSettingError(f"{name} {address}", f"{error.strerror}") from error
 
 
 def free_ports(count: int) -> list[int]:
@@ -174,14 +228,3 @@ def free_ports(count: int) -> list[int]:
         if len(free) == count:
             return free
     raise InvalidSettingError("base port", f"no {count} ports between {FREE_PORTS[0]} and {FREE_PORTS[-1]} are free")
-
-
-def spell(config: NodeConfig) -> str:
-    """A config file in the data directory that reads back as this."""
-    peers = "".join(f'\n[[peer]]\nid = {peer.id}\naddress = "{peer.address}"\n' for peer in config.peers)
-    roles = ", ".join(f'"{role}"' for role in config.roles)
-    origin = f"origin = {json.dumps(config.origin)}\n" if config.origin else ""  # a JSON string is one of TOML
-    return (
-        f'id = {config.id}\ndata = "."\nlisten = "{config.listen}"\nmetastore = {list(config.metastore)}\n'
-        f'roles = [{roles}]\nloglet = "{config.loglet}"\n{origin}{peers}{config.tls.spell() if config.tls else ""}'
-    )

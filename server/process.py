@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -45,12 +45,13 @@ in a cycle, and each look in vain makes them older, until the whole heap is look
 log = structlog.get_logger(__name__)
 
 
-def serve(config: NodeConfig, *, end_with_parent: bool = False) -> None:
-    """Be a node until SIGTERM or SIGINT.
+def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callable[[], None] = lambda: None) -> None:
+    """Be a node until SIGTERM or SIGINT. The file `pid` in the data directory names this process meanwhile.
 
     Args:
         config: of this node.
         end_with_parent: end also when stdin is closed, which happens at the latest when the parent process is gone.
+        started: called once the data directory is this process's alone, and it listens at all its addresses.
 
     Raises (within exception groups):
         InvalidSettingError: the address cannot be used, or the data directory is in use.
@@ -66,7 +67,7 @@ def serve(config: NodeConfig, *, end_with_parent: bool = False) -> None:
     logging.configure(config.log_level, as_json=config.log_json)
     structlog.contextvars.bind_contextvars(node=config.id)
     sys.setswitchinterval(SWITCH_SECONDS)
-    trio.run(_run_until_signalled, config, end_with_parent)
+    trio.run(_run_until_signalled, config, end_with_parent, started)
 
 
 def refuse_optimised_python() -> None:
@@ -79,12 +80,12 @@ def refuse_optimised_python() -> None:
         raise UnsupportedError("a node does not run under python -O: its assertions are part of its safety")
 
 
-async def _run_until_signalled(config: NodeConfig, end_with_parent: bool) -> None:
+async def _run_until_signalled(config: NodeConfig, end_with_parent: bool, started: Callable[[], None]) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end_on_signal, nursery.cancel_scope)
         if end_with_parent:
             nursery.start_soon(_end_with_parent, nursery.cancel_scope)
-        await _run(config)
+        await _run(config, started)
 
 
 def _spare_the_collector() -> None:
@@ -97,7 +98,7 @@ def _spare_the_collector() -> None:
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
-async def _run(config: NodeConfig) -> None:
+async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
     credentials = open_credentials(config)
     async with assembled(config, tcp_connect(credentials)) as parts:
         node, services, clock = parts.node, parts.services, parts.clock
@@ -110,6 +111,7 @@ async def _run(config: NodeConfig) -> None:
         listeners = await listen(config.listen)
         consoles = await listen(config.console) if config.console else []
         doors = await _open_doors(node, clock)
+        started()
         identity = node.identity
         _spare_the_collector()
         log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)

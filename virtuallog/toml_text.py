@@ -1,4 +1,4 @@
-"""TOML text into a frozen class, strictly, with errors that name file, line and key.
+"""TOML text into a frozen class, strictly, with errors that name file, line and key; and a frozen class into TOML text.
 
 `tomllib` does not say on which line a key stands, so `locate` finds it again: it reads headers and `key =` lines and
 nothing else. For a key inside an inline table it gives the line of the table, which is near enough for a reader.
@@ -6,10 +6,11 @@ nothing else. For a key inside an inline table it gives the line of the table, w
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -50,12 +51,48 @@ def parse(settings: type[SettingsT], text: str, path: Path) -> SettingsT:
         return _converter().structure(values, settings)
     except (ClassValidationError, FieldError) as error:
         keys, reason = next(_problems(error, ()))
-        raise InvalidSettingError(f"{path}:{locate(text, keys)}: {_spell(keys)}", reason) from error
+        raise InvalidSettingError(f"{path}:{locate(text, keys)}: {_dotted(keys)}", reason) from error
 
 
 def toml_key(name: str) -> Any:
     """A field that is called `name` in the file: `[[peer]]` makes the list `peers`."""
     return {"toml": name}
+
+
+def spell(settings: Any, shown: Collection[str] = (), table: str = "") -> str:
+    """The file that reads back as `settings`, an instance of a frozen class: every field that is not at its default.
+
+    Args:
+        settings: what to spell.
+        shown: names of fields that are written even if they are at their default.
+        table: the table that the keys stand in; empty: the top of the file.
+    """
+    keys, tables = "", ""
+    for field in attrs.fields(type(settings)):
+        name, value = str(field.metadata.get("toml", field.name)), getattr(settings, field.name)
+        if value == field.default and field.name not in shown:
+            continue
+        path = f"{table}.{name}" if table else name
+        if attrs.has(type(value)):
+            tables += f"\n[{path}]\n{spell(value, table=path)}"
+        elif isinstance(value, tuple) and value and attrs.has(type(value[0])):
+            tables += "".join(f"\n[[{path}]]\n{spell(item, table=path)}" for item in value)
+        elif value is not None:
+            keys += f"{name} = {spell_value(value)}\n"
+    return keys + tables
+
+
+def spell_value(value: bool | int | float | str | Path | tuple[Any, ...]) -> str:
+    """One value, as it stands behind `key =`."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str() | Path():
+            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+        case tuple():
+            return f"[{', '.join(spell_value(item) for item in value)}]"
+        case _:
+            return repr(value)
 
 
 def locate(text: str, keys: KeyPath) -> int:
@@ -80,7 +117,7 @@ def _split(dotted: str) -> KeyPath:
     return tuple(part.strip().strip("\"'") for part in dotted.split("."))
 
 
-def _spell(keys: KeyPath) -> str:
+def _dotted(keys: KeyPath) -> str:
     return ".".join(str(key) for key in keys if isinstance(key, str))
 
 

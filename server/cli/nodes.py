@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
+import structlog
 import trio
 
 from database.control.wire import DATABASE
@@ -15,9 +17,9 @@ from server import process
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.reach import widened
 from server.cluster import LocalCluster, open_local_cluster
-from server.config import NodeConfig, parse_peers, read_node_config
+from server.config import NodeConfig, parse_peers
+from server.config_file import Amended, StartOptions, amend
 from server.status import plain_status
-from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.cluster_file import ClusterFile
 from virtuallog.connect import open_services_to
 from virtuallog.control import NodeStatus
@@ -26,6 +28,8 @@ from virtuallog.ports import Outcome
 from virtuallog.survey import ask_all
 from virtuallog.toml_text import FieldError
 from virtuallog.types import NodeId
+
+log = structlog.get_logger(__name__)
 
 _restored_option = click.option(
     "--restored",
@@ -60,7 +64,8 @@ def up(
 
     Writes DATA/cluster.toml once the cluster answers; give that to the other commands. Each node keeps its data, its
     log and its pid in DATA/node-N. A node that dies is not started again. Started again on the same DATA, the cluster
-    goes on where it was. The log begins on a native loglet; `virtuallog reconfigure --help` tells which other kinds there
+    goes on where it was, with what its files DATA/node-N/node.toml say: an option that a file has not is written into it, one that
+    a file contradicts is refused. The log begins on a native loglet; `virtuallog reconfigure --help` tells which other kinds there
     are. With --tls, DATA/cluster.toml has the certificate of an admin; there is one of a client beside it. With --zookeeper
     PORT each node (not the log nodes) is a server of the database: ZooKeeper's clients connect to PORT, PORT+1 and so on.
     With --restored DIR a new cluster goes on from what `virtuallog spark restore` has made.
@@ -96,7 +101,8 @@ def serve(
 ) -> None:
     """Run one node in the foreground, until Ctrl-C or SIGTERM.
 
-    Either with a config file (docs/sample.toml lists every option), or with --id, --data and --peers.
+    Either with a config file (docs/sample.toml lists every option), or with --id, --data and --peers. --console, --zookeeper and
+    --restored are written into the config file, if it does not say so already, and refused if it says otherwise.
 
     \b
     Examples:
@@ -106,10 +112,33 @@ def serve(
     """
     if config_file is not None and (node, data, peers) != (None, None, None):
         raise click.UsageError("--config FILE says everything; leave out --id, --data and --peers")
-    config = read_node_config(config_file) if config_file else _config_of_options(node, data, peers)
-    config = _with_zookeeper(_with_console(config, console), zookeeper)
-    config = attrs.evolve(config, origin=origin or config.origin)
-    process.serve(config, end_with_parent=end_with_parent)
+    options = StartOptions(console=console or "", zookeeper=zookeeper or "", origin=origin)
+    try:
+        if config_file is not None:
+            amended = amend(config_file, options)
+            process.serve(amended.config, end_with_parent=end_with_parent, started=partial(_write, amended))
+        else:
+            process.serve(options.over(_config_of_options(node, data, peers)), end_with_parent=end_with_parent)
+    except FieldError as error:
+        raise click.UsageError(f"--{error.path[0]}: {error}") from error
+
+
+def _write(amended: Amended) -> None:
+    """A file that this user may not write keeps no node from its start."""
+    if not amended.added:
+        return
+    file, added = str(amended.path), ", ".join(amended.added)
+    try:
+        amended.write()
+    except StorageError as error:
+        log.warning(
+            "put these options into the config file: a start without them loses them",
+            file=file,
+            options=added,
+            reason=str(error),
+        )
+    else:
+        log.warning("options written into the config file", file=file, options=added)
 
 
 @click.command()
@@ -154,11 +183,11 @@ async def _up(
         nursery.start_soon(process.end_on_signal, nursery.cancel_scope)
         async with open_local_cluster(
             data, nodes, log_nodes, base_port,
-            console_port=console_port, zookeeper_port=zookeeper_port, tls=tls, origin=origin,
+            console_port=console_port, zookeeper_port=zookeeper_port, tls=tls, origin=origin, told=click.echo,
         ) as cluster:  # fmt: skip
             for node in cluster.nodes.values():
                 places = [f"pid {node.pid}", node.config.listen, str(node.config.data)]
-                places += [f"http://{node.console}"] if node.console else []
+                places += [f"http://{node.config.console}"] if node.config.console else []
                 places += [f"zookeeper {node.zookeeper}"] if node.zookeeper else []
                 click.echo(f"node {node.id}: {', '.join(places)}")
             await _announce(cluster)
@@ -166,6 +195,9 @@ async def _up(
                 assert node.process is not None
                 code = node.process.returncode
                 click.echo(f"virtuallog: node {node.id} has ended with code {code}: {node.last_words}", err=True)
+                if not cluster.running and (others := cluster.strangers()):
+                    names = ", ".join(f"{name} (pid {pid})" for name, pid in others.items())
+                    click.echo(f"virtuallog: waiting for what was started by hand: {names}", err=True)
             raise StorageError("all nodes have ended")
 
 
@@ -186,24 +218,6 @@ def _config_of_options(node: int | None, data: Path | None, peers: str | None) -
         return attrs.evolve(config, listen=mine[0]) if mine else config
     except FieldError as error:
         raise click.UsageError(f"{' '.join(str(part) for part in error.path)}: {error}") from error
-
-
-def _with_console(config: NodeConfig, console: str | None) -> NodeConfig:
-    if console is None:
-        return config
-    try:
-        return attrs.evolve(config, console=console)
-    except FieldError as error:
-        raise click.UsageError(f"--console: {error}") from error
-
-
-def _with_zookeeper(config: NodeConfig, listen: str | None) -> NodeConfig:
-    if listen is None:
-        return config
-    try:
-        return attrs.evolve(config, zookeeper=attrs.evolve(config.zookeeper or ZooKeeperSettings(), listen=listen))
-    except FieldError as error:
-        raise click.UsageError(f"--zookeeper: {error}") from error
 
 
 async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[NodeStatus]]:

@@ -110,3 +110,58 @@ def test_a_restored_cluster_is_written_down_with_its_origin(tmp_path: Path) -> N
     layout.prepare(tmp_path / "b", nodes=1, log_nodes=0, base_port=0, loglet="native")
     with pytest.raises(InvalidSettingError, match="was not restored from file:///restored/here"):
         layout.prepare(tmp_path / "b", nodes=1, log_nodes=0, base_port=None, loglet="native", origin=origin)
+
+
+def test_what_a_cluster_is_started_with_is_in_its_files(tmp_path: Path) -> None:
+    """So that `virtuallog serve --config` brings back a whole node; log nodes have no database."""
+    new = layout.prepare(tmp_path, 2, 1, 0, "native", console_port=15801, zookeeper_port=15811)
+
+    read = [read_node_config(tmp_path / f"node-{node}" / "node.toml") for node in (1, 2, 3)]
+    assert read == new
+    assert [config.zookeeper and config.zookeeper.listen for config in read] == [
+        "127.0.0.1:15811",
+        "127.0.0.1:15812",
+        None,
+    ]
+    assert [config.console for config in read] == [f"127.0.0.1:{port}" for port in (15801, 15802, 15803)]
+
+
+def test_an_option_of_a_later_start_is_written_and_said(tmp_path: Path) -> None:
+    """Once: from then on it is there without being named, and another port is refused with nothing changed."""
+    layout.prepare(tmp_path, 2, 0, 0, "native")
+    told: list[str] = []
+
+    with_database = layout.prepare(tmp_path, 2, 0, None, "native", zookeeper_port=15811, told=told.append)
+
+    assert told == [f"{tmp_path}/node-{node}/node.toml has [zookeeper] now" for node in (1, 2)]
+    assert layout.prepare(tmp_path, 2, 0, None, "native", zookeeper_port=15811, told=told.append) == with_database
+    assert layout.prepare(tmp_path, 2, 0, None, "native") == with_database
+    assert len(told) == 2
+    with pytest.raises(InvalidSettingError, match=r"zookeeper.listen: is 127.0.0.1:15811 there, not 127.0.0.1:15821"):
+        layout.prepare(tmp_path, 2, 0, None, "native", console_port=15801, zookeeper_port=15821)
+    assert layout.prepare(tmp_path, 2, 0, None, "native") == with_database
+
+
+def test_files_of_a_cluster_are_not_written_anew_when_the_first_is_lost(tmp_path: Path) -> None:
+    """The others may have been edited by hand, and their nodes have data."""
+    layout.prepare(tmp_path, 2, 0, 0, "native")
+    (tmp_path / "node-2" / "identity").touch()
+    (tmp_path / "node-1" / "node.toml").unlink()
+    second = (tmp_path / "node-2" / "node.toml").read_text()
+
+    with pytest.raises(InvalidSettingError, match=r"node-1/node.toml: is missing, though .*/node-2 is that of a node"):
+        layout.prepare(tmp_path, 2, 0, 0, "native")
+    assert (tmp_path / "node-2" / "node.toml").read_text() == second
+
+
+@pytest.mark.parametrize("option", ["console_port", "zookeeper_port"])
+def test_every_port_is_tried_before_anything_is_written(tmp_path: Path, option: str) -> None:
+    """Else the file would hold a port that no node can have."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(InvalidSettingError, match=f"127.0.0.1:{port}: Address already in use"):
+            layout.prepare(tmp_path, 1, 0, 0, "native", **{option: port})
+
+    assert not list(tmp_path.iterdir())
