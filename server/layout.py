@@ -101,7 +101,9 @@ def prepare(
             held = _read(path, nodes, nodes + log_nodes, base_port, tls, origin)
             found = [amend(config_file(config), options(config.id)) for config in held]
             _check_ports_free([each.config for each in found])
-            return [_write(each, told) for each in found]
+            for each in found:
+                _write(each, told)
+            return [each.config for each in found]
         _check_new(path)
         planned = _plan(path, nodes, nodes + log_nodes, base_port, loglet)
         configs = [attrs.evolve(options(config.id).over(config), origin=origin) for config in planned]
@@ -118,11 +120,15 @@ def _place(node: int, first_port: int | None) -> str:
     return "" if first_port is None else f"{HOST}:{first_port + node - 1}"
 
 
-def _write(amended: Amended, told: Callable[[str], None]) -> NodeConfig:
+def _write(amended: Amended, told: Callable[[str], None]) -> None:
     amended.write()
+    config = amended.config
     if amended.added:
         told(str(amended))
-    return amended.config
+    if config.zookeeper is None and (config.data / "stores" / "database").exists():
+        told(
+            f"node {config.id} was a server of the database, and {amended.path} has no [zookeeper]: give --zookeeper PORT"
+        )
 
 
 def _check_new(path: Path) -> None:

@@ -28,7 +28,7 @@ from database.ports import StoreDirectory
 from loglets.archive.origin import Origin
 from server.announcements import Announcements
 from server.bootstrap import Claim, bootstrap, claim_nothing
-from server.config import NodeConfig
+from server.config import ROLES, NodeConfig
 from server.control import Control
 from server.following import Following
 from server.formatting import Formatter
@@ -54,6 +54,7 @@ from virtuallog.control import Alive, NodeStatus
 from virtuallog.errors import (
     MalformedError,
     SealedError,
+    StorageError,
     UnavailableError,
     UnknownKindError,
     UnsupportedError,
@@ -72,6 +73,13 @@ from virtuallog.virtual_log import VirtualLog
 
 if TYPE_CHECKING:
     from server.database.role import DatabaseRole
+
+
+DATABASE: Final = "database"
+LOST_DATABASE: Final = (
+    "this node was a server of the database, and its config has no [zookeeper] any more: put that section back, and start it again. "
+    "If it shall be none: delete stores/database in its data directory, start it again, and eject its replica"
+)
 
 
 async def _no_local_store(role: str) -> StoreDirectory:
@@ -150,8 +158,9 @@ class Node:
             for kind, provider in providers.items()
         }
         self.database: Final = self._make_database() if config.zookeeper else None
-        """None if the config does not make this node a server of the database."""
-        databases = [Role("database", INTERFACES, self._serve_database)] if self.database else []
+        """None if the config does not make this node a server of the database. If it has been one, the role is closed, with the reason."""
+        has_database = self.database is not None or (DATABASES, DATABASE) in ports.stores_present
+        databases = [Role(DATABASE, INTERFACES, self._serve_database)] if has_database else []
         without_votes = [*self._loglet_roles.values(), *databases]
         acceptor = Role("metastore", metastore.interfaces, partial(self._serve_stored, self._serve_metastore))
         self._roles = [acceptor, *without_votes]
@@ -399,7 +408,8 @@ class Node:
         return DatabaseRole(self.config, self.identity, self._open_replica, settings)
 
     async def _serve_database(self, environment: NodeEnvironment) -> Handlers:
-        assert self.database is not None
+        if self.database is None:
+            raise StorageError(LOST_DATABASE)
         await self._has_log.wait()
         return await self.database.serve(environment, self._require_log())
 
@@ -478,7 +488,19 @@ class Node:
             failures.insert(0, self._following.problem)
         if self._residence.problem:
             failures.insert(0, self._residence.problem)
+        if lost := self._lost_roles():
+            failures.append(
+                f"roles: the register lists this node as {', '.join(sorted(lost))}, and its config has that no more"
+            )
         return failures
+
+    def _lost_roles(self) -> frozenset[str]:
+        """What loglets may count on this node for, and its config does not let it be."""
+        register = self._cached_register()
+        entry = register.nodes.get(self.identity.node) if register else None
+        if entry is None or entry.store_id != self.identity.store_id:
+            return frozenset()
+        return entry.roles.intersection(ROLES).difference(self.config.all_roles)
 
 
 def rpc_identity(node: Node) -> RpcIdentity:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 import click
@@ -21,13 +21,20 @@ from database.control.messages import (
     WriteRaw,
 )
 from database.control.wire import DATABASE
+from server.cli.failures import FAILED
 from server.cli.options import POSITION, cluster_option, echo_json, json_option
 from server.cli.reach import widened
+from server.explaining.database import DatabaseFacts, findings, problems
+from server.explaining.gathering import gather_database
 from virtuallog.cluster_file import ClusterFile
-from virtuallog.connect import open_services_to
-from virtuallog.errors import UnsupportedError, VirtualLogError
+from virtuallog.connect import newest_register, open_services_to
+from virtuallog.errors import UnavailableError, UnsupportedError, UntrustedError, VirtualLogError
 from virtuallog.ports import Outcome, ReplyT, Request
+from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
+
+REFUSED: Final = "refused"
+"""The state of a replica whose role is closed for good on its node."""
 
 
 @click.group()
@@ -41,15 +48,25 @@ def database() -> None:
 def status(cluster: ClusterFile, as_json: bool) -> None:
     """Show every replica: how far it is, its newest snapshot, and for whom the log is kept.
 
+    A row for each node that runs a replica, and for each that should: the view of the database counts on it. Ends with 1 if a
+    replica of the view is served by no node, or a node has been a server and is none any more; else with 0.
+
     \b
     Example:
         virtuallog database status
     """
-    answers = trio.run(_ask_everybody, cluster)
-    rows = {node: _plain(answer) for node, answer in answers.items() if not isinstance(answer, UnsupportedError)}
+    facts = trio.run(_ask_everybody, cluster)
+    rows = {node: _plain(facts.answers.get(node)) for node in facts.concerned}
+    lacking = problems(findings(facts))
     if as_json:
-        echo_json({"replicas": [{"node": node, **row} for node, row in rows.items()]})
-        return
+        echo_json({"replicas": [{"node": node, **row} for node, row in rows.items()], "problems": lacking})
+    else:
+        _show(rows, lacking)
+    if lacking or any(row["state"] == REFUSED for row in rows.values()):
+        raise click.exceptions.Exit(FAILED)
+
+
+def _show(rows: Mapping[NodeId, Mapping[str, Any]], lacking: Sequence[str]) -> None:
     from rich.console import Console  # takes longer than to ask the cluster
     from rich.table import Table
 
@@ -60,8 +77,8 @@ def status(cluster: ClusterFile, as_json: bool) -> None:
     for node, row in rows.items():
         table.add_row(str(node), *(str(row.get(column, "")) for column in columns))
     console.print(table)
-    for line in _needs(rows):
-        console.print(line)
+    for line in [*_needs(rows), *lacking]:
+        console.print(line, soft_wrap=True, markup=False)
 
 
 @database.command()
@@ -176,10 +193,10 @@ def _do(cluster: ClusterFile, request: Request[Any]) -> None:
     trio.run(_ask_one, cluster, request)
 
 
-async def _ask_everybody(cluster: ClusterFile) -> Mapping[NodeId, Outcome[DatabaseStatus]]:
+async def _ask_everybody(cluster: ClusterFile) -> DatabaseFacts:
     cluster = await widened(cluster)
     async with open_services_to(cluster, [DATABASE]) as services:
-        return await asking.statuses(services, _nodes(cluster))
+        return await gather_database(services, newest_register(await ask_all(services, _nodes(cluster))))
 
 
 async def _ask_one(cluster: ClusterFile, request: Request[ReplyT]) -> ReplyT:
@@ -193,13 +210,24 @@ def _nodes(cluster: ClusterFile) -> list[NodeId]:
     return [NodeId(node.id) for node in cluster.nodes]
 
 
-def _plain(answer: Outcome[DatabaseStatus]) -> dict[str, Any]:
-    return {"state": "silent", "error": str(answer)} if isinstance(answer, VirtualLogError) else attrs.asdict(answer)
+def _plain(answer: Outcome[DatabaseStatus] | None) -> dict[str, Any]:
+    """None: of a node that the cluster does not have."""
+    match answer:
+        case None:
+            return {"state": "gone", "error": "the cluster has no such node"}
+        case UnsupportedError():
+            return {"state": "off", "error": "its config has no [zookeeper]"}
+        case UnavailableError() | UntrustedError():
+            return {"state": "silent", "error": str(answer)}
+        case VirtualLogError():
+            return {"state": REFUSED, "error": str(answer)}
+        case _:
+            return attrs.asdict(answer)
 
 
-def _needs(rows: dict[NodeId, dict[str, Any]]) -> list[str]:
+def _needs(rows: Mapping[NodeId, Mapping[str, Any]]) -> list[str]:
     """Who keeps the log, by the replica that knows most."""
-    newest = max(rows.values(), key=lambda row: row.get("cursor", -1), default={})
+    newest: Mapping[str, Any] = max(rows.values(), key=lambda row: row.get("cursor", -1), default={})
     lines = [f"the log may be trimmed up to {newest['allowed']}"] if "allowed" in newest else []
     lines += [f"replica {each['name']} needs it from {each['durable']} on" for each in newest.get("members", ())]
     lines += [f"hold {each['name']} keeps it from {each['position']} on" for each in newest.get("holds", ())]

@@ -35,7 +35,7 @@ _TOPICS: Final = ", ".join(topic.value for topic in Topic)
 def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
     """Say why the log is as it is: who said so, what is in the way, who will do something about it, and when.
 
-    SUBJECT is one of chain, append, tail, seal, trim; or a segment, by its id or any position in it. Without: everything.
+    SUBJECT is one of chain, append, tail, seal, trim, database; or a segment, by its id or any position in it. Without: everything.
     Asks nodes and servers, and changes nothing. Ends with 0 if all is well, with 1 if something is amiss.
 
     \b

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ import trio
 from database.control.wire import DATABASE
 from loglets.archive.fsspec_files import absolute_url
 from server import process
+from server.cli.failures import FAILED
 from server.cli.options import cluster_option, echo_json, json_option
 from server.cli.reach import widened
 from server.cluster import LocalCluster, open_local_cluster
 from server.config import NodeConfig, parse_peers
 from server.config_file import Amended, StartOptions, amend
+from server.explaining.database import DatabaseFacts, findings, problems
+from server.explaining.gathering import gather_database
 from server.status import plain_status
 from virtuallog.cluster_file import ClusterFile
-from virtuallog.connect import open_services_to
+from virtuallog.connect import newest_register, open_services_to
 from virtuallog.control import NodeStatus
 from virtuallog.errors import StorageError, VirtualLogError
 from virtuallog.ports import Outcome
@@ -145,28 +149,41 @@ def _write(amended: Amended) -> None:
 @cluster_option
 @json_option
 def status(cluster: ClusterFile, as_json: bool) -> None:
-    """Show every node: does it answer, since which start, which roles does it refuse and why.
+    """Show every node: does it answer, since which start, which roles does it refuse and why; and what the database lacks.
+
+    Ends with 0 if no node refuses a role, and each replica in the view of the database is served; else with 1. A silent node alone is
+    no failure of this command: `virtuallog explain` judges.
 
     \b
     Example:
         virtuallog status
     """
-    answers = trio.run(_ask_everybody, cluster)
+    answers, facts = trio.run(_ask_everybody, cluster)
+    rows = [_plain(node, answer, facts) for node, answer in answers.items()]
+    lacking = problems(findings(facts))
     if as_json:
-        echo_json({"nodes": [_plain(node, answer) for node, answer in answers.items()]})
-        return
+        echo_json({"nodes": rows, "problems": lacking})
+    else:
+        _show(rows, lacking)
+    if lacking or any(row.get("failures") for row in rows):
+        raise click.exceptions.Exit(FAILED)
+
+
+def _show(rows: Sequence[Mapping[str, Any]], lacking: Sequence[str]) -> None:
     from rich.console import Console  # takes longer than to ask the cluster
     from rich.table import Table
 
     table = Table()
     for column in ("node", "state", "boot", "chain", "roles", "problems"):
         table.add_column(column)
-    for node, answer in answers.items():
-        row = _plain(node, answer)
-        problems = "\n".join([*row.get("failures", []), *row.get("healing", [])]) or row.get("error", "")
+    for row in rows:
+        told = "\n".join([*row.get("failures", []), *row.get("healing", [])]) or row.get("error", "")
         cells = [str(row.get(name, "")) for name in ("boot", "version")]
-        table.add_row(str(node), row["state"], *cells, ", ".join(row.get("roles", [])), problems)
-    Console().print(table)
+        table.add_row(str(row["node"]), row["state"], *cells, ", ".join(row.get("roles", [])), told)
+    console = Console()
+    console.print(table)
+    for line in lacking:
+        console.print(line, soft_wrap=True, markup=False)
 
 
 async def _up(
@@ -220,13 +237,21 @@ def _config_of_options(node: int | None, data: Path | None, peers: str | None) -
         raise click.UsageError(f"{' '.join(str(part) for part in error.path)}: {error}") from error
 
 
-async def _ask_everybody(cluster: ClusterFile) -> dict[NodeId, Outcome[NodeStatus]]:
+async def _ask_everybody(cluster: ClusterFile) -> tuple[dict[NodeId, Outcome[NodeStatus]], DatabaseFacts | None]:
     cluster = await widened(cluster)
-    async with open_services_to(cluster) as services:
-        return await ask_all(services, [NodeId(node.id) for node in cluster.nodes])
+    async with open_services_to(cluster, [DATABASE]) as services:
+        answers = await ask_all(services, [NodeId(node.id) for node in cluster.nodes])
+        try:
+            register = newest_register(answers)
+        except VirtualLogError:
+            return answers, None
+        return answers, await gather_database(services, register)
 
 
-def _plain(node: NodeId, answer: Outcome[NodeStatus]) -> dict[str, Any]:
+def _plain(node: NodeId, answer: Outcome[NodeStatus], facts: DatabaseFacts | None) -> dict[str, Any]:
     if isinstance(answer, VirtualLogError):
         return {"node": node, "state": "silent", "error": str(answer)}
-    return plain_status(answer)
+    row = plain_status(answer)
+    if facts is not None and node in facts.replicas:
+        row["roles"].append("database")
+    return row

@@ -16,7 +16,6 @@ from database.control.messages import (
     DatabaseStatus,
     EjectReplica,
     FindAllowedTrim,
-    GetDatabaseStatus,
     PlaceHold,
     ReleaseHold,
     SetEngine,
@@ -51,7 +50,6 @@ class Administration:
     @property
     def handlers(self) -> Handlers:
         return {
-            GetDatabaseStatus: lambda request, done: done(self._status()),
             FindAllowedTrim: self._working(self._find_allowed),
             PlaceHold: self._working(self._place_hold),
             ReleaseHold: self._working(self._release_hold),

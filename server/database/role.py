@@ -21,7 +21,7 @@ import structlog
 import trio
 from trio.abc import Stream
 
-from database.control.messages import DatabaseStatus
+from database.control.messages import DatabaseStatus, GetDatabaseStatus
 from database.control.wire import INTERFACES
 from database.engines.view_tracking import ViewTracking
 from database.hosting import Host, HostSettings, Life, State
@@ -38,7 +38,7 @@ from server.zookeeper.service import ZooKeeperService
 from server.zookeeper.settings import ZooKeeperSettings
 from virtuallog.errors import RetryableError, UnavailableError
 from virtuallog.metrics import Family
-from virtuallog.ports import Done, Handlers, NodeEnvironment
+from virtuallog.ports import Done, Handler, Handlers, NodeEnvironment, Request
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
@@ -97,7 +97,10 @@ class DatabaseRole:
         )  # fmt: skip
         environment.nursery.start_soon(self._run, self.host)
         environment.nursery.start_soon(announce, virtual_log)
-        return {method.request: self._in_life for interface in INTERFACES for method in interface.methods}
+        handlers: dict[type[Request[Any]], Handler] = {
+            method.request: self._in_life for interface in INTERFACES for method in interface.methods
+        }
+        return {**handlers, GetDatabaseStatus: self._get_status}
 
     @property
     def life(self) -> Life | None:
@@ -173,6 +176,10 @@ class DatabaseRole:
         )
         await environment.nursery.start(service.run)
         return service
+
+    def _get_status(self, _: GetDatabaseStatus, done: Done) -> None:
+        """In every state, also while there is no life: what a restore waits for is asked about then."""
+        done(self.status())
 
     def _in_life(self, request: Any, done: Done) -> None:
         handler = self._handlers.get(type(request))

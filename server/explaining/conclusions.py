@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from server.explaining import appending, chaining, sealing, tailing, trimming
+from server.explaining import appending, chaining, database, sealing, tailing, trimming
 from server.explaining.finding import Finding, Topic
 from server.explaining.picture import Picture
 
@@ -15,6 +15,7 @@ _BY_TOPIC: Final[Mapping[Topic, Callable[[Picture], list[Finding]]]] = {
     Topic.TAIL: tailing.findings,
     Topic.SEAL: sealing.findings,
     Topic.TRIM: trimming.findings,
+    Topic.DATABASE: lambda picture: database.findings(picture.database),
 }
 
 

@@ -20,6 +20,8 @@ class Topic(enum.Enum):
     SEAL = "seal"
     """Whether the open loglet is sealed, could be sealed, has a successor."""
     TRIM = "trim"
+    DATABASE = "database"
+    """Its replicas, and the nodes that serve them."""
 
 
 class Weight(enum.IntEnum):

@@ -13,6 +13,9 @@ from random import Random
 
 import trio
 
+from database.control.messages import GetDatabaseStatus
+from database.control.wire import DATABASE
+from server.explaining.database import DatabaseFacts
 from server.explaining.picture import UNTOLD, NodeFacts, Picture, SegmentFacts
 from virtuallog.api import LogletProvider, MetaStoreProvider
 from virtuallog.chain import Segment
@@ -25,9 +28,9 @@ from virtuallog.errors import VirtualLogError
 from virtuallog.explaining import Evidence, ExplainsLoglets, ExplainsRegister
 from virtuallog.plain_errors import plain_errors
 from virtuallog.plugins import all_interfaces
-from virtuallog.ports import Environment, Outcome
+from virtuallog.ports import Environment, Outcome, Services
 from virtuallog.register import NodeEntry, Register, decode_untrusted
-from virtuallog.survey import ask_all
+from virtuallog.survey import ask_all, ask_each
 from virtuallog.types import NodeId
 from virtuallog.versions import FIRST, Recent
 
@@ -37,7 +40,7 @@ async def open_environment(
     cluster: ClusterFile, providers: Mapping[str, LogletProvider], metastore: MetaStoreProvider
 ) -> AsyncIterator[Environment]:
     """What questions are asked in, to the nodes of a cluster file."""
-    async with open_services_to(cluster, all_interfaces(providers, metastore)) as services:
+    async with open_services_to(cluster, [*all_interfaces(providers, metastore), DATABASE]) as services:
         with plain_errors():
             async with trio.open_nursery() as nursery:
                 yield Environment(services=services, clock=SystemClock(), random=Random(), nursery=nursery)
@@ -70,10 +73,18 @@ async def gather(
         nodes={node: _node(node, entry, answers[node]) for node, entry in sorted(register.nodes.items())},
         members=members,
         segments=await _segments(register, providers, environment),
+        database=await gather_database(environment.services, register),
         since={kind: _since(provider) for kind, provider in providers.items()},
         now_ms=int(environment.clock.wall() * 1000),
         look_seconds=(patience.watchdog_period / 2, patience.watchdog_period * 1.5),
         grace_seconds=(patience.grace, patience.grace * 1.5),
+    )
+
+
+async def gather_database(services: Services, register: Register) -> DatabaseFacts:
+    """What each node of the register says of the database."""
+    return DatabaseFacts(
+        register=register, answers=await ask_each(services, sorted(register.nodes), GetDatabaseStatus())
     )
 
 

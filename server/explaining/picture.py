@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from server.explaining.database import DatabaseFacts
 from virtuallog.chain import Segment
 from virtuallog.explaining import TOGETHER, Evidence
 from virtuallog.register import Register
@@ -136,6 +137,8 @@ class Picture:
     """All of the chain, oldest first."""
     since: Mapping[str, int] = attrs.field(factory=dict)
     """From which level of the cluster on a kind may be used, of those that are installed here."""
+    database: DatabaseFacts | None = None
+    """What each node says of the database; None: they were not asked."""
     now_ms: int = 0
     look_seconds: tuple[float, float] = (0.0, 0.0)
     """Between two looks of a node's watchdog at the open loglet, at least and at most."""

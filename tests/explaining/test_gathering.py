@@ -7,6 +7,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
+from database.control.wire import DATABASE
 from loglets.paxos.provider import PaxosProvider as PaxosLoglets
 from metastore import PaxosProvider
 from server.explaining.conclusions import conclude
@@ -52,7 +53,7 @@ async def explained(cluster: Cluster, client: Client) -> Picture:
     services = Listening(client.log.view.environment.services)
     environment = attrs.evolve(client.log.view.environment, services=services)
     picture = await gather(list(cluster.nodes), providers, PaxosProvider(), environment)
-    interfaces = all_interfaces(providers, PaxosProvider())
+    interfaces = [*all_interfaces(providers, PaxosProvider()), DATABASE]
     allowed = {method.request for each in interfaces for method in each.methods if method.role is Role.CLIENT}
     assert services.asked <= allowed
     return picture

@@ -129,7 +129,7 @@ def test_wrong_usage_ends_with_2(arguments: list[str], words: str) -> None:
         (["trim", str(1 << 64)], "is not in the range"),
         (["reconfigure"], "Missing option '--to'"),
         (["reconfigure", "--to", "native", "--set", "sequencer"], "must be name=value"),
-        (["explain", "appends"], "'appends' is none of chain, append, tail, seal, trim, and no segment"),
+        (["explain", "appends"], "'appends' is none of chain, append, tail, seal, trim, database, and no segment"),
         (["explain", "3.x"], "'3.x' is none of chain"),
     ],
 )

@@ -33,6 +33,7 @@ from virtuallog.control import PrefixTrim
 from virtuallog.errors import (
     CorruptionError,
     InvalidSettingError,
+    StorageError,
     TrimmedError,
     UnavailableError,
     UnsupportedError,
@@ -114,6 +115,59 @@ async def test_a_server_comes_back_with_its_state(world: World, autojump_clock: 
     world.stop(1)
     (again,) = await start(world, 1)
     assert (await client_of(again).get("/a")).data == b"1"
+
+
+async def test_a_node_that_has_lost_the_section_says_so(world: World, autojump_clock: MockClock) -> None:
+    """`node.toml` of an earlier `up` had none. To be no server any more takes a deleted store, so that no role is lost silently."""
+    one, _, _ = await start(world, 1, 2, 3)
+    await client_of(one).create("/a")
+    await trio.sleep(20)  # noqa: TID251 -- simulated time: until a snapshot is durable
+    world.stop(3)
+    again = await world.start(3)
+    await until(lambda: bool(again.refusals))
+    (failure,) = again.status().failures
+    assert failure.startswith(
+        "database: this node was a server of the database, and its config has no [zookeeper] any more"
+    )
+    assert "replica" in again.status().roles  # its part in the log goes on
+    with pytest.raises(StorageError, match="put that section back"):
+        await world.client().call(THREE, GetDatabaseStatus(), 5)
+    world.stop(3)
+    world.replicas[3].wipe()
+    fresh = await world.start(3)
+    await until(lambda: not fresh.not_ready())
+    assert fresh.status().failures == ()
+
+
+async def test_a_role_that_the_config_has_no_more_is_said(world: World, autojump_clock: MockClock) -> None:
+    """Loglets count on the roles of the register. A node that is drained has none there, and nothing to say."""
+    nodes = [await world.start(number) for number in (1, 2, 3)]
+    await until(lambda: all(not node.not_ready() for node in nodes))
+    world.stop(3)
+    again = await world.start(3, config={"roles": ("log-server",)})
+    await until(lambda: bool(again.status().failures))
+    assert again.status().failures == (
+        "roles: the register lists this node as replica, sequencer, and its config has that no more",
+    )
+
+
+async def test_a_replica_that_waits_for_a_snapshot_says_for_what(world: World, autojump_clock: MockClock) -> None:
+    """It has no life yet, and is asked how it is all the same."""
+    one, two, _ = await start(world, 1, 2, 3)
+    for number in range(20):
+        await client_of(one).create(f"/{number}")
+    log = one.virtual_log
+    assert log is not None
+    await trio.sleep(20)  # noqa: TID251 -- simulated time
+    await log.prefix_trim(LogPosition(life_of(two).snapshots.newest))
+    for number in (1, 2, 3):
+        world.stop(number)
+    world.replicas[3].wipe()
+    alone = await world.start(3, config=SETTINGS)
+    await world.start(2)
+    await until(lambda: alone.database is not None and bool(alone.database.status().waiting_for))
+    status = await world.client().call(THREE, GetDatabaseStatus(), 5)
+    assert (status.state, bool(status.waiting_for)) == ("restoring", True)
 
 
 async def test_a_database_waits_for_a_register_that_nobody_can_read(

@@ -24,6 +24,13 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 __all__ = ["folder"]
 
 
+async def rows_of(cluster: LocalCluster) -> list[dict[str, Any]]:
+    """What `status` says of each node, whatever it thinks of that."""
+    done = await trio.to_thread.run_sync(partial(command, "status", "--json", cluster=cluster.file_path))
+    found: list[dict[str, Any]] = json.loads(done.stdout)["nodes"]
+    return found
+
+
 async def run(cluster: LocalCluster, *arguments: str, code: int = 0) -> Any:
     """The JSON that a command prints."""
     done = await trio.to_thread.run_sync(partial(command, *arguments, "--json", cluster=cluster.file_path))
@@ -54,8 +61,7 @@ async def wait_running(cluster: LocalCluster, node: int) -> dict[str, Any]:
     """Its status, once it takes part."""
     with trio.fail_after(60):  # noqa: TID251 -- real time, on a machine that may be busy
         while True:
-            found: list[dict[str, Any]] = (await run(cluster, "status"))["nodes"]
-            for row in found:
+            for row in await rows_of(cluster):
                 if row["node"] == node and row["state"] == "running" and row["version"]:
                     return row
             await trio.sleep(0.2)  # noqa: TID251 -- real time
@@ -119,5 +125,4 @@ async def test_a_node_whose_disk_is_gone_is_replaced(folder: Path) -> None:
 
 async def row_of(cluster: LocalCluster, node: int) -> dict[str, Any]:
     """Its row in `status`."""
-    rows: list[dict[str, Any]] = (await run(cluster, "status"))["nodes"]
-    return next(row for row in rows if row["node"] == node)
+    return next(row for row in await rows_of(cluster) if row["node"] == node)

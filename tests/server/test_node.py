@@ -18,6 +18,7 @@ from loglets.memory import MemoryProvider
 from loglets.paxos.provider import PaxosProvider
 from server.bootstrap import bootstrap
 from server.config import NodeConfig
+from server.database.role import STORE
 from server.identity import Identity
 from server.node import Node, NodePorts
 from simulation.world.store_disk import SimulatedDirectory, StoreDisk
@@ -161,6 +162,7 @@ class World:
             storage=no_storage,
             key_values=key_values,
             local_store=local_store,
+            stores_present=[("stores", STORE)] if node in self.replicas and self.replicas[node].content.pairs else [],
             origin=restored,
             claim_origin=claim,
         )
