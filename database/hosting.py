@@ -4,7 +4,8 @@
     catching up   the log is played up to its tail of that moment
     serving       the replica follows; whoever uses it may do so
        |
-       '--- the log was trimmed past the cursor (this process stood still for too long): once more from the top
+       |--- the log was trimmed past the cursor (this process stood still for too long): once more from the top
+       '--- an error that is retryable has ended a task of the replica: the same, after a pause (`virtuallog.setback`)
 
 From the first to the last is one *life*: a store, a replica, a tree, watches. The next one has new objects, and whoever used the former
 ones (connections of clients, say) begins anew as well. The same for a node that serves clients, for a program that embeds a
@@ -36,6 +37,7 @@ from database.snapshots.releasing import release_own
 from database.snapshots.restoring import Restorer
 from virtuallog.errors import RetryableError, VirtualLogError
 from virtuallog.ports import Environment
+from virtuallog.setback import Setbacks, is_bug, setback_of
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
@@ -103,6 +105,10 @@ class Host:
     """From `catching up` on; None while there is no replica."""
     meter: SnapshotMeter = attrs.field(factory=SnapshotMeter, init=False)
     """Of the snapshots that are taken and restored, in all lives together."""
+    setbacks: Setbacks = attrs.field(factory=Setbacks, init=False)
+    """What a life has begun anew after."""
+    _lives: int = attrs.field(default=0, init=False)
+    """So far, over all calls of `run`: each is another incarnation of the replica."""
     _restorer: Restorer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -125,25 +131,37 @@ class Host:
         return self._restorer.waiting_for
 
     async def run(self, attend: Callable[[Life], Awaitable[None]]) -> None:
-        """Keep a replica running until cancelled, or until one can no longer be trusted.
+        """Keep a replica running until cancelled, or until one can no longer be trusted. May be called again once it has ended.
 
         Args:
-            attend: called in each life once it serves, and cancelled when that ends. What it raises ends the host.
+            attend: called in each life once it serves, and cancelled when that ends. What it raises ends the life, and
+                the host as well unless it is retryable.
 
         Raises (within exception groups):
-            VirtualLogError: this replica must stop; it says why.
+            VirtualLogError: this replica must stop; it says why. Never a RetryableError alone.
         """
-        number = 0
         while True:
             self.state = State.RESTORING
-            async with self._open_store() as store:
-                try:
-                    await self._live(store, number, attend)
-                except* SnapshotNeededError as group:
-                    log.warning("a snapshot is needed", reason=str(group.exceptions[0]))
-                finally:
-                    self.life = None
-            number += 1
+            try:
+                await self._live_once(attend)
+            except (VirtualLogError, BaseExceptionGroup) as error:
+                setback = setback_of(error)
+                if setback is None:
+                    raise
+                pause = self.setbacks.met(setback, self.environment.clock.monotonic())
+                tell = log.error if is_bug(setback) else log.warning
+                tell("the replica begins anew", reason=str(setback), seconds=pause, is_bug=is_bug(setback))
+                await self.environment.clock.sleep(pause)
+
+    async def _live_once(self, attend: Callable[[Life], Awaitable[None]]) -> None:
+        async with self._open_store() as store:
+            number, self._lives = self._lives, self._lives + 1
+            try:
+                await self._live(store, number, attend)
+            except* SnapshotNeededError as group:
+                log.warning("a snapshot is needed", reason=str(group.exceptions[0]))
+            finally:
+                self.life = None
 
     @asynccontextmanager
     async def _open_store(self) -> AsyncIterator[LocalStore]:

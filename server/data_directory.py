@@ -41,23 +41,33 @@ class DataDirectory:
     present: Collection[tuple[str, str]]
     """Stores of which anything was there when this was opened, by folder and role."""
     _stack: AsyncExitStack
+    _storages: dict[str, DiskStorage] = attrs.field(factory=dict, init=False)
+    _key_values: dict[str, KeyValues] = attrs.field(factory=dict, init=False)
 
     async def storage(self, role: str) -> Storage:
-        """Files of the role `role`.
+        """Files of the role `role`. May be asked for again once nothing uses what it gave before: files that were left open are
+        closed then.
 
         Raises:
             StorageError: the directory cannot be used.
         """
-        return self._stack.enter_context(DiskStorage(self.path / "storage" / role))
+        if role in self._storages:
+            await self._storages[role].close_files()
+        else:
+            self._storages[role] = self._stack.enter_context(DiskStorage(self.path / "storage" / role))
+        return self._storages[role]
 
     async def key_values(self, role: str) -> KeyValues:
-        """The small durable map of the role `role`.
+        """The small durable map of the role `role`; the same one if it is asked for again.
 
         Raises:
             CorruptionError, StorageError: it cannot be opened.
         """
-        settings = BULK if role in _BULK else SMALL
-        return await self._stack.enter_async_context(open_key_values(self.path / "values" / role, settings))
+        if role not in self._key_values:
+            settings = BULK if role in _BULK else SMALL
+            opened = open_key_values(self.path / "values" / role, settings)
+            self._key_values[role] = await self._stack.enter_async_context(opened)
+        return self._key_values[role]
 
     async def local_store(self, role: str) -> StoreDirectory:
         """Where the role `role` keeps a replica's state. May be asked for again once what it gave was closed.

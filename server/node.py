@@ -15,7 +15,7 @@ before a new directory counts as formatted: a store that is missing in one that 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
@@ -53,6 +53,7 @@ from virtuallog.composite import compose
 from virtuallog.control import Alive, NodeStatus
 from virtuallog.errors import (
     MalformedError,
+    RetryableError,
     SealedError,
     StorageError,
     UnavailableError,
@@ -98,9 +99,9 @@ class NodePorts:
     clock: Clock
     random: random.Random
     storage: Callable[[str], Awaitable[Storage]]
-    """The directory of the role of this name."""
+    """The directory of the role of this name. A role that begins anew asks for it again, once the tasks of its former life have ended."""
     key_values: Callable[[str], Awaitable[KeyValues]]
-    """The small durable map of the role of this name."""
+    """The small durable map of the role of this name; the same holds."""
     local_store: Callable[[str], Awaitable[StoreDirectory]] = _no_local_store
     """Where the role of this name keeps a replica of a database and its snapshots; asked for only if the config has `[zookeeper]`."""
     origin: Callable[[], Awaitable[Origin | None]] = _no_origin
@@ -203,6 +204,14 @@ class Node:
     def refusals(self) -> Mapping[str, VirtualLogError]:
         """The roles that are closed for good, with what has closed them."""
         return {role.name: role.cause for role in self._roles if role.cause is not None}
+
+    @property
+    def setbacks(self) -> Mapping[str, Sequence[RetryableError]]:
+        """The roles that have begun anew in this process, with the latest errors that each has begun anew after."""
+        found = {role.name: [*role.setbacks.latest] for role in self._roles}
+        if self.database is not None and self.database.host is not None:
+            found["database"] = [*found["database"], *self.database.host.setbacks.latest]
+        return {name: errors for name, errors in found.items() if errors}
 
     async def wait_refused(self, name: str) -> VirtualLogError:
         """Return once the role of this name is closed for good: what has closed it."""
@@ -482,6 +491,11 @@ class Node:
 
     def _failures(self) -> list[str]:
         failures = [f"{role.name}: {role.failure}" for role in self._roles if role.failure]
+        failures += [
+            f"{role.name}: begins anew after: {role.setbacks.latest[-1]}"
+            for role in self._roles
+            if role.setbacks.latest and not role.is_open and not role.failure
+        ]
         if self._formatter.waiting:
             failures.insert(0, f"identity: {self._formatter.waiting}")
         if self._following.problem:

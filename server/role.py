@@ -4,6 +4,10 @@ A role is closed at first, open once its state has been read, and closed for goo
 trusted: a poisoned disk, corruption. Its handlers exist all the time and say which it is. A role that fails takes
 neither the node nor other roles down: the node goes on to answer, and other nodes learn why from its status.
 
+    closed -> open -> closed for good    by a TerminalError, or another VirtualLogError that is not retryable
+       ^       |
+       '-------'  by a RetryableError: its tasks end, and after a pause it is opened anew (`virtuallog.setback`)
+
 Only errors that virtuallog raises on purpose close a role. Anything else, a failed assertion above all, is a bug, and
 ends the node with a traceback: a process that does something nobody thought of had better stop.
 """
@@ -19,9 +23,17 @@ import attrs
 import structlog
 import trio
 
-from virtuallog.errors import CorruptionError, StorageError, UnavailableError, VirtualLogError, WrongRecipientError
+from virtuallog.errors import (
+    CorruptionError,
+    RetryableError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+    WrongRecipientError,
+)
 from virtuallog.ports import Done, Handler, Handlers, NodeEnvironment, Request
 from virtuallog.rpc.interface import Interface
+from virtuallog.setback import Setbacks, is_bug, setback_of
 
 Serve: TypeAlias = Callable[[NodeEnvironment], Awaitable[Handlers]]
 log = structlog.get_logger(__name__)
@@ -36,7 +48,9 @@ class Role:
         self.failure: VirtualLogError | None = None
         """What whoever calls is told."""
         self.cause: VirtualLogError | None = None
-        """What has closed the role."""
+        """What has closed the role for good."""
+        self.setbacks: Final = Setbacks()
+        """What it has begun anew after."""
         self.handlers: Handlers = {
             method.request: self._handler(method.request) for interface in interfaces for method in interface.methods
         }
@@ -48,6 +62,8 @@ class Role:
         self._open: Handlers | None = None
         self._scope: trio.CancelScope | None = None
         self._bug: BaseException | None = None
+        self._setback: RetryableError | None = None
+        """What ends the present life."""
         self._numbers = count()
         self._calls: dict[int, Done] = {}
         """In progress."""
@@ -57,7 +73,8 @@ class Role:
         return self._open is not None
 
     async def run(self, environment: NodeEnvironment, admitted: trio.Event | None = None) -> None:
-        """Open the role and keep its tasks running; returns only when the role has failed.
+        """Keep the role open and its tasks running; returns only when it is closed for good. After a retryable error it is opened
+        anew, once the tasks of its former life have ended: `serve` is called again, with the same ports.
 
         Args:
             environment: what it runs in.
@@ -66,6 +83,20 @@ class Role:
         Raises:
             Exception: a bug, whether a task of the role raised it or `fail` was told of it.
         """
+        while self.failure is None:
+            setback = await self._live(environment, admitted)
+            self._answer_all()
+            if self._bug is not None:
+                raise self._bug
+            if setback is not None:
+                pause = self.setbacks.met(setback, environment.clock.monotonic())
+                tell = log.error if is_bug(setback) else log.warning
+                tell("role begins anew", role=self.name, reason=str(setback), seconds=pause, is_bug=is_bug(setback))
+                await environment.clock.sleep(pause)
+
+    async def _live(self, environment: NodeEnvironment, admitted: trio.Event | None) -> RetryableError | None:
+        """From one beginning to the next; the error that has ended it, unless the role is closed for good."""
+        self._setback = None
         try:
             async with trio.open_nursery() as nursery:
                 self._scope = nursery.cancel_scope
@@ -76,28 +107,33 @@ class Role:
                 self._open = handlers
                 await trio.sleep_forever()
         except* VirtualLogError as group:
-            self.fail(_first(group))
-        self._answer_all()
-        if self._bug is not None:
-            raise self._bug
+            self.fail(setback_of(group) or _first(group))
+        return self._setback if self.failure is None else None
 
     def fail(self, error: BaseException) -> None:
-        """Close the role for good and cancel its tasks. Once these have ended, `run` answers the calls in progress.
+        """Close the role and cancel its tasks, for good unless the error is retryable. Once they have ended, `run` answers the calls in
+        progress.
 
         What is no VirtualLogError is raised by `run`, and not here: whoever calls may be a connection, or a disk.
         """
-        if not isinstance(error, VirtualLogError):
-            self._bug = self._bug or error
-        elif self.failure is None:
-            self.cause = error
-            tells = isinstance(error, CorruptionError | StorageError | WrongRecipientError)
-            self.failure = error if tells else StorageError(str(error))
-            self.refused.set()
-            log.error("role refused", role=self.name, reason=str(error))
+        if isinstance(error, RetryableError):
+            self._setback = self._setback or error
+        else:
+            if not isinstance(error, VirtualLogError):
+                self._bug = self._bug or error
+            elif self.failure is None:
+                self._refuse(error)
+            self.settled.set()
         self._open = None
-        self.settled.set()
         if self._scope is not None:
             self._scope.cancel()
+
+    def _refuse(self, error: VirtualLogError) -> None:
+        self.cause = error
+        tells = isinstance(error, CorruptionError | StorageError | WrongRecipientError)
+        self.failure = error if tells else StorageError(str(error))
+        self.refused.set()
+        log.error("role refused", role=self.name, reason=str(error))
 
     def _handler(self, request_class: type[Request[Any]]) -> Handler:
         def handle(request: Any, done: Done) -> None:
@@ -126,7 +162,9 @@ class Role:
 
 
 def _first(group: BaseExceptionGroup[VirtualLogError]) -> VirtualLogError:
-    error: BaseException = group
+    """Of those that are not retryable."""
+    _, terminal = group.split(RetryableError)
+    error: BaseException | None = terminal
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     assert isinstance(error, VirtualLogError)

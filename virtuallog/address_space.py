@@ -20,9 +20,11 @@ from virtuallog.errors import (
     BeyondTailError,
     InvalidSettingError,
     ReconfigurationNeededError,
+    RetryableError,
     SealedError,
     UnavailableError,
     VirtualLogError,
+    as_unavailable,
 )
 from virtuallog.register import Register
 from virtuallog.types import Gap, GapKind, LogPosition, Open, Sealed, Tail
@@ -59,11 +61,10 @@ class AddressSpace:
             except ReconfigurationNeededError:
                 await self.chain_writer.successor_of(segment.id, failed=True)
                 continue
-            except (
-                UnavailableError
-            ):  # its servers may have been replaced since, and nobody is left to say that it is sealed
+            except RetryableError as error:
+                # Its servers may have been replaced since, and nobody is left to say that it is sealed.
                 if (await self.view.refresh()).chain.last.id == segment.id:
-                    raise
+                    raise as_unavailable(error) from error
                 continue
             if isinstance(tail, Open):
                 return Open(self.view.saw_tail(segment.position(tail.tail)))
@@ -87,9 +88,9 @@ class AddressSpace:
                     return await self._read_segment(segment, start, stop, max_bytes)
                 except SealedError:  # the loglet was dropped: it is no longer in the chain
                     pass
-                except UnavailableError:  # its servers may be gone for good, and the segment be on others by now
+                except RetryableError as error:  # its servers may be gone for good, and the segment be on others by now
                     if (await self.view.refresh()).chain.find(segment.id) is not None:
-                        raise
+                        raise as_unavailable(error) from error
                     continue
             if (await self.view.refresh()).version == register.version:
                 raise UnavailableError(f"nobody serves position {start}, though the chain has it")
@@ -115,9 +116,9 @@ class AddressSpace:
                 if (await self.view.refresh()).version == register.version:
                     raise UnavailableError(f"the chain has a loglet that has been dropped: {error}") from error
                 continue
-            except UnavailableError:  # as in a read
+            except RetryableError as error:  # as in a read
                 if (await self.view.refresh()).version == register.version:
-                    raise
+                    raise as_unavailable(error) from error
                 continue
             after = (await self.view.refresh()).chain
             if after.start > effective or _replaced(register.chain, after, max(target, effective + 1)):

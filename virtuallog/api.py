@@ -56,8 +56,8 @@ class Loglet(Protocol):
             UnavailableError: not done in time. Unknown outcome; offer the same batch again, to this loglet.
             OutOfOrderError, OverloadedError: this call did nothing. A second copy of it, which the network made, may have
                 been taken or may yet be: unknown outcome, unless the same batch is acknowledged later.
-            TailMismatchError: `expected_tail` is not the tail. Nothing was done, nor will be if this same call arrives
-                once more.
+            TailMismatchError: `expected_tail` is not the tail; `found` was, at some time between the first call with this batch and
+                this condition and the error. Nothing was done, nor will be if this same call arrives once more.
             UnsupportedError: this loglet has no conditional appends.
         """
         ...
@@ -72,7 +72,7 @@ class Loglet(Protocol):
         nothing: its t may be smaller than before, and below what a stripe had acknowledged to its striped loglet.
 
         Raises:
-            UnavailableError: not enough servers answered.
+            UnavailableError: not enough servers answered, or had room to settle what is in flight.
             ReconfigurationNeededError: entries in flight stay undecided until somebody seals.
             SealedError: the loglet has been dropped (every other method may say so, too).
         """
@@ -105,7 +105,7 @@ class Loglet(Protocol):
         """On return no later append will be acknowledged. For good; idempotent; by any number of callers.
 
         Raises:
-            UnavailableError: not enough servers answered; some may be sealed.
+            UnavailableError: not enough servers answered, or had room; some may be sealed.
         """
         ...
 
@@ -115,7 +115,7 @@ class Loglet(Protocol):
         or slots, stops before the one that `offset` lies in.
 
         Raises:
-            UnavailableError: not enough servers answered; some may have trimmed.
+            UnavailableError: not enough servers answered, or had room; some may have trimmed.
         """
         ...
 

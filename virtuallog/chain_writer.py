@@ -318,7 +318,7 @@ class ChainWriter:
             await self._view.metastore.put(value, expected_version, attempt, proposed.members)
         except ChainConflictError:
             return reconfigure.PutLost()
-        except UnavailableError:
+        except RetryableError:
             return reconfigure.PutUnknown()
         return reconfigure.PutWon()
 

@@ -67,6 +67,11 @@ class DiskStorage(Storage):
         os.close(self._directory)
         os.close(self._lock)
 
+    async def close_files(self) -> None:
+        """Close every file that is open, behind what is under way."""
+        for file in list(self._files):
+            await file.close()
+
     async def names(self) -> list[str]:
         found = await self.on_helper(lambda: [entry.name for entry in self.path.iterdir()])
         return sorted(name for name in found if name != _LOCK)

@@ -34,6 +34,11 @@ class UnavailableError(RetryableError):
         return self.reason
 
 
+def as_unavailable(error: RetryableError) -> UnavailableError:
+    """The error for a caller whose contract names `UnavailableError` alone: a server had no room, say, and was not asked again."""
+    return error if isinstance(error, UnavailableError) else UnavailableError(str(error))
+
+
 @attrs.define
 class OverloadedError(RetryableError):
     """A bounded queue is full; nothing has been done. Back off, then retry."""

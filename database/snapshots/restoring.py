@@ -26,7 +26,14 @@ from database.snapshots.messages import GetSnapshot
 from database.snapshots.meter import SnapshotMeter
 from database.snapshots.place import Place
 from database.snapshots.placed import newest_at
-from virtuallog.errors import CorruptionError, DiskFullError, StorageError, UnavailableError, VirtualLogError
+from virtuallog.errors import (
+    CorruptionError,
+    DiskFullError,
+    RetryableError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+)
 from virtuallog.ports import Clock, Services
 from virtuallog.types import LogPosition, NodeId
 
@@ -188,7 +195,7 @@ class Restorer:
         while True:
             try:
                 return await self._find_trim_point()
-            except UnavailableError as error:
+            except RetryableError as error:
                 self._failed(error)
             await self.clock.sleep(pause * self.random.uniform(0.5, 1.0))
             pause = min(2 * pause, longest)

@@ -77,9 +77,14 @@ class NativeProvider:
         return NativeLoglet(decoded.loglet or segment, decoded, environment, self.pieces)
 
     async def serve(self, environment: NodeEnvironment) -> Handlers:
-        """Both roles: a node whose roles do not include one of them is never named in a config for it."""
+        """Both roles: a node whose roles do not include one of them is never named in a config for it. May be called again once the tasks
+        of the former call have ended: the sequencers that ran then do not run any more, as if the process had been started anew.
+        """
         self._log_server = await LogServerService.start(environment, self.wal_settings)
-        self._sequencers = SequencerService(environment, self.pieces)
+        if self._sequencers is None:
+            self._sequencers = SequencerService(environment, self.pieces)
+        else:
+            self._sequencers.begin_anew(environment)
         return {**self._log_server.handlers, **self._sequencers.handlers}
 
     async def forget(self, lowest_live_version: int) -> None:

@@ -2,7 +2,7 @@
 
 A sequencer never restarts in place: a second incarnation could give a used offset to another batch, and a repair
 would then be unsafe. Three things hold that: the decided config names one boot of one node; a node makes the sequencer
-of a segment at most once per process; what it made it keeps until the segment is dropped, stopped or not.
+of a segment at most once per process, also if the role begins anew in it; what it made it keeps until the segment is dropped, stopped or not.
 """
 
 from __future__ import annotations
@@ -54,6 +54,16 @@ class SequencerService:
     """Appends that came before their sequencer was made."""
     _lowest_live_version: int = attrs.field(default=0, init=False)
     _meter: SequencerMeter = attrs.field(factory=SequencerMeter, init=False)
+
+    def begin_anew(self, environment: NodeEnvironment) -> None:
+        """The role is opened anew in the same process, and its former tasks have ended: what ran there is kept, stopped."""
+        self._environment = environment
+        self._early.clear()
+        for segment, former in self._running.items():
+            former.core.stop(
+                former.core.stopped or ReconfigurationNeededError("the role of the sequencer has begun anew")
+            )
+            self._running[segment] = RunningSequencer(former.core, environment, self._meter)
 
     def metrics(self) -> list[Family]:
         """See `virtuallog.metrics.Measured`."""

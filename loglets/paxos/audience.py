@@ -1,11 +1,12 @@
 """Who waits to be told something that is not the place of what he appended: a tail, a refusal, where a SEAL is.      Pure.
 
 What is told must be decided. And where nothing is written, it must be confirmed that the coordinator still leads: whoever was elected since
-has a higher promise from some replica of any quorum. So when a quorum denies that, nothing was decided behind the coordinator's back before
-the question was sent, and its tail is that of the log. Needed for a tail, and to refuse somebody who expects a later one, or
-whose session seems to have a hole, or to be forgotten.
+has a higher promise from some replica of any quorum. So when a quorum denies that, nobody else was elected before the question was sent.
 
-Standings tell as well how far replicas have gone: a position that a minority has from an earlier coordinator is seen here.
+Standings tell as well how far replicas have gone. A position behind the coordinator's end, which an earlier coordinator left at a minority or which
+a replica that recovers has filled with a promise for that position alone, is seen here, and written over or lost to. Only behind it the
+coordinator's tail is that of the log. So a tail is told, and an offer is refused, as of that moment: offers that
+look wrong when they arrive are held (`Held`), and judged once more when the lead is confirmed.
 """
 
 from __future__ import annotations
@@ -17,11 +18,28 @@ import attrs
 from loglets.paxos.agenda import Ticket
 from loglets.paxos.messages import NOWHERE, Standing, Status
 from loglets.paxos.rounds import Roll
+from virtuallog.batch import Batch
 from virtuallog.errors import OverloadedError, VirtualLogError
 from virtuallog.types import NodeId
 
 PENDING_MAX: Final = 4096
 """That takes milliseconds, or for ever if a quorum is away: then their callers give up one after the other, and new ones come."""
+
+
+HELD_BYTES_MAX: Final = 32 << 20
+"""Of the offers that wait for a confirmation, as many bytes as may wait to be written."""
+
+
+@attrs.frozen(eq=False)
+class Offer:
+    """A batch that has arrived, and what its client asks for."""
+
+    batch: Batch
+    ticket: Ticket
+    now_ms: int
+    """When it arrived."""
+    opens: bool
+    expected_tail: int
 
 
 @attrs.frozen(eq=False)
@@ -34,6 +52,13 @@ class Pending:
     """None: the tail."""
     past: int = NOWHERE
     """A position that has to be decided as well."""
+    offer: Offer | None = None
+    """To be judged once more when the lead is confirmed."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return 0 if self.offer is None else len(self.offer.batch.blob)
 
 
 @attrs.define(eq=False)
@@ -97,6 +122,8 @@ class Audience:
     _waiting: list[Pending] = attrs.field(factory=list, init=False)
     """What they are told is true once it is decided."""
     confirmation: Confirmation | None = attrs.field(default=None, init=False)
+    _held_bytes: int = attrs.field(default=0, init=False)
+    """Of offers, here and in the confirmation."""
 
     @property
     def is_empty(self) -> bool:
@@ -116,20 +143,28 @@ class Audience:
         _hold(self._waiting, pending)
 
     def doubt(self, pending: Pending) -> None:
-        """The same, and that it still leads must be confirmed."""
+        """The same, and that it still leads must be confirmed.
+
+        Raises:
+            OverloadedError: too many wait for that, or too many bytes.
+        """
+        if self._held_bytes + pending.size > HELD_BYTES_MAX:
+            raise OverloadedError(f"{self._held_bytes} bytes wait until a quorum has confirmed the lead")
         _hold(self._doubtful, pending)
+        self._held_bytes += pending.size
 
     def ask(self, proposal: int, quorum: int, roll: Roll) -> None:
         pending, self._doubtful = self._doubtful, []
         self.confirmation = Confirmation(proposal, quorum, roll, pending)
 
-    def confirmed(self, barrier: int) -> None:
-        """It leads; who wants the tail waits for `barrier`."""
+    def confirmed(self, barrier: int) -> list[Offer]:
+        """It leads, and `barrier` is behind all that was decided when the question was sent. Who wants the tail waits for it; returns
+        the offers that are to be judged once more, in their order."""
         assert self.confirmation is not None
-        self._waiting += [
-            attrs.evolve(each, barrier=barrier) if each.outcome is None else each for each in self.confirmation.pending
-        ]
-        self.confirmation = None
+        asked, self.confirmation = self.confirmation.pending, None
+        self._waiting += [attrs.evolve(each, barrier=barrier) for each in asked if each.offer is None]
+        self._held_bytes -= sum(each.size for each in asked)
+        return [each.offer for each in asked if each.offer is not None]
 
     def released(self, committed: int) -> list[Pending]:
         """Those who need not wait any longer."""
@@ -140,7 +175,7 @@ class Audience:
     def give_up(self) -> list[Ticket]:
         asked = [] if self.confirmation is None else self.confirmation.pending
         everybody = [*self._waiting, *asked, *self._doubtful]
-        self._waiting, self._doubtful, self.confirmation = [], [], None
+        self._waiting, self._doubtful, self.confirmation, self._held_bytes = [], [], None, 0
         return [each.ticket for each in everybody]
 
 

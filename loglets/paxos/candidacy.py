@@ -19,7 +19,7 @@ from loglets.paxos.messages import NOWHERE, Status
 from loglets.paxos.metrics import Election
 from loglets.paxos.replica_service import LocalReplica
 from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import SealedError, UnavailableError
+from virtuallog.errors import RetryableError, SealedError, UnavailableError
 from virtuallog.ports import NodeEnvironment
 
 ELECT_SECONDS: Final = 1.0
@@ -105,7 +105,7 @@ class Candidacy:
         _PROMISED.reached()
         try:
             end = await self._catch_up(gap)
-        except UnavailableError:
+        except RetryableError:
             meter.stood(Election.UNDECIDED)
             raise
         meter.stood(Election.ELECTED)

@@ -26,7 +26,7 @@ from loglets.paxos.messages import GetStanding, Learn, ReadRecords, Record, Reco
 from loglets.paxos.metrics import Missed
 from loglets.paxos.recovery import Follow
 from loglets.paxos.replica_service import LocalReplica
-from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.errors import RetryableError, UnavailableError, VirtualLogError
 from virtuallog.ports import NodeEnvironment
 from virtuallog.types import NodeId
 
@@ -209,7 +209,7 @@ class _CatchUp:
                 self._replica.segment, self._ensemble, environment, local, proposal, first, stop
             )
             self._replica.meter.got(Missed.FILLED, stop - first)
-        except UnavailableError:
+        except RetryableError:
             await environment.clock.sleep(PAUSE_SECONDS * environment.random.uniform(1, 2))
 
 

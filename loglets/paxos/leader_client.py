@@ -17,6 +17,8 @@ from loglets.paxos.messages import NOWHERE, Append, Seal, Settle, Taken, Truncat
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
     CorruptionError,
+    DiskFullError,
+    OverloadedError,
     SealedError,
     StorageError,
     TailMismatchError,
@@ -36,6 +38,10 @@ INSIST_SECONDS: Final = 3.0
 PAUSE_SECONDS: Final = 0.05
 """Between attempts, once everybody has been asked; T to 2T, so that clients that insist do not do it in step."""
 
+OVERLOADED_SECONDS: Final = ASK_SECONDS
+"""For so long a node that has no room is asked again, before it counts as one that does not answer. It must not be turned out of the
+lead because it is busy."""
+
 _UNANSWERED: Final = (
     UnavailableError,
     UntrustedError,
@@ -45,6 +51,8 @@ _UNANSWERED: Final = (
     UnsupportedError,
 )
 """The node cannot do it, for whatever reason of its own; another one can."""
+_NO_ROOM: Final = (OverloadedError, DiskFullError)
+"""Nothing was done, there or on the way there. The caller of an append is told, and backs off; all else is asked again."""
 
 
 @attrs.define(eq=False)
@@ -71,7 +79,8 @@ class LeaderClient:
 
         Raises:
             UnavailableError: not done in time. Unknown outcome.
-            VirtualLogError: what the leader raised.
+            OverloadedError, DiskFullError: of an append only; this attempt did nothing.
+            VirtualLogError: what else the leader raised.
         """
         deadline = self.environment.clock.monotonic() + timeout_seconds
         errand = _Errand(self, request, what, deadline, set() if asked is None else asked)
@@ -91,6 +100,8 @@ class _Errand:
     _doubt: VirtualLogError | None = attrs.field(default=None, init=False)
     """Why it is not known what became of an earlier attempt."""
     _attempts: int = attrs.field(default=0, init=False)
+    _overloaded: tuple[NodeId, float] | None = attrs.field(default=None, init=False)
+    """Who has no room, and since when."""
 
     def __attrs_post_init__(self) -> None:
         self._search = self._client.leadership.search()
@@ -111,19 +122,34 @@ class _Errand:
         if left <= 0:
             raise self._unavailable()
         self._asked.add(target.node)
+        request = self._request(target.insist)
         try:
-            taken = await self._client.environment.services.call(
-                target.node, self._request(target.insist), min(seconds, left)
-            )
-        except _UNANSWERED as error:
+            taken = await self._client.environment.services.call(target.node, request, min(seconds, left))
+        except _NO_ROOM as error:
+            if isinstance(request, Append):
+                raise
             self._doubt = error
+            return self._has_no_room(target)
+        except _UNANSWERED as error:
+            self._doubt, self._overloaded = error, None
             return self._search.failed(target.node, clock.monotonic())
         except VirtualLogError as error:
             raise self._in_doubt(target.node, error) from error
+        self._overloaded = None
         if taken.place == NOWHERE:
             return self._search.elsewhere(target.node, taken.coordinator, clock.monotonic())
         self._search.taken(target.node)
         return taken
+
+    def _has_no_room(self, target: Target) -> Target:
+        """Whom to ask next."""
+        now = self._client.environment.clock.monotonic()
+        if self._overloaded is None or self._overloaded[0] != target.node:
+            self._overloaded = target.node, now
+        if now - self._overloaded[1] < OVERLOADED_SECONDS:
+            return target
+        self._overloaded = None
+        return self._search.failed(target.node, now)
 
     def _in_doubt(self, node: NodeId, error: VirtualLogError) -> VirtualLogError:
         """What `node` may say when an earlier attempt has an unknown outcome: not that nothing was done."""
@@ -140,8 +166,9 @@ class _Errand:
         return UnavailableError(f"{self._what} of loglet {self._client.segment}: nobody leads{because}")
 
     async def _pause(self) -> None:
-        """The usual way, from one that is gone over its neighbour to a new leader, is gone without a pause."""
+        """The usual way, from one that is gone over its neighbour to a new leader, is gone without a pause. A node that has no room is
+        left alone for a moment."""
         self._attempts += 1
-        if self._attempts > max(2, len(self._client.leadership.replicas)):
+        if self._overloaded is not None or self._attempts > max(2, len(self._client.leadership.replicas)):
             environment = self._client.environment
             await environment.clock.sleep(PAUSE_SECONDS * (1 + environment.random.random()))

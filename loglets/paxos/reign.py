@@ -21,7 +21,7 @@ import attrs
 
 from loglets.paxos import values
 from loglets.paxos.agenda import Agenda, Ticket
-from loglets.paxos.audience import PENDING_MAX, Audience, Confirmation, Pending
+from loglets.paxos.audience import PENDING_MAX, Audience, Confirmation, Offer, Pending
 from loglets.paxos.coordinator_effects import Effect, Resolve, Send
 from loglets.paxos.messages import NOWHERE, GetStanding, Standing, Written
 from loglets.paxos.places import offset_of
@@ -82,24 +82,7 @@ class Reign:
 
     def offer(self, batch: Batch, ticket: Ticket, now_ms: int, *, opens: bool, expected_tail: int) -> list[Effect]:
         """A checked batch has arrived; it is resolved once it is decided."""
-        if self.seal != NOWHERE:
-            return [Resolve(ticket, self._repeats.turned_away(batch))]
-        try:
-            if self._sealing:
-                return self._come_late(ticket, batch)
-            if (known := self._repeats.known(batch, ticket, opens=opens)) is not None:
-                return known
-            if expected_tail != NOWHERE:
-                mismatch = self._repeats.mismatch(batch, expected_tail, self._agenda.tail, now_ms)
-                if mismatch is not None:
-                    raise mismatch
-                self._agenda.close()
-            self._agenda.add_batch(self._repeats.sessions.place(batch, self._agenda.place_of(batch), ticket, now_ms))
-        except OverloadedError as error:
-            return [Resolve(ticket, error)]
-        except VirtualLogError as error:
-            return self._refuse(error, ticket)
-        return []
+        return self._judge(Offer(batch, ticket, now_ms, opens, expected_tail), is_confirmed=False)
 
     def append(self, payload: bytes, ticket: Ticket) -> list[Effect]:
         """Bytes of a user, without a session; resolved with the position. They weigh nothing here: the caller has them in memory
@@ -207,15 +190,47 @@ class Reign:
 
     # -- tails and refusals ---------------------------------------------------------------------------------------
 
-    def _refuse(self, error: VirtualLogError, ticket: Ticket) -> list[Effect]:
-        """Told once all that made it fail is decided. A tail that has passed stays past. But a later tail may be there, or a batch that
-        is missing here, if this coordinator was outbid: nobody may be told to wait for what others have decided long ago."""
-        pending = Pending(ticket, self._agenda.next, error)
-        if not (isinstance(error, TailMismatchError) and error.expected < error.found):
-            return [*self._guarded(ticket, lambda: self._audience.doubt(pending)), *self._ask()]
-        if pending.barrier <= self.writing.committed:
+    def _judge(self, offer: Offer, *, is_confirmed: bool) -> list[Effect]:
+        """Have the batch written, or refuse it.
+
+        Args:
+            offer: has just arrived, or was held.
+            is_confirmed: that a quorum has confirmed the lead since it arrived, and all that was decided by then is here.
+        """
+        batch, ticket = offer.batch, offer.ticket
+        if self.seal != NOWHERE:
+            return [Resolve(ticket, self._repeats.turned_away(batch))]
+        try:
+            if self._sealing:
+                return self._come_late(ticket, batch)
+            if (known := self._repeats.known(batch, ticket, opens=offer.opens)) is not None:
+                return known
+            if offer.expected_tail != NOWHERE:
+                self._repeats.check_tail(batch, offer.expected_tail, self._agenda.tail)
+                self._agenda.close()
+            place = self._agenda.place_of(batch)
+            self._agenda.add_batch(self._repeats.sessions.place(batch, place, ticket, offer.now_ms))
+        except OverloadedError as error:
             return [Resolve(ticket, error)]
-        return self._guarded(ticket, lambda: self._audience.wait(pending))
+        except VirtualLogError as error:
+            return self._refuse(error, offer) if is_confirmed else self._hold(offer)
+        return []
+
+    def _hold(self, offer: Offer) -> list[Effect]:
+        """It looks wrong from here, and would be right if others have decided what this coordinator does not know of."""
+        pending = Pending(offer.ticket, self._agenda.next, None, offer=offer)
+        return [*self._guarded(offer.ticket, lambda: self._audience.doubt(pending)), *self._ask()]
+
+    def _refuse(self, error: VirtualLogError, offer: Offer) -> list[Effect]:
+        """For good: told once all that made it fail is decided."""
+        pending = Pending(offer.ticket, self._agenda.next, error)
+
+        def wait() -> None:
+            if isinstance(error, TailMismatchError):
+                self._repeats.remember(offer.batch, error, offer.now_ms)
+            self._audience.wait(pending)
+
+        return self._guarded(offer.ticket, wait)
 
     def _ask(self) -> list[Effect]:
         if not self._audience.needs_question:
@@ -240,8 +255,9 @@ class Reign:
         seen = max(min(confirmation.end, committed + AHEAD_MAX), min(past, committed))
         while self._agenda.next <= seen and not self._sealing:
             self._agenda.add(values.nop, None, 0)
-        self._audience.confirmed(self._agenda.next)
-        return [*self._release(), *self._ask()]
+        held = self._audience.confirmed(self._agenda.next)
+        judged = [effect for offer in held for effect in self._judge(offer, is_confirmed=True)]
+        return [*judged, *self._release(), *self._ask()]
 
     # -- behind a SEAL --------------------------------------------------------------------------------------------
 

@@ -43,14 +43,24 @@ class Repeats:
         placement = self.sessions.find(batch, opens=opens)
         return None if placement is None else _again(placement, batch, ticket)
 
-    def mismatch(self, batch: Batch, expected_tail: int, tail: int, now_ms: int) -> TailMismatchError | None:
-        """What a conditional append meets that expects another tail. Once refused it stays so: a
-        second copy of the call may arrive when the tail is what it expects, and its caller has long gone on."""
+    def check_tail(self, batch: Batch, expected_tail: int, tail: int) -> None:
+        """Whether a conditional append may have its place. Once refused it stays so: a second copy of the call may arrive when the tail
+        is what it expects, and its caller has long gone on.
+
+        Raises:
+            TailMismatchError: it may not, as far as is known here.
+        """
         found = self._refusals.find(batch, expected_tail)
-        if found is None and expected_tail != tail:
-            found = tail
-            self._refusals.add(batch, expected_tail, found, now_ms)
-        return None if found is None else TailMismatchError(expected_tail, found)
+        if found is not None or expected_tail != tail:
+            raise TailMismatchError(expected_tail, tail if found is None else found)
+
+    def remember(self, batch: Batch, mismatch: TailMismatchError, now_ms: int) -> None:
+        """This refusal is told as final.
+
+        Raises:
+            OverloadedError: see `Refusals.add`.
+        """
+        self._refusals.add(batch, mismatch.expected, mismatch.found, now_ms)
 
     def turned_away(self, batch: Batch | None) -> VirtualLogError:
         """The error for what comes after the end. It says that nothing is in the log only if that is so: this

@@ -22,7 +22,14 @@ from loglets.paxos.identity import Position
 from loglets.paxos.log import OUTSTANDING_MAX, Log
 from loglets.paxos.running_coordinator import RunningCoordinator
 from virtuallog.batch import BATCH_BYTES_MAX
-from virtuallog.errors import BeyondTailError, TerminalError, TooLargeError, UnavailableError, VirtualLogError
+from virtuallog.errors import (
+    BeyondTailError,
+    RetryableError,
+    TerminalError,
+    TooLargeError,
+    UnavailableError,
+    VirtualLogError,
+)
 
 DATA_BYTES_MAX: Final = BATCH_BYTES_MAX
 """Of one entry."""
@@ -78,7 +85,7 @@ class Writer:
             self._give_up(NOT_STARTED)
             try:
                 self._end = await self._candidate().stand()
-            except UnavailableError:
+            except RetryableError:
                 self._give_up(NOT_STARTED)
                 return None
         self._idle = None

@@ -78,23 +78,25 @@ class DatabaseRole:
 
     async def serve(self, environment: NodeEnvironment, virtual_log: VirtualLog) -> Handlers:
         """Open the role and return the handlers of what other nodes and operators ask. Its tasks run in the environment's
-        nursery; an error of any of them that is a VirtualLogError closes the role.
+        nursery; an error of any of them that is a VirtualLogError closes the role. May be called again once they have ended.
 
         Raises:
             VirtualLogError: the replica's directory cannot be used.
         """
-        directory = await self.local_store(STORE)
-        self.host = Host(
-            log=virtual_log,
-            directory=directory,
-            environment=environment,
-            identity=ReplicaIdentity(
-                node=self.identity.node, store=self.identity.store_id, boot=self.identity.boot
-            ),
-            cluster=await cluster_of(virtual_log),
-            peers=partial(_others, virtual_log, self.identity.node),
-            settings=self.settings,
-        )  # fmt: skip
+        if self.host is None:
+            directory = await self.local_store(STORE)
+            self.host = Host(
+                log=virtual_log,
+                directory=directory,
+                environment=environment,
+                identity=ReplicaIdentity(
+                    node=self.identity.node, store=self.identity.store_id, boot=self.identity.boot
+                ),
+                cluster=await cluster_of(virtual_log),
+                peers=partial(_others, virtual_log, self.identity.node),
+                settings=self.settings,
+            )  # fmt: skip
+        self.host.environment = environment  # the same host in each life of the role: it counts those of the replica
         environment.nursery.start_soon(self._run, self.host)
         environment.nursery.start_soon(announce, virtual_log)
         handlers: dict[type[Request[Any]], Handler] = {

@@ -33,7 +33,7 @@ from server.zookeeper.sasl import Exchange
 from server.zookeeper.serving import ZooKeeperServer
 from server.zookeeper.settings import ZooKeeperSettings
 from server.zookeeper.words import Words
-from virtuallog.errors import UnavailableError, VirtualLogError
+from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Clock
 
 NONCE_BYTES: Final = 24
@@ -166,8 +166,10 @@ class ZooKeeperService:
             try:
                 await self._database.sync()
                 self.contact.answered()
-            except UnavailableError:
-                pass
+            except (
+                VirtualLogError
+            ) as error:  # whatever it is, the log has not answered; the replica itself ends what must end
+                log.debug("the log has not answered", reason=str(error))
             await self._clock.sleep(TICK_SECONDS)
 
     async def _count_ticks(self) -> None:

@@ -284,7 +284,8 @@ class Machine:
             source = self.world.random(f"disk {self.node} {name}")
             self._disks[name] = Disk(source, self.faults, _MachineClock(self), self.counts)
             self._disks[name].watch = self.world.disk_watch(self.node, name)
-        return self._disks[name].mount()
+        # A role that begins anew in the same life goes on with what this process has mounted.
+        return self._disks[name].mounted or self._disks[name].mount()
 
     async def _open_key_values(self, process: Process, clock: SimulatedClock, name: str) -> KeyValues:
         process.check()

@@ -538,8 +538,11 @@ def test_a_conditional_append_heads_its_position() -> None:
     """Even if others wait, whose position still has room; who expects the tail that all see, and is not the first, is too late."""
     bench = Bench.leading()
     bench.offer("first", batch_of(0), expected=0)
+    write = bench.round
     bench.offer("second", batch_of(0, session=OTHER), expected=SLOT, turns=False)
     bench.offer("third", batch_of(0, session=b"c" * 16), expected=SLOT)
+    bench.confirm()
+    bench.round = write
     bench.commit()
     assert "third" not in bench.outcomes, "what it lost to is not decided yet"
     bench.commit()
@@ -564,6 +567,68 @@ def test_who_expects_a_later_tail_is_refused_by_who_surely_leads() -> None:
     for node in (B, C):
         bench.run(bench.core.confirmed(node, bench.round, standing()))
     assert bench.told["meanwhile"] == encode(TailMismatchError(5 * SLOT, 0))
+
+
+def test_an_offer_that_looks_wrong_is_judged_when_the_lead_is_confirmed() -> None:
+    """What it waits for may come meanwhile: the tail that it expects, or its predecessor. Then it is placed, and so is its copy."""
+    bench = Bench.leading()
+    bench.offer("ahead", batch_of(session=OTHER), expected=SLOT)
+    question = bench.round
+    bench.offer("copy", batch_of(session=OTHER), expected=SLOT)
+    bench.offer("gap", batch_of(1), opens=False)
+    bench.offer("predecessor", batch_of(0))
+    write, bench.round = bench.round, question
+    bench.confirm()
+    second, bench.round = bench.round, write
+    bench.commit()
+    bench.accept()
+    bench.round = second
+    bench.confirm()
+    bench.turn()
+    bench.accept()
+
+    assert bench.told == {"predecessor": 0, "ahead": SLOT, "copy": SLOT, "gap": 2 * SLOT}
+
+
+@pytest.mark.parametrize("asks", ["a later tail", "a successor"])
+def test_what_a_replica_has_behind_the_end_is_settled_before_a_refusal(asks: str) -> None:
+    """A quorum confirms the lead, and one of them has a position that this coordinator does not know: a promise for it alone, as who fills
+    it makes, is no higher promise. Others may have decided it, and then nothing is refused; if not it becomes a NOP, and the tail is
+    behind it."""
+    filled, empty = Bench.leading(), Bench.leading()
+    for bench in (filled, empty):
+        if asks == "a later tail":
+            bench.offer("x", batch_of(), expected=2 * SLOT)
+        else:
+            bench.offer("x", batch_of(1), opens=False)
+        number = bench.round
+        bench.run(bench.core.confirmed(A, number, standing(end=1)))
+        bench.run(bench.core.confirmed(C, number, standing()))
+        assert bench.outcomes == {}
+        bench.turn()
+    filled.run(filled.core.written(B, filled.round, written(Verdict.REJECT, proposal=2)))
+    empty.accept()
+
+    refusal = TailMismatchError(2 * SLOT, SLOT) if asks == "a later tail" else OutOfOrderError(0)
+    assert isinstance(filled.outcomes["x"], UnavailableError)
+    assert empty.told == {"x": encode(refusal)}
+
+
+def test_held_offers_are_bounded_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And have room again once they are judged."""
+    monkeypatch.setattr(audience, "HELD_BYTES_MAX", 1000)
+    bench = Bench.leading()
+    bench.offer("held", batch_of(text=bytes(600)), expected=SLOT)
+    question = bench.round
+    bench.offer("too much", batch_of(session=OTHER, text=bytes(600)), expected=SLOT)
+    bench.round = question
+    bench.confirm()
+    bench.offer("again", batch_of(session=OTHER, text=bytes(600)), expected=SLOT)
+    bench.confirm()
+
+    refused = encode(TailMismatchError(SLOT, 0))
+    assert isinstance(bench.outcomes.pop("too much"), OverloadedError)
+    assert bench.told == {"held": refused, "again": refused}
 
 
 def test_who_was_outbid_learns_it_when_it_asks() -> None:

@@ -8,13 +8,14 @@ import trio
 from trio.testing import MockClock
 
 from loglets.paxos.loglet import PaxosLoglet
-from loglets.paxos.messages import Settle, Taken, Truncate
+from loglets.paxos.messages import NOWHERE, Promise, Settle, Status, Taken, Truncate, Write
 from loglets.paxos.places import offset_of
 from loglets.paxos.reception import Reception
 from tests.metastore.world import simulated
 from tests.paxos.cluster import payloads_of, running_cluster, writer
 from tests.paxos.leading import Leader
 from tests.paxos.world import SEGMENT, World, playing
+from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
 
@@ -70,6 +71,52 @@ async def test_an_outbid_coordinator_does_not_miss_a_batch_that_another_one_has(
         await session.append(b"the next")
 
         assert await payloads_of(loglet) == [b"through 3", b"through 2", b"the next"]
+
+
+@pytest.mark.parametrize("asks", ["the tail", "a later tail", "a later batch"])
+@simulated
+async def test_a_position_that_a_recovery_has_filled_is_no_reason_to_refuse(asks: str) -> None:
+    """2 leads, elected without 3, which alone has position 2. Then 1 recovers from an empty disk: it fills position 2 with a promise for it
+    alone, so all know it but the coordinator on 2. Nobody is refused there, who expects the tail that all others tell, a
+    later one, or the place behind a batch that is not known there."""
+    async with playing(replicas=3) as world:
+        leader = await _led_without(world, filled=2)
+        expected = {"the tail": offset_of(3), "a later tail": offset_of(9)}.get(asks, NOWHERE)
+        told: list[int | VirtualLogError] = []
+        batch = Batch.build(SessionId(bytes(16)), 0 if expected != NOWHERE else 1, [b"x"])
+        core, opens = leader.running.core, expected != NOWHERE
+
+        leader.running.step(lambda: core.offer(batch, told.append, 0, opens=opens, expected_tail=expected))
+        await world.until(lambda: bool(told))
+
+        assert isinstance(told[0], UnavailableError)
+        assert not leader.running.is_leading
+
+
+async def _led_without(world: World, filled: int) -> Leader:
+    """2 leads, and knows nothing of the position `filled`, which is decided."""
+    await world.start(1, 2, 3)
+    first, second = world.coordinator(1), world.coordinator(2)
+    await first.insist()
+    assert await first.append(b"one") == filled - 1
+    await world.until(lambda: all(world.standing(node).learned == filled for node in (1, 2, 3)))
+    caught = [world.catch(Write, to=node) for node in (1, 2)]
+    first.append_soon(b"at 3 alone")
+    await world.until(lambda: world.standing(3).end == filled)
+    world.kill(1)
+    for each in caught:
+        each.lift()
+    await world.start(1)
+    unheard = world.catch(Promise, to=3, sender=2)
+    await second.insist()
+    unheard.lift()
+    world.kill(1)
+    world.wipe(1)
+    await world.start(1, status=Status.EMPTY)
+    await world.recover(1)
+    await world.until(lambda: all(world.standing(node).learned == filled + 1 for node in (1, 2, 3)))
+    assert second.running.is_leading
+    return second
 
 
 async def _outbid(world: World) -> tuple[Leader, Leader]:

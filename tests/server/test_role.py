@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -11,7 +12,16 @@ import trio.testing
 
 from server.role import Role
 from tests.rpc.shop import Wait, Waited, interfaces
-from virtuallog.errors import CorruptionError, OverloadedError, StorageError, UnavailableError
+from tests.rpc.world import TrioClock
+from virtuallog.errors import (
+    CorruptionError,
+    DiskFullError,
+    OverloadedError,
+    SealedError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+)
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 from virtuallog.types import NodeId
 
@@ -20,7 +30,7 @@ def environment() -> NodeEnvironment:
     """For a role that uses none of its ports."""
     none = cast(Any, None)
     return NodeEnvironment(
-        services=none, clock=none, random=none, nursery=none, node=NodeId(1), boot=1, storage=none, key_values=none,
+        services=none, clock=TrioClock(), random=none, nursery=none, node=NodeId(1), boot=1, storage=none, key_values=none,
         segment_config=none, fail=none,
     )  # fmt: skip
 
@@ -70,18 +80,18 @@ async def test_an_error_of_a_disk_closes_the_role_alone() -> None:
 
 
 async def test_the_reason_is_kept_as_it_was() -> None:
-    """Callers must not take it for an answer of unknown outcome; who looks for bugs must see what it was."""
+    """Callers must not take it for an answer of theirs; who looks for bugs must see what it was."""
 
     async def give_up(environment: NodeEnvironment) -> None:
         await trio.lowlevel.checkpoint()
-        raise UnavailableError("no answer")
+        raise SealedError("no more")
 
     fragile = role(give_up)
     await fragile.run(environment())
 
     assert isinstance(fragile.failure, StorageError)
-    assert isinstance(fragile.cause, UnavailableError)
-    assert str(fragile.failure) == str(fragile.cause) == "no answer"
+    assert isinstance(fragile.cause, SealedError)
+    assert str(fragile.failure) == str(fragile.cause) == "no more"
 
 
 async def test_calls_in_progress_are_answered_when_the_role_is_closed() -> None:
@@ -127,3 +137,62 @@ async def test_a_handler_that_raises_has_answered() -> None:
             fragile.handlers[Wait](Wait(1), outcomes.append)
         fragile.fail(CorruptionError("a bad block"))
     assert outcomes == []
+
+
+async def test_a_retryable_error_closes_a_role_for_a_moment(autojump_clock: trio.testing.MockClock) -> None:
+    """Whether a task raised it or the role was told: its tasks end, those who had called hear so, and after a pause that grows with each
+    setback it is opened anew. It is never closed for good, and others need not know why."""
+    begun: list[float] = []
+    outcomes: list[Any] = []
+
+    async def serve(environment: NodeEnvironment) -> Handlers:
+        begun.append(environment.clock.monotonic())
+        if len(begun) == 2:
+            raise OverloadedError("opened too early")
+        if len(begun) == 3:
+            environment.nursery.start_soon(_raise, DiskFullError("no room"))
+        return {Wait: lambda request, done: None}
+
+    fragile = Role("fragile", interfaces(), serve)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fragile.run, environment())
+        await fragile.settled.wait()
+        fragile.handlers[Wait](Wait(1), outcomes.append)
+        fragile.fail(UnavailableError("no answer"))
+        assert not fragile.is_open
+        await trio.sleep(0.1)
+        fragile.handlers[Wait](Wait(2), outcomes.append)
+        await trio.sleep(10)
+        assert fragile.is_open
+        nursery.cancel_scope.cancel()
+
+    assert [type(outcome) for outcome in outcomes] == [UnavailableError, UnavailableError]
+    assert begun == pytest.approx([0, 0.5, 1.5, 3.5])
+    assert [type(error) for error in fragile.setbacks.latest] == [UnavailableError, OverloadedError, DiskFullError]
+    assert fragile.failure is None and fragile.cause is None
+
+
+async def test_a_role_that_begins_anew_may_be_closed_for_good(autojump_clock: trio.testing.MockClock) -> None:
+    """By what its own task meets beside a retryable error, or by others while it pauses."""
+
+    async def both(environment: NodeEnvironment) -> None:
+        environment.nursery.start_soon(_raise, UnavailableError("no answer"))
+        environment.nursery.start_soon(_raise, CorruptionError("a bad block"))
+
+    fragile, other = role(both), role(partial(_fail, UnavailableError("no answer")))
+    await fragile.run(environment())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other.run, environment())
+        await trio.sleep(0.1)
+        other.fail(StorageError("the directory is somebody else's"))
+
+    assert isinstance(fragile.cause, CorruptionError)
+    assert isinstance(other.cause, StorageError)
+
+
+async def _raise(error: VirtualLogError) -> None:
+    raise error
+
+
+async def _fail(error: VirtualLogError, environment: NodeEnvironment) -> None:
+    environment.fail(error)
