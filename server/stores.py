@@ -53,8 +53,8 @@ class Stores:
     _root: Storage
     _data: Path
     """For people."""
-    _present: Collection[tuple[str, str]]
-    """Stores of which anything was there when this process began, by folder and role."""
+    _present: set[tuple[str, str]]
+    """Stores of which anything was there when this process began, or that it has founded, by folder and role."""
     _marked: set[str]
     _is_complete: bool
 
@@ -76,7 +76,7 @@ class Stores:
         """
         names = set(await root.names())
         marked = {name for name in names if name.startswith(f"{COMPLETE}.")}
-        stores = cls(node, root, data, present, marked, COMPLETE in names)
+        stores = cls(node, root, data, set(present), marked, COMPLETE in names)
         if is_new:
             await stores.complete()
         return stores
@@ -107,6 +107,11 @@ class Stores:
     async def mark(self, kind: str, role: str) -> None:
         """From now on the directory has this store."""
         await self._create(_mark(kind, role))
+
+    async def mark_founded(self, kind: str, role: str) -> None:
+        """The same, and it is there: a role that begins anew in this process finds it."""
+        await self.mark(kind, role)
+        self._present.add((kind, role))
 
     async def complete(self) -> None:
         """From now on a store without a mark was never there."""
@@ -168,9 +173,9 @@ class Opening:
             if _IN_STORE not in await storage.names():
                 file = await storage.create(_IN_STORE, 1)
                 await file.close()
-            await self._stores.mark(FILES, role)
+            await self._stores.mark_founded(FILES, role)
         for role in sorted(self._values):
-            await self._stores.mark(VALUES, role)
+            await self._stores.mark_founded(VALUES, role)
 
 
 def _mark(kind: str, role: str) -> str:

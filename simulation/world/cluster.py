@@ -130,10 +130,15 @@ class Cluster:
         machine.start()
 
     def note_refusals(self, node: NodeId) -> None:
-        """Let the machine judge the parts of its node that have stopped for good in the present life."""
+        """Let the machine judge the parts of its node that have stopped for good, or begun anew, in the present life."""
         product, machine = self.products.get(node), self.machines[node]
-        for role, cause in product.refusals.items() if product is not None and machine.running else ():
+        if product is None or not machine.running:
+            return
+        for role, cause in product.refusals.items():
             machine.stopped(role, cause)
+        for role, setbacks in product.setbacks.items():
+            for setback in setbacks:
+                machine.began_anew(role, setback)
 
     def _forget_life(self, node: NodeId) -> None:
         """Nobody may take the state of a former life for that of the present one."""

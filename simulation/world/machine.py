@@ -25,11 +25,17 @@ import trio
 
 from database.ports import StoreDirectory
 from server.stores import FILES, REPLICAS, VALUES
-from simulation.checks.stopping import STORE_LOST, refuses_rot, stopped_for_a_reason
+from simulation.checks.stopping import (
+    BEGAN_ANEW,
+    STORE_LOST,
+    began_anew_for_a_reason,
+    refuses_rot,
+    stopped_for_a_reason,
+)
 from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from simulation.world.tally import Tally
 from simulation.world.world import World
-from virtuallog.errors import VirtualLogError
+from virtuallog.errors import RetryableError, VirtualLogError
 from virtuallog.ports import Clock, Handlers, KeyValues, Services, Storage
 from virtuallog.register import Register
 from virtuallog.rpc.node import Identity
@@ -228,6 +234,14 @@ class Machine:
         if refuses_rot(error, self.counts):
             self.world.fault("rot refused", f"by {who}: {error}")
         self.world.violations.extend(stopped_for_a_reason(self.world.history, who, error, self.counts))
+
+    def began_anew(self, part: str, error: RetryableError) -> None:
+        """A part of its program has begun anew after an error: judge the reason, once."""
+        if (self._boots, f"{part}: {error}") not in self._told:
+            self._told.add((self._boots, f"{part}: {error}"))
+            self.world.counts[BEGAN_ANEW] += 1
+            who = f"{part} of {self.node}.{self._boots}"
+            self.world.violations.extend(began_anew_for_a_reason(self.world.history, who, error, self.counts))
 
     def disk(self, name: str) -> Disk | None:
         """For who looks inside; None if no process ever opened it."""

@@ -6,7 +6,8 @@ Nodes 1, 2 and 3 are the replicas, and node 1 is asked first. What is asked is n
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import attrs
@@ -37,6 +38,7 @@ from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
     CorruptionError,
+    DiskFullError,
     OutOfOrderError,
     OverloadedError,
     SealedError,
@@ -200,6 +202,56 @@ async def test_on_the_wrong_side_of_a_partition_an_append_is_given_up(
         await stage.loglet().append(batch(), opens=True)
     assert stage.clock.monotonic() <= APPEND_SECONDS + 0.1
     assert sum(insist for _, insist in stage.errands()) <= 5
+
+
+@pytest.mark.parametrize("error", [OverloadedError("full"), DiskFullError("no room")])
+@pytest.mark.parametrize("what", ["tail", "seal", "trim"])
+async def test_a_leader_that_has_no_room_is_asked_again(
+    stage: Stage, what: str, error: VirtualLogError, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Nothing was done, and it goes on to lead: nobody else is asked to, and the caller hears of nothing."""
+    full_until = 0.8
+    seen: set[bool] = set()
+
+    def script(node: NodeId, request: Any) -> Any:
+        if isinstance(request, GetStanding | WaitLearned):
+            decided = stage.clock.monotonic() > full_until
+            return standing(2, learned=3 if decided or what == "trim" else 1)
+        seen.add(request.insist)
+        if stage.clock.monotonic() < full_until:
+            return error
+        return taken(2 * SLOT, ONE)
+
+    stage.script = script
+    loglet = stage.loglet()
+    if what == "tail":
+        assert await loglet.check_tail() == Open(LogletOffset(2 * SLOT))
+    elif what == "seal":
+        await loglet.seal()
+    else:
+        assert await loglet.prefix_trim(LogletOffset(2 * SLOT)) == 2 * SLOT
+    assert seen == {False}
+    assert {node for node, _ in stage.errands()} <= {ONE}
+
+
+@pytest.mark.parametrize("error", [OverloadedError("full"), DiskFullError("no room")])
+@pytest.mark.parametrize("what", ["tail", "seal", "trim"])
+async def test_a_log_without_room_is_unavailable(
+    stage: Stage, what: str, error: VirtualLogError, autojump_clock: trio.testing.MockClock
+) -> None:
+    """That is what callers know what to do about; `OverloadedError` is for appends alone."""
+    stage.script = lambda node, request: (
+        standing(2, learned=3 if what == "trim" else 1) if isinstance(request, GetStanding | WaitLearned) else error
+    )
+    loglet = stage.loglet()
+    operations: dict[str, Callable[[], Awaitable[Any]]] = {
+        "tail": loglet.check_tail,
+        "seal": loglet.seal,
+        "trim": partial(loglet.prefix_trim, LogletOffset(2 * SLOT)),
+    }
+
+    with pytest.raises(UnavailableError, match=r"full|no room"):
+        await operations[what]()
 
 
 async def test_replicas_that_cannot_be_reached_at_all_are_not_flooded(

@@ -16,7 +16,7 @@ from server.identity import Identity, Phase
 from virtuallog.address_book import AddressBook
 from virtuallog.chain import genesis
 from virtuallog.cluster_file import NodeAddress
-from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError, UnknownKindError
+from virtuallog.errors import CorruptionError, InvalidSettingError, StorageError, UnavailableError, UnknownKindError
 from virtuallog.node_table import Claim, Forget
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
 from virtuallog.register import ClusterId, NodeEntry, Register
@@ -46,6 +46,20 @@ async def test_roles_keep_their_files_apart_and_get_them_back(tmp_path: Path) ->
             await one.write({b"key": b"of one"})
             await two.write({b"key": b"of two"})
             assert (await (await data.storage("one")).names()) == []
+
+
+async def test_a_role_that_begins_anew_has_its_files_once(tmp_path: Path) -> None:
+    """It asks for the same again. What its former life had left open is closed."""
+    async with open_data_directory(tmp_path) as data:
+        storage, values = await data.storage("one"), await data.key_values("one")
+        left = await storage.create("file", 10)
+        again = await data.storage("one")
+
+        assert again is storage
+        assert await data.key_values("one") is values
+        with pytest.raises(StorageError, match="closed"):
+            await left.read(0, 10)
+        assert await (await again.open("file")).read(0, 10) == bytes(10)
 
 
 async def test_data_without_an_identity_is_no_new_disk(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import attrs
+import pytest
 import trio
 from trio.testing import MockClock
 
 from database.kv.commands import Acl, Create, Delete
 from database.kv.results import Error
+from server.zookeeper.hooks import Standing
 from server.zookeeper.opcodes import OpCode
 from server.zookeeper.read_only import TICK_SECONDS, TICKS_MAX
 from server.zookeeper.sasl import Proof
@@ -22,7 +24,7 @@ from tests.rpc.world import TrioClock
 from tests.zookeeper_parity.node import SUPER
 from tests.zookeeper_parity.test_sasl import spell
 from tests.zookeeper_wire.world import RawClient, Reply, World, listed_database
-from virtuallog.errors import UnavailableError
+from virtuallog.errors import ForbiddenError, OverloadedError, UnavailableError, VirtualLogError
 
 SETTINGS = ZooKeeperSettings(
     commands=("*",), read_only=True, superuser_digest=SUPER, sasl_users=(SaslUser(name="ben", password="hi"),)
@@ -81,6 +83,24 @@ async def test_a_server_that_the_list_does_not_take_goes_easy_on_the_log(autojum
         await database.execute(Delete(f"{quota}/zookeeper_limits"))
         await trio.sleep(2.0)  # noqa: TID251 -- simulated time
         assert database.tree.get_data(CONFIG, ())[0] == OWN_LINE + b"\nversion=1"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("error", [OverloadedError("full"), ForbiddenError("Settle", "CLIENT", "NODE")])
+async def test_a_server_outlives_a_log_that_does_not_answer(error: VirtualLogError, autojump_clock: MockClock) -> None:
+    """Whatever the log says to who only keeps in touch with it: its clients hear of that, and the server goes on once it answers."""
+    clock = TrioClock()
+    database, log = listed_database(clock)
+    service = ZooKeeperService(database, SETTINGS, clock, random.Random(2), node=1, listen="127.0.0.1:7001")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.run)
+        await nursery.start(service.run)
+        log.failure = error
+        await trio.sleep(30)  # noqa: TID251 -- simulated time
+        silent = service.contact.standing
+        log.failure = None
+        await trio.sleep(2)  # noqa: TID251 -- simulated time
+        assert [silent, service.contact.standing] == [Standing.READ_ONLY, Standing.FULL]
         nursery.cancel_scope.cancel()
 
 
