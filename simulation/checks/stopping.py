@@ -23,13 +23,10 @@ from virtuallog.testing.violation import Violation
 
 ROT: Final = ("bit flipped", "store bit flipped")
 """Counted where a disk that cannot be read is nobody's fault: of files, and of key-value stores."""
-<<<<<<< HEAD
 STORE_LOST: Final = "store gone"
 """Counted where the directory of a store is deleted: its role is refused for good, unless it recovers it from others."""
-=======
 BEGAN_ANEW: Final = "role begun anew"
 """Counted each time that the judge sees one."""
->>>>>>> ba33e02 (A role begins anew after a retryable error, and the simulator objects to it)
 _FAILED: Final = (
     "write error", "create error", "sync error", "read error", "disk full",
     "store write error", "store sync error", "store read error", "store full",
