@@ -62,6 +62,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.register import REGISTER
     from simulation.stories.returned import RETURNED, UNSEATED
     from simulation.stories.sealed import BROKEN_DISK, SEALED
+    from simulation.stories.strangers import STRANGERS
     from simulation.stories.stripes import HALVES, STRIPES
     from simulation.stories.trimmed import TRIMMED
     from simulation.stories.usurped import USURPED
@@ -101,6 +102,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         RESTART,
         RETURNED,
         SEALED,
+        STRANGERS,
         STRIPED,
         STRIPES,
         TORN,
