@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 import attrs
@@ -37,7 +36,6 @@ from simulation.strangers.line import (
     Request,
     Restore,
     Watch,
-    Write,
     creating,
     deleting,
     protecting,
@@ -60,6 +58,7 @@ LOOKED: Final = tuple(
     )
 )  # fmt: skip
 """What a set of seeds must have shown."""
+POUNCES: Final = 12
 _CONNECTIONS_PER_CLIENT: Final = 6
 _CREDENTIALS: Final = {"alice": b"alice:a", "bob": b"bob:b"}
 _IDENTITIES: Final = {name: Identity("digest", digest_of(each.decode())) for name, each in _CREDENTIALS.items()}
@@ -146,6 +145,7 @@ async def _story(world: World) -> None:
                 for number, reader in enumerate(("", "bob", "", "alice")):
                     acting.start_soon(_look_on, run, reader, f"10.0.1.{number}", world.random(f"reader {number}"))
                 acting.start_soon(_steal, run, world.random("thief"))
+                acting.start_soon(_pounce, run, world.random("pouncer"))
                 acting.start_soon(_cut, run, world.random("cuts"))
                 if source.random() < 0.4:
                     acting.start_soon(_flood, run, world.random("flood"))
@@ -166,7 +166,7 @@ async def _host(run: _Run, number: int) -> None:
     async with world.client(NodeId(number)) as environment:
         source = world.random(f"server {number}")
         database = Database(clock=environment.clock, random=source)
-        follower = Follower(run.log, database, source, source.choice((0.005, 0.05, 0.2)))
+        follower = Follower(run.log, database, source, source.choice((0.005, 0.05, 0.15)))
         follower.begin()
         service = ZooKeeperService(
             database, settings, environment.clock, source, node=number, listen=f"127.0.0.1:{7000 + number}"
@@ -211,9 +211,14 @@ async def _own(run: _Run, name: str, host: str, source: random.Random) -> None:
         server = source.choice(SERVERS)
         session, password = run.held.get(host, (0, bytes(16)))
         claim = Claim(
-            server=server, host=host, session=session, password=password, last_zxid=seen, read_only=source.random() < 0.6
+            server=server,
+            host=host,
+            session=session,
+            password=password,
+            last_zxid=seen,
+            read_only=source.random() < 0.6,
         )
-        former = [line for line in run.record.lines if line.claim.host == host]
+        former = [line for line in run.record.lines if line.claim.host == host and line.ended is None]
         run.record.leaving.update(former)
         try:
             line = await run.dial(claim, secure=source.random() < 0.3)
@@ -330,11 +335,35 @@ async def _steal(run: _Run, source: random.Random) -> None:
                 await line.leave()
 
 
+async def _pounce(run: _Run, source: random.Random) -> None:
+    """Claim a session as soon as it is there, at a server that may not have heard of it: then the log has to say that the password is wrong."""
+    known = 0
+    for _ in range(POUNCES):
+        while len(run.record.passwords) <= known or source.random() < 0.5:
+            known = len(run.record.passwords)
+            await trio.sleep(0.005)
+        session, right = list(run.record.passwords.items())[-1]
+        claim = Claim(
+            server=source.choice(SERVERS), host="10.6.6.9", session=session, password=_draw_wrong(source, right)
+        )
+        with suppress(UnavailableError):
+            line = await run.dial(claim)
+            run.record.leaving.add(line)
+            await line.leave()
+
+
 def _draw_wrong(source: random.Random, right: bytes) -> bytes:
     """Never the right one."""
     flipped = bytearray(right)
     flipped[source.randrange(len(flipped))] ^= 1 << source.randrange(8)
-    others = (bytes(16), b"", right[: source.randrange(len(right))], right + b"\0", bytes(flipped), source.randbytes(16))
+    others = (
+        bytes(16),
+        b"",
+        right[: source.randrange(len(right))],
+        right + b"\0",
+        bytes(flipped),
+        source.randbytes(16),
+    )
     drawn = source.choice(others)
     return drawn if drawn != right else b"wrong"
 
@@ -411,7 +440,14 @@ async def _cut(run: _Run, source: random.Random) -> None:
         run.count("outages")
         async with trio.open_nursery() as nursery:
             for number in range(2):
-                nursery.start_soon(_visit, run, server.number, f"10.0.3.{number}", now + seconds, run.world.random(f"guest {now} {number}"))
+                nursery.start_soon(
+                    _visit,
+                    run,
+                    server.number,
+                    f"10.0.3.{number}",
+                    now + seconds,
+                    run.world.random(f"guest {now} {number}"),
+                )
             await trio.sleep(seconds)
             server.follower.cut(off=False)
 

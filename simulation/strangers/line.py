@@ -115,6 +115,8 @@ class Line:
     session: int = 0
     """0: refused."""
     password: bytes = b""
+    is_answered: bool = False
+    """The handshake was."""
     read_only: bool = False
     """The server serves it in read-only mode."""
     frames: list[Reply | Event] = attrs.field(factory=list)
@@ -135,6 +137,7 @@ class Line:
         body = Reader(await self._in_time(writer.flag(claim.read_only).frame(), first=True))
         body.int32()
         body.int32()
+        self.is_answered = True
         self.session, self.password, self.read_only = body.int64(), body.buffer() or b"", body.flag()
 
     async def ask(self, request: Request) -> Reply:

@@ -103,7 +103,7 @@ class Follower:
             await trio.sleep(self.source.uniform(0.0, self.lag_seconds))
             if not self.is_cut:
                 self._order()
-                self._apply(self.source.randint(1, 8))
+                self._apply(self.source.randint(1, max(8, len(self.log.entries) - self._position)))
 
     def _order(self) -> None:
         for entry, done in self._outgoing:
