@@ -24,6 +24,7 @@ which each command of a group looks at and writes again: see `Transaction.put_pa
 from __future__ import annotations
 
 import enum
+import hmac
 import struct
 from typing import Final
 
@@ -169,6 +170,10 @@ class Session:
     touches: int
     """How often it has been heard of: whoever wants to expire it says how many he knows of."""
     password: bytes
+
+    def has_password(self, password: bytes) -> bool:
+        """Whether this is its password, which never changes. Takes the same time for every wrong one."""
+        return hmac.compare_digest(self.password, password)
 
     def encode(self) -> bytes:
         return _SESSION.pack(_VERSION, self.generation, self.timeout_ms, self.touches) + self.password

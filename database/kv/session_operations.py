@@ -7,8 +7,6 @@ at that place in the log. So a server that was away for a while, or is behind, c
 
 from __future__ import annotations
 
-import hmac
-
 from database.kv import keys
 from database.kv.commands import Attach, CloseSession, CreateSession, Expire, Reap, Touch
 from database.kv.execution import Execution, find_session
@@ -40,7 +38,7 @@ def create(execution: Execution, operation: CreateSession) -> Attached:
 
 def attach(execution: Execution, operation: Attach) -> Attached:
     session = _session(execution, operation.session)
-    if not hmac.compare_digest(session.password, operation.password):
+    if not session.has_password(operation.password):
         raise RefusedError(Error.SESSION_EXPIRED)  # as ZooKeeper: it does not say which of the two was wrong
     session.generation += 1
     session.timeout_ms = operation.timeout_ms

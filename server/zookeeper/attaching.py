@@ -21,14 +21,13 @@ Nothing waits here: the log answers by a callback, and requests behind the hands
 
 from __future__ import annotations
 
-import hmac
 from functools import partial
 from random import Random
 from typing import Final, Protocol
 
 import attrs
 
-from database.kv.commands import Attach, CreateSession, Origin
+from database.kv.commands import PASSWORD_BYTES, Attach, CreateSession, Origin
 from database.kv.database import Database
 from database.kv.results import Attached, Error, Result
 from database.kv.session_ids import draw_local_id, draw_password, draw_session_id, is_local
@@ -136,8 +135,9 @@ class Attaching:
     def _claim(self, session: int, *, read_only: bool) -> None:
         """The client says that this session is its own."""
         known = self._host.database.tree.session(session)
-        is_right = known is not None and hmac.compare_digest(known.password, self._asked.password)
-        if is_local(session) or (known is not None and not is_right):
+        is_right = known is not None and known.has_password(self._asked.password)
+        is_none = len(self._asked.password) != PASSWORD_BYTES  # else a claim could make an entry of a megabyte
+        if is_local(session) or is_none or (known is not None and not is_right):
             self._newcomer.refuse(self._asked, Error.SESSION_EXPIRED)
         elif not read_only:
             if self._may_try(counts=not is_right):

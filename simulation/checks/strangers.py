@@ -39,13 +39,13 @@ GRACE_SECONDS: Final = 2.2
 something to apply."""
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Outage:
     """A server was cut off from the log."""
 
     server: int
     since: float
-    until: float
+    until: float = float("inf")
 
 
 @attrs.define(eq=False)

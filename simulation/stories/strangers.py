@@ -21,6 +21,7 @@ from database.kv.commands import OPEN_ACL, Acl, Identity, Permission
 from database.kv.database import Database
 from database.kv.session_ids import draw_session_id
 from server.zookeeper.auth import digest_of
+from server.zookeeper.hooks import Standing
 from server.zookeeper.secure_port import SecurePort
 from server.zookeeper.service import ZooKeeperService
 from server.zookeeper.settings import ZooKeeperSettings
@@ -59,6 +60,8 @@ LOOKED: Final = tuple(
 )  # fmt: skip
 """What a set of seeds must have shown."""
 POUNCES: Final = 12
+LONG_SECONDS: Final = 8.0
+"""Of an outage."""
 _CONNECTIONS_PER_CLIENT: Final = 6
 _CREDENTIALS: Final = {"alice": b"alice:a", "bob": b"bob:b"}
 _IDENTITIES: Final = {name: Identity("digest", digest_of(each.decode())) for name, each in _CREDENTIALS.items()}
@@ -337,15 +340,13 @@ async def _steal(run: _Run, source: random.Random) -> None:
 
 async def _pounce(run: _Run, source: random.Random) -> None:
     """Claim a session as soon as it is there, at a server that may not have heard of it: then the log has to say that the password is wrong."""
-    known = 0
     for _ in range(POUNCES):
-        while len(run.record.passwords) <= known or source.random() < 0.5:
-            known = len(run.record.passwords)
-            await trio.sleep(0.005)
+        known = len(run.record.passwords)
+        while len(run.record.passwords) <= known:
+            await trio.sleep(0.002)
         session, right = list(run.record.passwords.items())[-1]
-        claim = Claim(
-            server=source.choice(SERVERS), host="10.6.6.9", session=session, password=_draw_wrong(source, right)
-        )
+        slowest = max(SERVERS, key=lambda number: run.servers[number].follower.lag_seconds)
+        claim = Claim(server=slowest, host="10.6.6.9", session=session, password=_draw_wrong(source, right))
         with suppress(UnavailableError):
             line = await run.dial(claim)
             run.record.leaving.add(line)
@@ -429,38 +430,37 @@ async def _be_honest(run: _Run, server: int, *, secure: bool) -> None:
 
 
 async def _cut(run: _Run, source: random.Random) -> None:
-    """Cut one server off from the log after the other, mostly for about as long as it takes to notice; guests come meanwhile."""
+    """Cut one server off from the log after the other, mostly until read-only mode has just begun; guests come meanwhile."""
     while True:
         await trio.sleep(source.uniform(0.2, 1.5))
-        server = run.servers[source.choice(SERVERS)]
-        seconds = source.uniform(4.6, 6.2) if source.random() < 0.7 else source.uniform(6.8, 8.0)
-        now = trio.current_time()
-        run.record.outages.append(Outage(server.number, now, now + seconds))
+        server, now = run.servers[source.choice(SERVERS)], trio.current_time()
+        outage = Outage(server.number, now)
+        run.record.outages.append(outage)
         server.follower.cut(off=True)
         run.count("outages")
         async with trio.open_nursery() as nursery:
             for number in range(2):
-                nursery.start_soon(
-                    _visit,
-                    run,
-                    server.number,
-                    f"10.0.3.{number}",
-                    now + seconds,
-                    run.world.random(f"guest {now} {number}"),
-                )
-            await trio.sleep(seconds)
+                guest = run.world.random(f"guest {len(run.record.outages)} {number}")
+                nursery.start_soon(_visit, run, outage, f"10.0.3.{number}", guest)
+            if source.random() < 0.7:
+                while server.service.contact.standing is Standing.FULL and trio.current_time() < now + LONG_SECONDS:
+                    await trio.sleep(0.01)
+                await trio.sleep(source.uniform(0.02, 0.5))
+            else:
+                await trio.sleep(source.uniform(4.0, LONG_SECONDS))
+            outage.until = trio.current_time()
             server.follower.cut(off=False)
 
 
-async def _visit(run: _Run, server: int, host: str, until: float, source: random.Random) -> None:
+async def _visit(run: _Run, outage: Outage, host: str, source: random.Random) -> None:
     """Be a guest of read-only mode, from as early as possible; stay for longer than it may last."""
-    while trio.current_time() < until:
+    while outage.until == float("inf"):
         await trio.sleep(source.uniform(0.01, 0.1))
         with suppress(UnavailableError):
-            line = await run.dial(Claim(server=server, host=host, read_only=True))
+            line = await run.dial(Claim(server=outage.server, host=host, read_only=True))
             if line.read_only:
                 run.count("read-only moments")
-            while trio.current_time() < until + 3 * checks.GRACE_SECONDS and line.read_only:
+            while line.read_only and trio.current_time() < outage.until + 2 * checks.GRACE_SECONDS:
                 await line.ask(source.choice((Ping(), Ephemerals(), setting("/p0"))))
                 await trio.sleep(source.uniform(0.05, 0.3))
             run.record.leaving.add(line)

@@ -20,6 +20,7 @@ from tests.mutants import (
     readers,
     sequencer,
     stopping,
+    strangers,
     striped,
     virtual_log,
     wal,
@@ -48,6 +49,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *archive.MUTANTS,
     *zelos.MUTANTS,
     *leases.MUTANTS,
+    *strangers.MUTANTS,
 )
 
 
