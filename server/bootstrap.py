@@ -29,7 +29,7 @@ from virtuallog.ports import Clock, Services
 from virtuallog.register import ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
-from virtuallog.versions import check_level, level_of, roles_at
+from virtuallog.versions import GUARDED, check_level, level_of, roles_at
 
 RETRY_SECONDS: Final = 0.2
 """Between two tries, halved to one and a half times at random, so that proposers do not duel in step."""
@@ -161,4 +161,7 @@ def _first_register(
             for peer in config.all_peers
         },
         level=level,
+        database=config.zookeeper is not None,
+        # Before the first entry: no client has ever appended to this log.
+        guarded=first.version if config.zookeeper is not None and level >= GUARDED else 0,
     )

@@ -27,6 +27,7 @@ from database.control.wire import INTERFACES
 from database.ports import StoreDirectory
 from loglets.archive.origin import Origin
 from server.announcements import Announcements
+from server.append_guard import AppendGuard
 from server.bootstrap import Claim, bootstrap, claim_nothing
 from server.config import ROLES, NodeConfig
 from server.control import Control
@@ -185,6 +186,8 @@ class Node:
         self._nursery: trio.Nursery
         self._log: VirtualLog | None = None
         self._has_log = trio.Event()
+        self.guard: Final = AppendGuard(lambda: self._log, lambda: self._nursery)
+        """For whoever knows that it serves a client."""
 
     @property
     def handlers(self) -> Handlers:
@@ -487,7 +490,10 @@ class Node:
             return ()
         watched, register = self._log.chain_writer.problem, self._log.view.cached
         less = shortage(register, placement_of(self._log)) if register else ()
-        return (*(self._healer.report() if self._healer else ()), *([watched] if watched else []), *less)
+        ownership = self.database.ownership if self.database else None
+        open_to_clients = ownership.problem if ownership is not None else ""
+        problems = [problem for problem in (watched, open_to_clients) if problem]
+        return (*(self._healer.report() if self._healer else ()), *problems, *less)
 
     def _failures(self) -> list[str]:
         failures = [f"{role.name}: {role.failure}" for role in self._roles if role.failure]

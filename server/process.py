@@ -106,7 +106,7 @@ async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
             connections_max=allow_connections(config.connections_max), held_bytes_max=config.connections_bytes_max
         )
         server = RpcServer(
-            parts.handlers, parts.interfaces, lambda: rpc_identity(node), clock, limits, credentials
+            parts.handlers, parts.interfaces, lambda: rpc_identity(node), clock, limits, credentials, node.guard
         )  # fmt: skip
         listeners = await listen(config.listen)
         consoles = await listen(config.console) if config.console else []

@@ -2,7 +2,7 @@
 # The value of the MetaStore's register. Fields are only ever added, never changed or removed.
 
 struct Register {
-  format @0 :UInt16;          # 1; 2 if a node has `joined`
+  format @0 :UInt16;          # 1; 2 if a node has `joined`; 3 if `guarded`
   cluster @1 :Data;           # 16 random bytes, for ever
   version @2 :UInt64;         # of the chain; equals the version of the register
   segments @3 :List(Segment);
@@ -10,6 +10,7 @@ struct Register {
   nodes @5 :List(Node);
   level @6 :UInt16 = 1;       # protocol version that every node of the table has announced
   database @7 :Bool;          # a database stands on this log, and says what may be trimmed
+  guarded @8 :UInt64;         # version from which only nodes and admins append; 0: never
 }
 
 struct Segment {

@@ -29,6 +29,8 @@ _FORMAT: Final = 1
 _FORMAT_JOINED: Final = 2
 """With `NodeEntry.joined`, which a program that knows format 1 only would lose when it changes anything else: it must not
 read this. The lowest format that serves is written."""
+_FORMAT_GUARDED: Final = 3
+"""With `Register.guarded`, for the same reason: without the field, clients could append again."""
 _SCHEMA = load(__package__ or "virtuallog", "register.capnp")
 
 
@@ -69,9 +71,24 @@ class Register:
     """A database stands on this log: it alone says what may be trimmed. A program that does not know this field loses it; then the
     next server of the database that looks says so again."""
 
+    guarded: int = 0
+    """The version in which the log became that of its members: nodes take appends from nodes and admins alone, to each loglet
+    that stands in the chain from this version on. 0: clients append, too. Never taken back."""
+
     @property
     def version(self) -> int:
         return self.chain.version
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether clients may no longer append."""
+        return self.guarded > 0
+
+    @property
+    def is_open_to_clients(self) -> bool:
+        """Whether an append of a client may still reach the last segment: a node that does not know yet that the log is guarded may
+        take it, as the segment is older than that."""
+        return not self.is_guarded or (self.chain.active is not None and self.chain.last.id.version < self.guarded)
 
     @property
     def is_decidable(self) -> bool:
@@ -105,6 +122,10 @@ class Register:
         """The next version, in which a database stands on the log; None if that is known."""
         return None if self.database else attrs.evolve(self.next(), database=True)
 
+    def with_guard(self) -> Register | None:
+        """The next version, from which on clients do not append; None if that is so already."""
+        return None if self.is_guarded else attrs.evolve(self.next(), guarded=self.version + 1)
+
     def next(self) -> Register:
         """The same as the next version."""
         return attrs.evolve(self, chain=attrs.evolve(self.chain, version=self.version + 1))
@@ -112,7 +133,7 @@ class Register:
     def encode(self) -> bytes:
         chain = self.chain
         message = _SCHEMA.Register.new_message(
-            format=_FORMAT_JOINED if any(entry.joined for entry in self.nodes.values()) else _FORMAT,
+            format=self._format(),
             cluster=self.cluster,
             version=chain.version,
             members=list(self.members),
@@ -140,9 +161,15 @@ class Register:
             ],
             level=self.level,
             database=self.database,
+            guarded=self.guarded,
         )
         encoded: bytes = message.to_bytes()
         return encoded
+
+    def _format(self) -> int:
+        if self.is_guarded:
+            return _FORMAT_GUARDED
+        return _FORMAT_JOINED if any(entry.joined for entry in self.nodes.values()) else _FORMAT
 
     def encode_planned(self, before: Register) -> bytes:
         """`encode`, refused when it is over `REGISTER_BYTES_MAX` and over what it follows: trim the log first.
@@ -179,8 +206,8 @@ def decode_untrusted(value: bytes) -> Register:
 
 
 def _decode_untrusted(message: Any) -> Register:
-    if not _FORMAT <= message.format <= _FORMAT_JOINED:
-        raise MalformedError(f"a register of format {message.format}; this program reads up to {_FORMAT_JOINED}")
+    if not _FORMAT <= message.format <= _FORMAT_GUARDED:
+        raise MalformedError(f"a register of format {message.format}; this program reads up to {_FORMAT_GUARDED}")
     segments = tuple(
         Segment(
             id=SegmentId(segment.version, segment.attempt),
@@ -214,4 +241,5 @@ def _decode_untrusted(message: Any) -> Register:
         },
         level=message.level,
         database=message.database,
+        guarded=message.guarded,
     )

@@ -9,6 +9,7 @@ force on it, and without one the connection is refused. A program that says noth
         LogServers remember dropped loglets by the chain (WAL records of kind 7)
     3   replicated logs, and the role `replica` of nodes
     4   loglets that consist of others, or are kept elsewhere than on nodes
+    5   logs that only nodes and admins append to (register format 3)
 
 What a node may meet alone, it finds out by asking (`UnsupportedError`). What others must be able to read when it is
 written, now or after a restart, is written only once every node of the cluster has announced it: the *level* of the
@@ -36,13 +37,16 @@ REPLICAS: Final = 3
 COMPOSED: Final = 4
 """From this level on nodes know that a segment may rest on several loglets, or on none of theirs (`virtuallog.kept`)."""
 
+GUARDED: Final = 5
+"""From this level on nodes refuse appends of clients to a log that is guarded (`Register.guarded`)."""
+
 
 @attrs.frozen
 class Versions:
     """A range of protocol versions, both ends included."""
 
     first: int = FIRST
-    last: int = 4
+    last: int = 5
 
     def __attrs_post_init__(self) -> None:
         if not 1 <= self.first <= self.last:

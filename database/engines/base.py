@@ -33,7 +33,7 @@ import trio
 from database.engines.base_meter import BaseMeter
 from database.engines.contents import items
 from database.engines.cursor import read_cursor
-from database.engines.entry import Entry
+from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
 from database.engines.keys import CURSOR
 from database.engines.layer import Layer
 from database.engines.pacing import Pace
@@ -47,8 +47,8 @@ from virtuallog.metrics import Family
 from virtuallog.ports import Done
 from virtuallog.types import LogPosition
 
-_TOKEN_BYTES: Final = 8
-"""Random ones for each replica object, then as many of a counter."""
+_OWN_BYTES: Final = TOKEN_BYTES // 2
+"""Of a token: random ones for each replica object, then as many of a counter."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +81,7 @@ class BaseSettings:
 class Base(Layer):
     """The lowest engine. All its methods are called on the event loop, `run` once."""
 
-    name: ClassVar[str] = "base"
+    name: ClassVar[str] = PROPOSER
 
     settings: BaseSettings
     meter: BaseMeter = attrs.field(factory=BaseMeter, init=False)
@@ -106,8 +106,8 @@ class Base(Layer):
 
     def __attrs_post_init__(self) -> None:
         log, environment = self.surroundings.log, self.surroundings.environment
-        own = environment.random.randbytes(_TOKEN_BYTES)
-        self._tokens = (own + number.to_bytes(_TOKEN_BYTES, "big") for number in count())
+        own = environment.random.randbytes(_OWN_BYTES)
+        self._tokens = (own + number.to_bytes(_OWN_BYTES, "big") for number in count())
         self._checks = TailChecks(log.check_tail)
         self._trimming = Trimming(log.prefix_trim, environment.clock, self.settings.trim_pause)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from database.engines.entry import Entry, parse_untrusted
+from database.engines.entry import Entry, is_proposed, parse_untrusted
 from database.engines.player import Item
 from database.errors import SnapshotNeededError
 from virtuallog.api import Placed
@@ -35,7 +35,10 @@ def items(found: Iterable[Placed], strays: Counter) -> Iterator[Item]:
 
 def _parsed(payload: bytes, strays: Counter) -> Entry | None:
     try:
-        return parse_untrusted(payload)
+        entry = parse_untrusted(payload)
     except MalformedError:
+        entry = None
+    if entry is None or not is_proposed(entry):
         strays.value += 1
         return None
+    return entry

@@ -4,7 +4,8 @@ A map of headers rather than a stack of them (SOSP'21, section 3.4): an engine t
 on, so engines can be added and removed while old entries are still in the log.
 
 Durable format, version 1, little-endian: magic "VE" | version u8 | number of headers u8 | for each: name length u8, name,
-value length u32, value | payload.
+value length u32, value | payload. An entry of any later version begins with the same magic and its version, and ends with the CRC-32C
+(u32, little-endian) of all before it, so that what some other program has written is not taken for one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import attrs
+from crc32c import crc32c
 
 from database.errors import BinaryTooOldError
 from virtuallog.errors import MalformedError
@@ -23,6 +25,9 @@ _LENGTH: Final = struct.Struct("<I")
 MAGIC: Final = b"VE"
 """How every entry of a database begins, of whatever version."""
 _VERSION: Final = 1
+PROPOSER: Final = "base"
+"""Name of the header that the lowest engine puts on every entry: the token by which its proposer knows it."""
+TOKEN_BYTES: Final = 16
 
 
 @attrs.frozen
@@ -57,6 +62,7 @@ def parse_untrusted(blob: bytes) -> Entry:
         if magic != MAGIC or not version:
             raise MalformedError(f"not an entry of a database: starts with {bytes(blob[:4]).hex()}")
         if version != _VERSION:
+            _check_later(blob)
             raise BinaryTooOldError(f"an entry of version {version}, where {_VERSION} is the last one known")
         headers, at = {}, _PREFIX.size
         for _ in range(count):
@@ -70,3 +76,14 @@ def parse_untrusted(blob: bytes) -> Entry:
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise MalformedError("an entry of a database is not well formed") from error
     return Entry(blob[at:], headers)
+
+
+def _check_later(blob: bytes) -> None:
+    (checksum,) = _LENGTH.unpack_from(blob, len(blob) - _LENGTH.size)
+    if crc32c(memoryview(blob)[: -_LENGTH.size]) != checksum:
+        raise MalformedError("not an entry of a database, of whatever version: its checksum is another one")
+
+
+def is_proposed(entry: Entry) -> bool:
+    """Whether an engine has appended it. Some other program may write what can be parsed; all replicas pass that over as well."""
+    return len(entry.headers.get(PROPOSER, b"")) == TOKEN_BYTES

@@ -148,6 +148,7 @@ class Lease(CommandedLayer):
     def load(self) -> None:
         self._applied = self._shown = read_cursor(self.surroundings.store)
         self._look()
+        self._tell_waiting()  # a raw write may have taken the lease away
 
     def propose(self, entry: Entry, done: Done) -> None:
         self.below.propose(entry, partial(self._complete, done))

@@ -38,5 +38,5 @@ LOG_SERVER: Final = Interface(
 )
 SEQUENCER: Final = Interface(
     schema=SCHEMA.Sequencer,
-    methods=(Method(name="append", request=Append, reply=Appended, role=Role.CLIENT),),
+    methods=(Method(name="append", request=Append, reply=Appended, role=Role.CLIENT, appends=True),),
 )

@@ -18,6 +18,7 @@ from virtuallog.chain import SegmentId
 from virtuallog.errors import (
     CorruptionError,
     DiskFullError,
+    ForbiddenError,
     OverloadedError,
     SealedError,
     StorageError,
@@ -156,6 +157,9 @@ class _Errand:
         if isinstance(error, TailMismatchError) and error.found < error.expected and self._asked != {node}:
             # It remembers what it has refused, for itself. A copy that another one has may wait for an election there, or still
             # be on its way, and the tail may come to fit. One that has passed stays past, whoever leads.
+            return UnavailableError(f"{self._what} of loglet {self._client.segment}: unknown, then {error}")
+        if isinstance(error, ForbiddenError) and self._doubt is not None:
+            # Who did not answer may not have known yet that clients may no longer do it.
             return UnavailableError(f"{self._what} of loglet {self._client.segment}: unknown, then {error}")
         if isinstance(error, SealedError) and self._doubt is not None:
             return SealedError(error.reason)

@@ -50,7 +50,7 @@ REPLICA: Final = Interface(
 COORDINATOR: Final = Interface(
     schema=SCHEMA.PaxosCoordinator,
     methods=(
-        Method(name="append", request=Append, reply=Taken, role=Role.CLIENT),
+        Method(name="append", request=Append, reply=Taken, role=Role.CLIENT, appends=True),
         Method(name="settle", request=Settle, reply=Taken, role=Role.CLIENT),
         Method(name="seal", request=Seal, reply=Taken, role=Role.ADMIN),
         Method(name="truncate", request=Truncate, reply=Taken, role=Role.ADMIN),

@@ -24,12 +24,14 @@ from database.control.wire import DATABASE
 from server.cli.failures import FAILED
 from server.cli.options import POSITION, cluster_option, echo_json, json_option
 from server.cli.reach import widened
+from server.database.ownership import put_guard
 from server.explaining.database import DatabaseFacts, findings, problems
 from server.explaining.gathering import gather_database
 from virtuallog.cluster_file import ClusterFile
-from virtuallog.connect import newest_register, open_services_to
+from virtuallog.connect import connect, newest_register, open_services_to
 from virtuallog.errors import UnavailableError, UnsupportedError, UntrustedError, VirtualLogError
 from virtuallog.ports import Outcome, ReplyT, Request
+from virtuallog.register import Register
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 
@@ -187,6 +189,32 @@ def disable(cluster: ClusterFile, engine: str) -> None:
         virtuallog database disable lease
     """
     _do(cluster, SetEngine(name=engine, enabled=False))
+
+
+@database.command()
+@click.option(
+    "--despite-entries", is_flag=True, help="Though the log has entries of others, which no longer append to it."
+)
+@cluster_option
+def guard(cluster: ClusterFile, despite_entries: bool) -> None:
+    """Let nobody but nodes and administrators append to the log from now on; this cannot be taken back.
+
+    Servers of the database do this by themselves, unless the log has entries that are none of a database.
+
+    \b
+    Example:
+        virtuallog database guard
+    """
+    register = trio.run(_guard, cluster, despite_entries)
+    click.echo(f"guarded since version {register.guarded} of the chain")
+
+
+async def _guard(cluster: ClusterFile, despite_entries: bool) -> Register:
+    async with connect(await widened(cluster)) as log:
+        register = await log.view.refresh()
+        if not register.database:
+            raise UnsupportedError("no database stands on this log: clients may append to it")
+        return await put_guard(log, despite_foreign=despite_entries)
 
 
 def _do(cluster: ClusterFile, request: Request[Any]) -> None:

@@ -30,8 +30,8 @@ from database.ports import StoreDirectory
 from database.snapshots.serving import SnapshotService
 from server.config import NodeConfig
 from server.database.administration import Administration
+from server.database.ownership import Ownership
 from server.database.reporting import mode_of, report, role_metrics
-from server.database.trimming import announce
 from server.identity import Identity
 from server.zookeeper.facts import Facts
 from server.zookeeper.service import ZooKeeperService
@@ -72,6 +72,8 @@ class DatabaseRole:
     """None unless the role is open."""
     service: ZooKeeperService | None = attrs.field(default=None, init=False)
     """For clients; None unless the replica serves, and clients are to be."""
+    ownership: Ownership | None = attrs.field(default=None, init=False)
+    """None unless the role is open."""
     _is_serving: bool = attrs.field(default=False, init=False)
     _handlers: Handlers = attrs.field(factory=dict, init=False)
     """Of the present life."""
@@ -97,8 +99,8 @@ class DatabaseRole:
                 settings=self.settings,
             )  # fmt: skip
         self.host.environment = environment  # the same host in each life of the role: it counts those of the replica
-        environment.nursery.start_soon(self._run, self.host)
-        environment.nursery.start_soon(announce, virtual_log)
+        self.ownership = Ownership(virtual_log)
+        environment.nursery.start_soon(self._run, self.host, self.ownership)
         handlers: dict[type[Request[Any]], Handler] = {
             method.request: self._in_life for interface in INTERFACES for method in interface.methods
         }
@@ -136,8 +138,11 @@ class DatabaseRole:
         """See `virtuallog.metrics.Measured`."""
         return role_metrics(self.host, self.service)
 
-    async def _run(self, host: Host) -> None:
-        await host.run(self._attend)
+    async def _run(self, host: Host, ownership: Ownership) -> None:
+        await ownership.begin()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ownership.run)
+            await host.run(self._attend)
 
     @property
     def zookeeper(self) -> ZooKeeperSettings:

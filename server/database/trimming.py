@@ -2,7 +2,7 @@
 
 A log on which a database runs is trimmed by the database alone, to where every replica of its view has a durable snapshot and
 every hold allows (SOSP'21, section 4.2). Who trims by hand may only be slower than that. The register says whether there is a
-database (`announce`); its servers that live are asked.
+database (`server.database.ownership`); its servers that live are asked.
 """
 
 from __future__ import annotations
@@ -10,24 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-import structlog
-
 from database.control.messages import Allowed, FindAllowedTrim
-from virtuallog.amending import amend
-from virtuallog.errors import InvalidSettingError, UnavailableError, VirtualLogError
+from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.ports import Outcome
-from virtuallog.register import Register
 from virtuallog.survey import ask_each
 from virtuallog.types import LogPosition, NodeId
 from virtuallog.virtual_log import VirtualLog
 
-LOOK_SECONDS: Final = 5.0
-"""Between two looks at the cached register: another program may have lost what was said there."""
 ASK_SECONDS: Final = 5.0
 """A replica answers once it has read the log up to its tail."""
-
-log = structlog.get_logger(__name__)
 
 
 async def check_trim(virtual_log: VirtualLog, position: LogPosition) -> None:
@@ -53,25 +44,3 @@ async def check_trim(virtual_log: VirtualLog, position: LogPosition) -> None:
 
 def _reasons(answers: Mapping[NodeId, Outcome[Allowed]]) -> str:
     return "; ".join(f"node {node}: {answer}" for node, answer in answers.items())
-
-
-@attrs.frozen
-class _Announce:
-    """An amendment of the register (`virtuallog.amending`)."""
-
-    def amend(self, register: Register) -> Register | None:
-        return register.with_database()
-
-
-async def announce(virtual_log: VirtualLog) -> None:
-    """See to it that the register says that there is a database, for ever."""
-    view = virtual_log.view
-    environment = view.environment
-    while True:
-        register = view.cached
-        if register is not None and not register.database:
-            try:
-                view.adopt(await amend(view.metastore, _Announce(), environment.random))
-            except VirtualLogError as error:
-                log.info("the register does not say yet that there is a database", reason=str(error))
-        await environment.clock.sleep(LOOK_SECONDS)

@@ -48,6 +48,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.crossed import CROSSED
     from simulation.stories.drained import DRAINED
     from simulation.stories.forgetful import FORGETFUL
+    from simulation.stories.intruders import INTRUDERS
     from simulation.stories.kinds import ARCHIVE, STRIPED, ZOOKEEPER
     from simulation.stories.large import DROPPED, TORN
     from simulation.stories.leased import LEASED
@@ -103,6 +104,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         RETURNED,
         SEALED,
         STRANGERS,
+        INTRUDERS,
         STRIPED,
         STRIPES,
         TORN,

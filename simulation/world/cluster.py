@@ -81,6 +81,8 @@ class Cluster:
     """The policy of its nodes."""
     zookeeper: ZooKeeperSettings | None = None
     """What its nodes serve clients of a database with, if at all."""
+    protocol: Callable[[NodeId], int] = lambda node: 0
+    """The newest version of the protocol that a life of a node speaks, asked when it begins; 0: that of this program."""
     origin: Origin | None = None
     """What it goes on from, if it was restored."""
     on_node: Callable[[Node, MachinePorts, trio.Nursery], None] = lambda node, ports, nursery: None
@@ -219,7 +221,7 @@ class Cluster:
         async with trio.open_nursery() as nursery:
             self.on_node(product, ports, nursery)
             await nursery.start(product.run)
-            ports.listen(product.handlers, lambda: rpc_identity(product))
+            ports.listen(product.handlers, lambda: rpc_identity(product), product.guard)
 
     async def _find_origin(self) -> Origin | None:
         return self.origin
@@ -236,6 +238,7 @@ class Cluster:
             server_patience_seconds=SERVER_PATIENCE_SECONDS,
             rebuild_patience_seconds=REBUILD_PATIENCE_SECONDS,
             zookeeper=self.zookeeper,
+            protocol=self.protocol(node_on(machine)),
         )
 
     def _make_providers(self) -> Mapping[str, LogletProvider]:

@@ -39,6 +39,7 @@ from virtuallog.errors import RetryableError, VirtualLogError
 from virtuallog.ports import Clock, Handlers, KeyValues, Services, Storage
 from virtuallog.register import Register
 from virtuallog.rpc.node import Identity
+from virtuallog.rpc.permissions import Guard, allow
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.process import CrashedError, Process
@@ -47,9 +48,11 @@ from virtuallog.types import NodeId
 
 
 class Listen(Protocol):
-    """`identity`: who the node says it is, to those who ask."""
+    """`identity`: who the node says it is, to those who ask. `guard` decides about appends of clients."""
 
-    def __call__(self, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None: ...
+    def __call__(
+        self, handlers: Handlers, identity: Callable[[], Identity] | None = None, guard: Guard = allow
+    ) -> None: ...
 
 
 @attrs.frozen(kw_only=True)

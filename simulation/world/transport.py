@@ -30,6 +30,8 @@ from virtuallog.ports import Handler, Handlers, Request, Services
 from virtuallog.register import Register
 from virtuallog.rpc.interface import Interface
 from virtuallog.rpc.node import Identity
+from virtuallog.rpc.permissions import Guard, Permissions, allow
+from virtuallog.rpc.roles import Principal
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.services import RpcServices
 from virtuallog.testing.byte_streams import ByteStreams, Connection, StreamQuality
@@ -58,8 +60,15 @@ class Transport(Protocol):
         """The Services port of a process, for as long as the context runs."""
         ...
 
-    def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
-        """From now on calls to the process reach `handlers`. It must be attached; `identity` says who it is."""
+    def listen(
+        self,
+        process: Process,
+        handlers: Handlers,
+        identity: Callable[[], Identity] | None = None,
+        guard: Guard = allow,
+    ) -> None:
+        """From now on calls to the process reach `handlers`. It must be attached; `identity` says who it is, `guard` decides about
+        appends of clients."""
         ...
 
     def learn(self, node: NodeId, register: Register) -> None:
@@ -93,13 +102,33 @@ class Calls:
     """See above."""
 
     _network: SimulatedNetwork
+    _interfaces: Sequence[Interface] = ()
+    """Which say who may call what."""
+    owners: dict[NodeId, Principal] = attrs.field(factory=dict)
+    """Of certificates, by the nodes of their processes. Any other caller may call everything."""
 
     @asynccontextmanager
     async def attach(self, process: Process, clock: SimulatedClock, source: random.Random) -> AsyncIterator[Services]:
         yield self._network.services(process, clock)
 
-    def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
-        self._network.listen(process, handlers)
+    def listen(
+        self,
+        process: Process,
+        handlers: Handlers,
+        identity: Callable[[], Identity] | None = None,
+        guard: Guard = allow,
+    ) -> None:
+        permissions, narrowed = Permissions.of(self._interfaces), dict[NodeId, Handlers]()
+
+        def handlers_for(caller: NodeId) -> Handlers:
+            owner = self.owners.get(caller)
+            if owner is None:
+                return handlers
+            if caller not in narrowed:
+                narrowed[caller] = permissions.narrow(handlers, owner, lambda _: None, guard)
+            return narrowed[caller]
+
+        self._network.listen(process, handlers, handlers_for)
 
     def learn(self, node: NodeId, register: Register) -> None:
         pass
@@ -169,7 +198,13 @@ class Streams:
         """As of now: a process says who it is when it listens."""
         return self._attached[process.node].identity()
 
-    def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
+    def listen(
+        self,
+        process: Process,
+        handlers: Handlers,
+        identity: Callable[[], Identity] | None = None,
+        guard: Guard = allow,
+    ) -> None:
         attached = self._attached[process.node]
         attached.handlers.update(handlers)
         attached.identity = identity or attached.identity
@@ -243,7 +278,7 @@ def draw(
     drawn = STREAMS if source.random() < STREAMS_SHARE else CALLS
     quality = _draw_quality(source)
     if (wanted or drawn) == CALLS:
-        return Calls(network)
+        return Calls(network, interfaces)
     return Streams(network, ByteStreams(network, source_for("streams"), node_at, quality), interfaces, seeds_of(nodes))
 
 

@@ -14,6 +14,7 @@ from virtuallog.api import LogletProvider
 from virtuallog.ports import Handlers, Services
 from virtuallog.register import Register
 from virtuallog.rpc.node import Identity
+from virtuallog.rpc.permissions import Guard, allow
 from virtuallog.testing.byte_streams import ByteStreams, Connection
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
@@ -44,8 +45,14 @@ class WithClients:
     ) -> AbstractAsyncContextManager[Services]:
         return self._transport.attach(process, clock, source)
 
-    def listen(self, process: Process, handlers: Handlers, identity: Callable[[], Identity] | None = None) -> None:
-        self._transport.listen(process, handlers, identity)
+    def listen(
+        self,
+        process: Process,
+        handlers: Handlers,
+        identity: Callable[[], Identity] | None = None,
+        guard: Guard = allow,
+    ) -> None:
+        self._transport.listen(process, handlers, identity, guard)
 
     def learn(self, node: NodeId, register: Register) -> None:
         self._transport.learn(node, register)

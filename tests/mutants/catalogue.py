@@ -13,6 +13,7 @@ from tests.mutants import (
     copies,
     healing,
     identity,
+    intruders,
     leases,
     metastore,
     native,
@@ -50,6 +51,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *zelos.MUTANTS,
     *leases.MUTANTS,
     *strangers.MUTANTS,
+    *intruders.MUTANTS,
 )
 
 

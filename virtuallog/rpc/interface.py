@@ -27,6 +27,9 @@ class Method:
     """The least role that may call it, where callers are known (docs/security.md). None: what the interface says."""
     distrusted: Mapping[str, Any] = attrs.field(factory=dict)
     """Fields that no client is believed, and what is read in place of what it says. What a hint may do, a lie can."""
+    appends: bool = False
+    """It puts entries into the loglet that the field `segment` of its request names: clients may call it only while they may append to
+    that log (`virtuallog.rpc.permissions.Guard`)."""
 
 
 @attrs.frozen(kw_only=True)

@@ -7,14 +7,23 @@ allowed. The choice is made once per connection, by giving it handlers of its ow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
-from virtuallog.errors import ForbiddenError
+from virtuallog.errors import ForbiddenError, VirtualLogError
 from virtuallog.ports import Done, Handler, Handlers
 from virtuallog.rpc.interface import Interface, Method
 from virtuallog.rpc.roles import Principal, Role
+
+Guard: TypeAlias = Callable[[Any, Principal, Callable[[VirtualLogError | None], None]], None]
+"""Decides about one append of a client: told the request and its caller, it calls the function, now or later, with None if the client
+may append to the loglet that the request names, else with the error to answer. Bounded, and in the order of the calls where it can."""
+
+
+def allow(_: Any, __: Principal, decide: Callable[[VirtualLogError | None], None]) -> None:
+    """The `Guard` of a log that clients append to."""
+    decide(None)
 
 
 @attrs.frozen(eq=False)
@@ -30,13 +39,20 @@ class Permissions:
             tuple((method, interface.role_of(method)) for interface in interfaces for method in interface.methods)
         )
 
-    def narrow(self, handlers: Handlers, caller: Principal, on_refused: Callable[[ForbiddenError], None]) -> Handlers:
+    def narrow(
+        self,
+        handlers: Handlers,
+        caller: Principal,
+        on_refused: Callable[[ForbiddenError], None],
+        guard: Guard = allow,
+    ) -> Handlers:
         """What `caller` gets of `handlers`.
 
         Args:
             handlers: of everything.
             caller: whose certificate was verified.
             on_refused: told of each call that he may not make; must not raise.
+            guard: asked about each append, if the caller is a client.
         """
         if caller.role is Role.NODE:
             return handlers
@@ -46,6 +62,8 @@ class Permissions:
                 narrowed[method.request] = _refuse(method, role, caller, on_refused)
             elif method.distrusted and caller.role is Role.CLIENT and method.request in handlers:
                 narrowed[method.request] = _without_hints(handlers[method.request], method)
+            if method.appends and role <= caller.role < Role.ADMIN and method.request in handlers:
+                narrowed[method.request] = _guarded(narrowed[method.request], caller, guard, on_refused)
         return narrowed
 
 
@@ -61,5 +79,22 @@ def _refuse(method: Method, role: Role, caller: Principal, on_refused: Callable[
 def _without_hints(handler: Handler, method: Method) -> Handler:
     def handle(request: Any, done: Done) -> None:
         handler(attrs.evolve(request, **method.distrusted), done)
+
+    return handle
+
+
+def _guarded(
+    handler: Handler, caller: Principal, guard: Guard, on_refused: Callable[[ForbiddenError], None]
+) -> Handler:
+    def handle(request: Any, done: Done) -> None:
+        def decide(refusal: VirtualLogError | None) -> None:
+            if refusal is None:
+                handler(request, done)
+                return
+            if isinstance(refusal, ForbiddenError):
+                on_refused(refusal)
+            done(refusal)
+
+        guard(request, caller, decide)
 
     return handle

@@ -34,7 +34,7 @@ from virtuallog.rpc.limits import ServerLimits
 from virtuallog.rpc.methods import bind
 from virtuallog.rpc.metrics import ServerMeter
 from virtuallog.rpc.node import Identity
-from virtuallog.rpc.permissions import Permissions
+from virtuallog.rpc.permissions import Guard, Permissions, allow
 from virtuallog.rpc.reception import Reception
 from virtuallog.rpc.roles import Principal
 from virtuallog.rpc.transport import accepted
@@ -63,6 +63,7 @@ class RpcServer:
         clock: of this node.
         limits: of all connections together.
         credentials: to prove who we are with, and to know who calls; None: no TLS, and everybody may call everything.
+        guard: asked about appends of clients.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class RpcServer:
         clock: Clock,
         limits: ServerLimits | None = None,
         credentials: Credentials | None = None,
+        guard: Guard = allow,
     ) -> None:
         self._handlers = handlers
+        self._guard = guard
         known = tuple(interfaces)
         self._methods = bind(known)
         self._permissions = Permissions.of(known)
@@ -160,7 +163,7 @@ class RpcServer:
                 told = True
                 self._complaints.warn("call refused", reason=str(error))
 
-        return self._permissions.narrow(self._handlers, caller, on_refused)
+        return self._permissions.narrow(self._handlers, caller, on_refused, self._guard)
 
 
 class _ServerConnection:

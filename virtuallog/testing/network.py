@@ -60,6 +60,8 @@ class SimulatedNetwork:
     """Called for each request and reply that arrives, and for each fault: (what, from, to, message)."""
     _links: dict[tuple[NodeId, NodeId], Link] = attrs.field(factory=dict, init=False)
     _listening: dict[NodeId, tuple[Process, Handlers]] = attrs.field(factory=dict, init=False)
+    _handlers_for: dict[NodeId, Callable[[NodeId], Handlers]] = attrs.field(factory=dict, init=False)
+    """What each of them has for a caller on a node."""
     _alone: list[tuple[NodeId, str]] = attrs.field(factory=list, init=False)
     """Nodes that are cut off from everybody, and why."""
     _chances: Chances = attrs.field(init=False)
@@ -67,9 +69,13 @@ class SimulatedNetwork:
     def __attrs_post_init__(self) -> None:
         self._chances = Chances.of(self.random)
 
-    def listen(self, process: Process, handlers: Handlers) -> None:
-        """From now on calls to this node reach `handlers`, for as long as the process lives."""
+    def listen(
+        self, process: Process, handlers: Handlers, handlers_for: Callable[[NodeId], Handlers] | None = None
+    ) -> None:
+        """From now on calls to this node reach `handlers`, for as long as the process lives. With `handlers_for` those of a caller reach
+        what it returns for the caller's node."""
         self._listening[process.node] = process, handlers
+        self._handlers_for[process.node] = handlers_for or (lambda _: handlers)
 
     def services(self, process: Process, clock: SimulatedClock) -> SimulatedServices:
         """The Services port of a process, be it a node or a client."""
@@ -137,9 +143,9 @@ class SimulatedNetwork:
     def _deliver(self, call: _Call) -> None:
         """A request has arrived: hand it to the target, if it lives."""
         source, target = call.process.node, call.target
-        process, handlers = self._listening.get(target, (None, {}))
+        process, _ = self._listening.get(target, (None, {}))
         if process is not None and process.alive:
-            process.run(lambda: self._handle(process, handlers, call))
+            process.run(lambda: self._handle(process, self._handlers_for[target](source), call))
             return
         self.note("to the dead", source, target, call.request)
         if self.link(source, target).refuses():

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import trio
+from crc32c import crc32c
 from trio.testing import MockClock
 
 from database.engines.api import Failed
@@ -219,7 +220,16 @@ async def test_entries_of_strangers_are_passed_over_by_all(autojump_clock: MockC
     async with replicas() as r:
         one, two = await r.start(1, recipe=only_base), await r.start(2, recipe=only_base)
         await one.propose(b"a")
-        for stray in (b"", b"hello", b"VE\x01", b"VE\x00\x00", Entry(b"x").encode()[:3] + b"\xff" * 20):
+        broken = Entry(b"x").encode()[:3] + b"\xff" * 20
+        for stray in (
+            b"",
+            b"hello",
+            b"VE\x01",
+            b"VE\x00\x00",
+            broken,
+            b"VE\x02\x00 and more",
+            Entry(b"forged").encode(),
+        ):
             await one.log.append(stray)
         await two.propose(b"b")
         await caught_up(one, two)
@@ -231,7 +241,8 @@ async def test_an_entry_of_a_later_version_stops_the_replica(autojump_clock: Moc
     """Others may know what it means: to pass it over would be to differ from them."""
     async with replicas() as r:
         one = await r.start(recipe=only_base)
-        await one.log.append(b"VE\x02\x00whatever")
+        later = b"VE\x02\x00whatever"
+        await one.log.append(later + crc32c(later).to_bytes(4, "little"))
         await one.ended.wait()
 
         assert isinstance(one.failure, BinaryTooOldError)

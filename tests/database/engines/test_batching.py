@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from database.engines.batching import Batching, BatchingSettings
-from database.engines.entry import Entry, parse_untrusted
+from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry, parse_untrusted
 from database.engines.layer import Layer, Surroundings
 from database.engines.stack import StackSettings
 from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
@@ -155,7 +155,7 @@ async def test_a_group_that_does_not_add_up_is_refused_by_all(
     """Bytes from the log are not trusted; that they are wrong is a deterministic error."""
     async with replicas() as r:
         one = await r.start(recipe=batched)
-        await one.log.append(Entry(payload, {"batching": header}).encode())
+        await one.log.append(Entry(payload, {PROPOSER: bytes(TOKEN_BYTES), "batching": header}).encode())
         assert await one.propose(b"a") == 0
 
         assert one.application.items == [b"a"]

@@ -13,7 +13,9 @@ from trio.testing import MockClock
 
 from database.engines.asking import ask
 from database.engines.base import BaseSettings
+from database.engines.brain_doctor import BrainDoctor
 from database.engines.entry import Entry
+from database.engines.keys import section
 from database.engines.lease import Lease, LeaseSettings
 from database.engines.lease_state import Expire, Renew
 from database.engines.rollout import Rollout
@@ -326,6 +328,24 @@ async def test_who_waits_is_told_when_the_replica_stops(autojump_clock: MockCloc
         second.scope.cancel()
         await second.ended.wait()
         assert len(heard) == 1 and isinstance(heard[0], VirtualLogError)
+
+
+async def test_who_waits_is_told_when_a_raw_write_takes_the_lease_away(autojump_clock: MockClock) -> None:
+    """Nobody is left to wait for: the next renewal, which the holder cannot make, is not what tells them."""
+    async with replicas() as world:
+        first, second, _ = await enabled(world, holder=lagging(WANTED, 0.5))
+        heard: list[object] = []
+        second.application.engine.propose(Entry(b"a"), heard.append)
+        await _applied(second, 4)
+        first.scope.cancel()
+        assert not heard
+        doctor = second.replica.stack.find(BrainDoctor)
+        assert doctor is not None
+        doctor.operate({section("lease") + b"lease": None}, lambda _: None)
+        while lease(second).holder is not None:
+            await trio.sleep(0.001)
+        await trio.lowlevel.checkpoint()
+        assert len(heard) == 1 and not isinstance(heard[0], VirtualLogError)
 
 
 async def test_who_confirms_when_the_replica_has_stopped_is_told_so(autojump_clock: MockClock) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import hypothesis.strategies as st
 import pytest
 import trio
+from crc32c import crc32c
 from hypothesis import Phase, given, settings
 from trio.testing import MockClock
 
@@ -14,7 +15,7 @@ from database.engines.brain_doctor import BrainDoctor
 from database.engines.checksums import Checksums
 from database.engines.cursor import read_cursor
 from database.engines.digests import fold_of
-from database.engines.entry import Entry
+from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
 from database.engines.keys import CURSOR
 from database.engines.layer import Layer, Surroundings
 from database.engines.rollout import Rollout
@@ -144,7 +145,8 @@ async def test_effects_of_one_entry_are_what_it_did(autojump_clock: MockClock) -
 async def test_the_store_stands_right_behind_the_entry_whose_effects_are_handed_out() -> None:
     """So who compares digests of replicas can do so at the position that they are of."""
     replay = Replay(MemoryDisk().open())
-    log = [batch(0, Entry(b"no command").encode(), Entry(b"no command").encode())]
+    entry = Entry(b"no command", {PROPOSER: bytes(TOKEN_BYTES)}).encode()
+    log = [batch(0, entry, entry)]
     assert [(each.position, replay.cursor) for each in replay.play(log)] == [(0, 1), (1, 2)]
 
 
@@ -167,7 +169,7 @@ async def test_entries_of_others_and_fillers_move_the_cursor() -> None:
         (batch(1, b"x"), CorruptionError),
         (Gap(0, 3, GapKind.TRIMMED), SnapshotNeededError),
         (Gap(0, 3, GapKind.LOST), CorruptionError),
-        (batch(0, b"VE\x02\x00"), BinaryTooOldError),
+        (batch(0, b"VE\x02\x00" + crc32c(b"VE\x02\x00").to_bytes(4, "little")), BinaryTooOldError),
     ],
 )
 async def test_what_cannot_be_played_ends_the_replay(placed: Placed, error: type[Exception]) -> None:

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from database.engines import session_order
 from database.engines.base import BaseSettings
-from database.engines.entry import Entry
+from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
 from database.engines.keys import section_span
 from database.engines.layer import Layer, Surroundings
 from database.engines.proposals import Proposals
@@ -53,7 +53,7 @@ class Told:
 def forged(replica: str, incarnation: bytes, sequence: int, payload: bytes) -> bytes:
     """An entry as some life of a replica may have put it into the log."""
     stamp = Stamp(incarnation, sequence, replica.encode())
-    return Entry(payload, {SessionOrder.name: stamp.encode()}).encode()
+    return Entry(payload, {PROPOSER: bytes(TOKEN_BYTES), SessionOrder.name: stamp.encode()}).encode()
 
 
 async def test_what_is_lost_is_proposed_again_in_order(autojump_clock: MockClock) -> None:
@@ -176,7 +176,7 @@ async def test_entries_without_a_stamp_are_passed_up(autojump_clock: MockClock) 
     """They come from before this engine was in the stack."""
     async with replicas() as r:
         one = await r.start(recipe=ordered)
-        await one.log.append(Entry(b"old").encode())
+        await one.log.append(Entry(b"old", {PROPOSER: bytes(TOKEN_BYTES)}).encode())
         await caught_up(one)
 
         assert one.application.items == [b"old"]
