@@ -22,6 +22,7 @@ from virtuallog.ports import Span
 
 META: Final = b"m"
 SESSIONS: Final[Span] = (b"s", b"t")
+EPHEMERALS: Final[Span] = (b"e", b"f")
 REAPABLE: Final[Span] = (b"r", b"s")
 SCAN_COUNT: Final = 512
 """Pairs of one scan: a directory of a million children is read in pieces."""
@@ -76,7 +77,7 @@ def session(session: int) -> bytes:
 
 
 def session_of(key: bytes) -> int:
-    """The session whose key this is."""
+    """The session of which this is a key, or of whose ephemeral."""
     found: int = _SESSION.unpack_from(key, 1)[0]
     return found
 

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import attrs
 
-from database.kv import acl, keys, paths
+from database.kv import acl, bounds, keys, paths
 from database.kv.acl import ADMIN, READ
 from database.kv.commands import Acl, Identity
-from database.kv.execution import FOUNDING, find_acl, find_data, find_session, find_znode
-from database.kv.records import Meta, Session, Znode, decode_meta
+from database.kv.execution import FOUNDING, find_acl, find_data, find_session
+from database.kv.records import Apart, Meta, Session, Znode, decode_meta, decode_session, decode_znode
 from database.kv.results import Error, RefusedError, Stat
 from database.ports import Reading
 from virtuallog.ports import Span
@@ -40,6 +40,8 @@ class Tree:
     _store: Reading
     last_zxid: int = attrs.field(init=False)
     """Of the last command that was applied. As of the last `applied`."""
+    looked: int = attrs.field(default=0, init=False)
+    """Work of the reads so far, in bytes (`bounds`): of records that were looked at, and 64 for each look."""
     _reading: Reading = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -65,6 +67,8 @@ class Tree:
 
     def get_data(self, path: str, identities: Identities) -> tuple[bytes | None, Stat]:
         znode = self._readable(path, identities)
+        if isinstance(znode.data, Apart):
+            self.looked += bounds.LOOK + len(znode.data)
         return find_data(self._reading, path, znode), znode.stat()
 
     def exists(self, path: str) -> Stat:
@@ -74,7 +78,7 @@ class Tree:
     def look(self, path: str) -> tuple[Stat, tuple[Acl, ...]]:
         """A stat, and the ACL as it is stored: for the replica itself, which checks rights by it."""
         znode = self._znode(path)
-        return znode.stat(), find_acl(self._reading, path, znode)
+        return znode.stat(), self._acl(path, znode)
 
     def get_children(self, path: str, identities: Identities) -> tuple[list[str], Stat]:
         """Names, sorted."""
@@ -82,12 +86,13 @@ class Tree:
         if not stat.children:
             return [], stat
         start = len(keys.children(path)[0])
+        self.looked += bounds.LOOK * stat.children
         return [keys.decoded(key[start:]) for key, _ in keys.scan_all(self._reading, keys.children(path))], stat
 
     def get_acl(self, path: str, identities: Identities) -> tuple[tuple[Acl, ...], Stat]:
         """Hashes of passwords are hidden from those who may not change them."""
         znode = self._znode(path)
-        rights = find_acl(self._reading, path, znode)
+        rights = self._acl(path, znode)
         acl.check(rights, READ | ADMIN, identities)
         is_shown = acl.allows(rights, ADMIN, identities)
         return rights if is_shown else acl.masked(rights), znode.stat()
@@ -110,12 +115,17 @@ class Tree:
 
     def sessions(self) -> dict[int, Session]:
         """All of them, in order of their numbers."""
-        found = {}
-        for key, _ in keys.scan_all(self._reading, keys.SESSIONS):
-            id_ = keys.session_of(key)
-            session = self.session(id_)
-            assert session is not None
-            found[id_] = session
+        return {keys.session_of(key): decode_session(blob) for key, blob in keys.scan_all(self._reading, keys.SESSIONS)}
+
+    def some_sessions(self, count: int) -> dict[int, Session]:
+        """So many of them at most, in order of their numbers."""
+        return {keys.session_of(key): decode_session(blob) for key, blob in self._reading.scan(keys.SESSIONS, count)}
+
+    def some_ephemerals(self, count: int) -> dict[int, list[str]]:
+        """Paths by session, so many in all at most, in order of the numbers of sessions. Refuses nobody."""
+        found: dict[int, list[str]] = {}
+        for key, _ in self._reading.scan(keys.EPHEMERALS, count):
+            found.setdefault(keys.session_of(key), []).append(keys.decoded(key[9:]))
         return found
 
     def reapable(self, after: str, count: int) -> list[tuple[str, Znode]]:
@@ -125,12 +135,18 @@ class Tree:
         return [(path, self._znode(path)) for path in (keys.decoded(key[1:]) for key, _ in pairs)]
 
     def _znode(self, path: str) -> Znode:
-        znode = find_znode(self._reading, path)
-        if znode is None:
+        blob = self._reading.get(keys.znode(path))
+        self.looked += bounds.LOOK + len(blob or b"")
+        if blob is None:
             raise RefusedError(Error.NO_NODE)
-        return znode
+        return decode_znode(blob)
 
     def _readable(self, path: str, identities: Identities) -> Znode:
         znode = self._znode(path)
-        acl.check(find_acl(self._reading, path, znode), READ, identities)
+        acl.check(self._acl(path, znode), READ, identities)
         return znode
+
+    def _acl(self, path: str, znode: Znode) -> tuple[Acl, ...]:
+        if isinstance(znode.acl, Apart):
+            self.looked += bounds.LOOK + bounds.ACL_LOOKS * len(znode.acl)
+        return find_acl(self._reading, path, znode)

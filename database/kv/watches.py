@@ -30,6 +30,12 @@ RECURSIVE_DEPTH_MAX: Final = 256
 """Names in a path with a recursive watch. A change looks up so many znodes above it, at most."""
 
 
+PER_WATCHER_MAX: Final = 100_000
+"""Watches of one watcher in a table."""
+PATH_CHARACTERS_MAX: Final = 32 << 20
+"""Of the paths of these, in all."""
+
+
 class Watcher(Protocol):
     """Somebody who watches; a connection, as a rule. Compared by identity."""
 
@@ -61,6 +67,8 @@ class WatchTable:
     def __init__(self) -> None:
         self._modes: dict[str, dict[Watcher, WatchMode]] = {}
         self._paths: dict[Watcher, dict[str, None]] = {}
+        self._characters: dict[Watcher, int] = {}
+        """Of the paths of each."""
         self._recursive: Counter[int] = Counter()
         """How many recursive watches there are on paths of this length. Of the znodes above a change those are looked up whose
         paths are as long as one of these."""
@@ -68,12 +76,19 @@ class WatchTable:
         """No recursive watch is on a longer path."""
 
     def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
-        modes = self._modes.setdefault(path, {})
-        former = modes.get(watcher)
-        if former is None:
+        """Raises RefusedError: BAD_ARGUMENTS: the watcher has too many."""
+        watched = self._paths.get(watcher, {})
+        if path in watched:
+            former = self._modes[path][watcher]
+        else:
+            former = None
+            characters = self._characters.get(watcher, 0) + len(path)
+            if len(watched) >= PER_WATCHER_MAX or characters > PATH_CHARACTERS_MAX:
+                raise RefusedError(Error.BAD_ARGUMENTS)
             self.count += 1
-            self._paths.setdefault(watcher, {})[path] = None
-        modes[watcher] = mode
+            self._characters[watcher] = characters
+            self._paths.setdefault(watcher, watched)[path] = None
+        self._modes.setdefault(path, {})[watcher] = mode
         self._count_recursive(path, former, -1)
         self._count_recursive(path, mode, 1)
 
@@ -88,8 +103,9 @@ class WatchTable:
             del self._modes[path]
         watched = self._paths[watcher]
         del watched[path]
+        self._characters[watcher] -= len(path)
         if not watched:
-            del self._paths[watcher]
+            del self._paths[watcher], self._characters[watcher]
         return True
 
     def remove_all(self, watcher: Watcher) -> None:
@@ -99,8 +115,9 @@ class WatchTable:
     def contains(self, path: str, watcher: Watcher) -> bool:
         return watcher in self._modes.get(path, ())
 
-    def paths_of(self, watcher: Watcher) -> list[str]:
-        return list(self._paths.get(watcher, ()))
+    def paths_of(self, watcher: Watcher) -> Iterable[str]:
+        """Its paths, in the order in which they were added."""
+        return self._paths.get(watcher, {}).keys()
 
     def items(self) -> Iterator[tuple[str, Sequence[Watcher]]]:
         """Paths with those who watch them."""
@@ -156,7 +173,7 @@ class Watches:
         """Add a watch to both tables: ZooKeeper's addWatch.
 
         Raises:
-            RefusedError: BAD_ARGUMENTS: a recursive one on a path of more than `RECURSIVE_DEPTH_MAX` names.
+            RefusedError: BAD_ARGUMENTS: a recursive one on a path of more than `RECURSIVE_DEPTH_MAX` names; or the watcher has too many.
         """
         if mode is WatchMode.PERSISTENT_RECURSIVE and path.count("/") > RECURSIVE_DEPTH_MAX:
             raise RefusedError(Error.BAD_ARGUMENTS)

@@ -28,6 +28,11 @@ class Mode(enum.Enum):
     READ_ONLY = "read-only"
 
 
+LISTED_MAX: Final = 1000
+"""Sessions, ephemerals, watches and connections that a word lists. Any connection may ask, without a session, and there may be hundreds of
+thousands; the counts beside them are of all."""
+
+
 @attrs.frozen(kw_only=True)
 class ConnectionFacts:
     """One connection."""
@@ -63,6 +68,8 @@ class WatchFacts:
     """Who watches what: paths by session, over all tables."""
 
     paths_of: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
+    more: int = 0
+    """Watches that are not among them: at most `LISTED_MAX` are listed."""
 
     @property
     def sessions_of(self) -> Mapping[str, Sequence[int]]:
@@ -74,7 +81,8 @@ class WatchFacts:
 
     @property
     def count(self) -> int:
-        return sum(len(paths) for paths in self.paths_of.values())
+        """All of them."""
+        return sum(len(paths) for paths in self.paths_of.values()) + self.more
 
 
 @attrs.frozen(kw_only=True)
@@ -120,11 +128,10 @@ class Facts:
     sessions: int = 0
     """Of the whole cluster."""
     list_sessions: Callable[[], Mapping[int, int]] = dict
-    """Their timeouts in milliseconds; a pass over all of them."""
+    """Timeouts in milliseconds of the first `LISTED_MAX`."""
     list_ephemerals: Callable[[], Mapping[int, Sequence[str]]] = dict
-    """Paths by session, of those that have any; the same."""
+    """Paths by session, of those that have any; `LISTED_MAX` at most."""
     list_watches: Callable[[], WatchFacts] = WatchFacts
-    """A pass over all of them, of which there may be hundreds of thousands."""
     traffic: Traffic = attrs.field(factory=Traffic)
     uptime_ms: int = 0
     settings: Mapping[str, object] = attrs.field(factory=dict)

@@ -76,7 +76,7 @@ def _count(view: View, xid: int, path: str, origin: Origin) -> bytes:
 def _many(view: View, xid: int, asked: requests.MultiRead, origin: Origin) -> bytes:
     find = {OpCode.GET_DATA: view.tree.get_data, OpCode.GET_CHILDREN: view.tree.get_children}
     reads = ((opcode, partial(find[opcode], one.path, origin.identities)) for opcode, one in asked.reads)
-    return replies.multi_read(xid, view.tree.last_zxid, reads)
+    return replies.multi_read(xid, view.tree.last_zxid, reads, lambda: view.tree.looked)
 
 
 def _add_watch(view: View, xid: int, asked: requests.AddWatch, origin: Origin) -> bytes:

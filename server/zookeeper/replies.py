@@ -18,6 +18,9 @@ from server.zookeeper.opcodes import ERROR_ENTRY, XID_EVENT, OpCode
 
 MULTI_READ_BYTES_MAX: Final = 4 << 20
 """Of one answer. A request of 1 MiB could ask for the largest znode ten thousand times; clients take no such frame either."""
+MULTI_READ_LOOKED_MAX: Final = 8 << 20
+"""Bytes that one answer may look at: ten thousand reads that tell little, of znodes with 1 MB of the former version, or with long ACLs, would keep
+the event loop for seconds."""
 _HEADER: Final = struct.Struct(">iiqi")
 _STAT: Final = struct.Struct(">qqqqiiiqiiq")
 _HEADER_AND_STAT: Final = struct.Struct(">iiqiqqqqiiiqiiq")
@@ -105,17 +108,22 @@ def _part(opcode: OpCode, value: Any) -> bytes:
     return _PART.pack(answered, 0, 0) + _BODIES[answered](value)
 
 
-def multi_read(xid: int, zxid: int, reads: Iterable[tuple[OpCode, Callable[[], Any]]]) -> bytes:
+def multi_read(
+    xid: int, zxid: int, reads: Iterable[tuple[OpCode, Callable[[], Any]]], looked: Callable[[], int]
+) -> bytes:
     """Each read stands alone: one that is refused is an entry with its error.
 
+    Args:
+        looked: bytes that reads have looked at so far (`Tree.looked`).
+
     Raises:
-        RefusedError: all together are more than `MULTI_READ_BYTES_MAX`.
+        RefusedError: all together are more than `MULTI_READ_BYTES_MAX`, or have looked at more than `MULTI_READ_LOOKED_MAX`.
     """
-    parts, size = [], 0
+    parts, size, looked_max = [], 0, looked() + MULTI_READ_LOOKED_MAX
     for opcode, run in reads:
         part = _read_part(opcode, run)
         size += len(part)
-        if size > MULTI_READ_BYTES_MAX:
+        if size > MULTI_READ_BYTES_MAX or looked() > looked_max:
             raise RefusedError(Error.MARSHALLING)
         parts.append(part)
     return reply(xid, zxid, b"".join((*parts, _END)))

@@ -24,7 +24,7 @@ from database.kv.database import Database
 from database.kv.paths import CONFIG
 from database.kv.results import Error, RefusedError, Result
 from server.zookeeper.auth import SUPER, Authentication
-from server.zookeeper.facts import Facts, Mode
+from server.zookeeper.facts import LISTED_MAX, Facts, Mode
 from server.zookeeper.hooks import Hooks, Reconfigured, Standing
 from server.zookeeper.quorum_config import Change
 from server.zookeeper.read_only import TICK_SECONDS, Contact
@@ -101,8 +101,8 @@ class ZooKeeperService:
             data_bytes=meta.data_bytes,
             ephemerals=meta.ephemerals,
             sessions=meta.sessions,
-            list_sessions=lambda: {id_: session.timeout_ms for id_, session in tree.sessions().items()},
-            list_ephemerals=self._ephemerals,
+            list_sessions=lambda: {id_: session.timeout_ms for id_, session in tree.some_sessions(LISTED_MAX).items()},
+            list_ephemerals=lambda: tree.some_ephemerals(LISTED_MAX),
             traffic=self.server.traffic(),
             list_watches=self.server.watches,
             uptime_ms=round((self._clock.monotonic() - self._begun) * 1000),
@@ -179,11 +179,6 @@ class ZooKeeperService:
             self.contact.tick()
             if self.contact.standing is not former:
                 log.warning("the log cannot be reached", standing=self.contact.standing.value)
-
-    def _ephemerals(self) -> dict[int, list[str]]:
-        tree = self._database.tree
-        found = {session: tree.get_ephemerals(session, "/") for session in tree.sessions()}
-        return {session: paths for session, paths in found.items() if paths}
 
     def _members(self) -> Sequence[str]:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 import structlog
@@ -13,7 +14,7 @@ from trio.abc import Listener, Stream
 
 from database.kv.database import Database
 from server.zookeeper.attempts import Attempts
-from server.zookeeper.facts import Traffic, WatchFacts
+from server.zookeeper.facts import LISTED_MAX, Traffic, WatchFacts
 from server.zookeeper.guest import Caller, Guest
 from server.zookeeper.hooks import Hooks
 from server.zookeeper.meter import Meter
@@ -191,13 +192,14 @@ class ZooKeeperServer:
 
     def watches(self) -> WatchFacts:
         """Who watches what; `server.zookeeper.facts.Facts.list_watches`."""
-        watches = self.database.watches
-        watching = {
-            guest.session: sorted({*watches.data.paths_of(guest), *watches.child.paths_of(guest)})
-            for guest in self._guests
-            if guest.session
-        }
-        return WatchFacts(paths_of={session: paths for session, paths in watching.items() if paths})
+        watches, watching, left = self.database.watches, {}, LISTED_MAX
+        for guest in self._guests:
+            if guest.session and left:
+                found = {*islice(watches.data.paths_of(guest), left), *islice(watches.child.paths_of(guest), left)}
+                if found:
+                    watching[guest.session] = sorted(found)[:left]
+                    left -= len(watching[guest.session])
+        return WatchFacts(paths_of=watching, more=0 if left else watches.count - LISTED_MAX)
 
     def reset_traffic(self) -> None:
         """Start counting anew."""

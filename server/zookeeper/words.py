@@ -4,7 +4,8 @@ Four raw bytes on the client port, text back, connection closed. A word that the
 sentence. Of ZooKeeper's words these are missing, as there is nothing that they could tell here: `gtmk` and `stmk`, about its trace mask, and
 `hash`, its history of digests (ours travel through the log).
 
-The lines are in ZooKeeper's order and spelling, because scripts cut them apart.
+The lines are in ZooKeeper's order and spelling, because scripts cut them apart. A list ends after `LISTED_MAX`, with a line that says how many more
+there are: a connection without a session may ask, and what it asks must not cost the server more than that.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Final
 
 import attrs
 
-from server.zookeeper.facts import BUILD, VERSION, ConnectionFacts, Facts, Mode
+from server.zookeeper.facts import BUILD, LISTED_MAX, VERSION, ConnectionFacts, Facts, Mode
 
 NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests\n"
 ALL_WORDS: Final = "*"
+_ALIVE: Final = b"imok"
 _LINE: Final = f"Zookeeper version: {VERSION}-{BUILD}\n"
 
 
@@ -48,7 +50,7 @@ class Words:
         if name in _RESETS:
             self._reset()
             return _RESETS[name].encode()
-        return _ANSWERS[name](self._facts()).encode()
+        return _ALIVE if name == "ruok" else _ANSWERS[name](self._facts()).encode()
 
 
 def _serving(make: Callable[[Facts], str]) -> Callable[[Facts], str]:
@@ -68,7 +70,8 @@ def _srvr(facts: Facts) -> str:
 
 
 def _stat(facts: Facts) -> str:
-    clients = "".join(f" {_client(each)}\n" for each in facts.traffic.connections)
+    found = facts.traffic.connections
+    clients = "".join(f" {_client(each)}\n" for each in found[:LISTED_MAX]) + _more(len(found) - LISTED_MAX)
     return f"{_LINE}Clients:\n{clients}\n{_counters(facts)}"
 
 
@@ -87,7 +90,9 @@ def _client(each: ConnectionFacts) -> str:
 
 
 def _cons(facts: Facts) -> str:
-    return "".join(f" {_client(each)[:-1]}{_session(each)})\n" for each in facts.traffic.connections) + "\n"
+    found = facts.traffic.connections
+    lines = "".join(f" {_client(each)[:-1]}{_session(each)})\n" for each in found[:LISTED_MAX])
+    return lines + _more(len(found) - LISTED_MAX) + "\n"
 
 
 def _session(each: ConnectionFacts) -> str:
@@ -139,8 +144,15 @@ def _dump(facts: Facts) -> str:
     """Sessions of the whole cluster: any replica knows them all."""
     sessions, ephemerals = facts.list_sessions(), facts.list_ephemerals()
     timeouts = "".join(f"{timeout_ms}ms:\n\t{session:#x}\n" for session, timeout_ms in sorted(sessions.items()))
+    timeouts += _more(facts.sessions - LISTED_MAX)
     holders = _grouped((f"{session:#x}", paths) for session, paths in sorted(ephemerals.items()))
-    return f"Sessions ({len(sessions)}):\n{timeouts}Sessions with Ephemerals ({len(ephemerals)}):\n{holders}"
+    holders += _more(facts.ephemerals - LISTED_MAX)
+    count = max(len(sessions), facts.sessions)
+    return f"Sessions ({count}):\n{timeouts}Sessions with Ephemerals ({len(ephemerals)}):\n{holders}"
+
+
+def _more(count: int) -> str:
+    return f"... and {count} more\n" if count > 0 else ""
 
 
 def _wchs(facts: Facts) -> str:
@@ -149,12 +161,16 @@ def _wchs(facts: Facts) -> str:
 
 
 def _wchc(facts: Facts) -> str:
-    return _grouped((f"{session:#x}", paths) for session, paths in sorted(facts.list_watches().paths_of.items()))
+    watches = facts.list_watches()
+    return _grouped((f"{session:#x}", paths) for session, paths in sorted(watches.paths_of.items())) + _more(
+        watches.more
+    )
 
 
 def _wchp(facts: Facts) -> str:
-    found = sorted(facts.list_watches().sessions_of.items())
-    return _grouped((path, [f"{session:#x}" for session in sessions]) for path, sessions in found)
+    watches = facts.list_watches()
+    found = sorted(watches.sessions_of.items())
+    return _grouped((path, [f"{session:#x}" for session in sessions]) for path, sessions in found) + _more(watches.more)
 
 
 def _dirs(facts: Facts) -> str:
@@ -175,7 +191,7 @@ def _number(milliseconds: float) -> int:
 
 
 _ANSWERS: Final[Mapping[str, Callable[[Facts], str]]] = {
-    "ruok": lambda _: "imok",
+    "ruok": lambda _: _ALIVE.decode(),
     "isro": _isro,
     "envi": _envi,
     "conf": _conf,

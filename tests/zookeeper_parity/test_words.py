@@ -12,7 +12,7 @@ import trio
 
 from server.console.serving import ConsoleServer
 from server.zookeeper.admin import AdminPages
-from server.zookeeper.facts import ConnectionFacts, Facts, Latency, Mode, Traffic, WatchFacts
+from server.zookeeper.facts import LISTED_MAX, ConnectionFacts, Facts, Latency, Mode, Traffic, WatchFacts
 from server.zookeeper.words import Words
 from tests.console.http import Answer, get
 
@@ -60,6 +60,29 @@ def test_only_words_that_list_watches_look_at_all_of_them(word: bytes) -> None:
         raise AssertionError
 
     assert lines(word, attrs.evolve(FACTS, list_watches=look))
+
+
+@pytest.mark.parametrize("word", [b"stat", b"cons", b"dump", b"wchc", b"wchp"])
+def test_lists_end_and_say_how_many_more_there_are(word: bytes) -> None:
+    """A connection without a session may ask for them, as often as it likes."""
+    many = attrs.evolve(
+        FACTS, sessions=LISTED_MAX + 7, ephemerals=LISTED_MAX + 7,
+        traffic=attrs.evolve(FACTS.traffic, connections=[CLIENT] * (LISTED_MAX + 7)),
+        list_watches=lambda: WatchFacts(paths_of={SESSION: ["/a"]}, more=7),
+    )  # fmt: skip
+    said = lines(word, many)
+    assert "... and 7 more" in said
+    assert len(said) < LISTED_MAX + 15
+    assert "... and 7 more" not in lines(word)
+
+
+def test_who_asks_whether_a_server_is_alive_makes_it_look_at_nothing() -> None:
+    """Programs that watch ask each second."""
+
+    def look() -> Facts:
+        raise AssertionError
+
+    assert Words(("ruok",), look).answer(b"ruok") == b"imok"
 
 
 def test_what_is_not_on_the_whitelist_is_refused_in_zookeepers_words() -> None:

@@ -243,6 +243,23 @@ def test_recursive_watches_are_not_set_deep_down() -> None:
     assert watches.count == 4
 
 
+def test_a_watcher_holds_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watches, and characters of their paths, in each table. A watch that is gone leaves room; one that is set anew takes none."""
+    monkeypatch.setattr("database.kv.watches.PER_WATCHER_MAX", 3)
+    monkeypatch.setattr("database.kv.watches.PATH_CHARACTERS_MAX", 100)
+    watches, one, two = Watches(), Recorder(), Recorder()
+    for path in ("/a", "/b", "/c", "/a"):
+        watches.data.add(path, one)
+    for watcher, path in ((one, "/d"), (two, "/" + "x" * 100)):
+        with pytest.raises(RefusedError, match="BAD_ARGUMENTS"):
+            watches.data.add(path, watcher)
+    watches.data.add("/" + "x" * 99, two)
+    watches.fire((DATA, "/b"), 1, OPEN)
+    watches.data.add("/d", one)
+    watches.fire((DATA, "/" + "x" * 100), 2, OPEN)
+    assert watches.count == 4
+
+
 PATHS = st.sampled_from(["/", "/a", "/a/b", "/a/b/c", "/ab"])
 STEPS = st.one_of(
     st.tuples(
