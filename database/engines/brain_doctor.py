@@ -45,7 +45,7 @@ class BrainDoctor(Layer):
         """
         if CURSOR in writes:
             raise InvalidSettingError(CURSOR.decode(errors="replace"), "the cursor is not to be written")
-        self.below.propose(Entry(b"", {self.name: _encode(writes)}), done)
+        self.below.propose(Entry(b"", {self.name: encode(writes)}), done)
 
     def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
         header = entry.headers.get(self.name)
@@ -66,7 +66,7 @@ class BrainDoctor(Layer):
             self.post_apply_above(entry, position, result)
 
 
-def _encode(writes: Mapping[bytes, bytes | None]) -> bytes:
+def encode(writes: Mapping[bytes, bytes | None]) -> bytes:
     parts = [_LENGTH.pack(len(writes))]
     for key, value in writes.items():
         parts += [_LENGTH.pack(len(key)), key]

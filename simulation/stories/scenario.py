@@ -42,6 +42,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.amnesia import AMNESIA
     from simulation.stories.ballots import BALLOTS
     from simulation.stories.bereft import BEREFT, NERVOUS
+    from simulation.stories.burden import BURDEN
     from simulation.stories.cancelled import CANCELLED
     from simulation.stories.cluster import CLUSTER
     from simulation.stories.contended import CONTENDED
@@ -78,6 +79,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         BALLOTS,
         BEREFT,
         BROKEN_DISK,
+        BURDEN,
         CANCELLED,
         CLUSTER,
         CONTENDED,

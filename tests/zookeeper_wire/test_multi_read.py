@@ -9,10 +9,10 @@ import pytest
 from database.kv.commands import Acl, Create, Identity
 from database.kv.results import RefusedError
 from database.kv.tree import Tree
+from database.testing.metered_store import MeteredStore
 from server.zookeeper import replies, requests
 from server.zookeeper.jute import INT, Reader, string
 from server.zookeeper.opcodes import ERROR_ENTRY, OpCode
-from tests.database.kv.test_bounds import MeteredStore
 from tests.database.kv.worlds import World
 
 MINE = (Acl(31, "digest", "me:x"),)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Mapping
 
 import attrs
 import pytest
@@ -29,11 +28,10 @@ from database.kv.commands import (
 from database.kv.records import APART_BYTES
 from database.kv.results import Error, RefusedError, Result
 from database.kv.tree import Tree
-from database.testing.memory_store import MemoryStore
+from database.testing.heavy_commands import Heavy
+from database.testing.metered_store import MeteredStore
 from database.transaction import Transaction
-from tests.database.kv.heavy import Heavy
 from tests.database.kv.worlds import NOW_MS, World
-from virtuallog.ports import Span
 
 LARGE = 100_000
 PER_BYTE = 16
@@ -41,32 +39,6 @@ PER_OPERATION = 4 << 10
 PER_ZNODE = 12 << 10
 """Bytes for each znode that a command names: records of 2 KiB that are read and written, and drawn ACLs of 10 KB that stand apart."""
 LONG_ACL = (*(Acl(31, "digest", f"{number:050}:x") for number in range(255)), Acl(31, "world", "anyone"))
-
-
-@attrs.define(eq=False)
-class MeteredStore(MemoryStore):
-    """Counts what it is asked for."""
-
-    read: int = 0
-    """Bytes."""
-    written: int = 0
-    visited: int = 0
-    """Pairs of scans."""
-
-    def get(self, key: bytes) -> bytes | None:
-        found = super().get(key)
-        self.read += len(found or b"")
-        return found
-
-    def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
-        found = super().scan(span, count)
-        self.visited += len(found)
-        self.read += sum(len(key) + len(value) for key, value in found)
-        return found
-
-    def write(self, changes: Mapping[bytes, bytes | None], dropped: object = ()) -> None:
-        super().write(changes)
-        self.written += sum(len(key) + len(value or b"") for key, value in changes.items())
 
 
 @attrs.define(eq=False)
@@ -86,9 +58,9 @@ class Metered(World):
     def cost(self, operation: Operation, expected: Error = Error.OK) -> int:
         """Bytes that this reads and writes."""
         meter = self.meter
-        before = meter.read + meter.written
+        before = meter.read + meter.scanned + meter.written
         assert self.error(operation) is expected
-        return meter.read + meter.written - before
+        return meter.read + meter.scanned + meter.written - before
 
 
 # -- creates below what is large --------------------------------------------------------------------------------------
@@ -203,7 +175,10 @@ def test_every_command_costs_a_constant_times_its_bytes(seed: int) -> None:
         owned += parts
         allowed = PER_BYTE * len(blob) + PER_OPERATION * (parts + (owned if result.ended else 0)) + PER_ZNODE * found
         counted = meter.visited - before.visited
-        assert meter.read + meter.written - before.read - before.written <= allowed + counted * 2 * PER_ZNODE // 4
+        assert (
+            meter.read + meter.scanned + meter.written - before.read - before.scanned - before.written
+            <= allowed + counted * 2 * PER_ZNODE // 4
+        )
         assert counted <= znodes + 2 * parts + owned
 
 
@@ -276,9 +251,9 @@ def test_long_texts_of_the_former_version_cost_once() -> None:
     world.store = store
     world.switch()
     assert world.error(SetData("/a", b"12")) is Error.OK
-    before = store.read + store.written
+    before = store.read + store.scanned + store.written
     assert world.error(SetData("/a", b"123")) is Error.OK
-    assert store.read + store.written - before < 4000
+    assert store.read + store.scanned + store.written - before < 4000
     assert world.tree.get_data("/zookeeper/quota/a/zookeeper_stats", ())[0] == b"count=1,bytes=3"
     assert world.tree.get_data("/zookeeper/quota/a/zookeeper_limits", ())[0] == b"count=1,bytes=2=;countHardLimit=9"
     assert world.tree.meta.data_bytes == sum(

@@ -11,9 +11,9 @@ import pytest
 from database.kv import codec
 from database.kv.apply import apply
 from database.kv.results import Result, Stat
+from database.testing.heavy_commands import Heavy
 from database.testing.memory_store import MemoryDisk
 from database.transaction import Transaction
-from tests.database.kv.heavy import Heavy
 
 FORMER = {
     1: "c1515e6aec7deac3",

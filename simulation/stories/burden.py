@@ -1,0 +1,286 @@
+"""Commands that might cost more than they say, through the engines of two replicas: what each costs is counted.
+
+Parents with large data and long ACLs, multis of one kind, texts of quotas and new ones, many writes of one znode in a group, recursive watches on paths of
+many lengths, multiReads of large znodes. In most seeds the log begins with commands of the former version; then the switch of the bounds
+is in it. The second replica replays all of it, from wherever a crash has left its store: both must be alike at each entry.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import trio
+
+from database.engines import brain_doctor
+from database.engines.api import Engine
+from database.engines.batching import NAME as BATCHING
+from database.engines.digests import fold_of
+from database.engines.entry import Entry
+from database.engines.keys import section
+from database.engines.switches import BOUNDS, NAME
+from database.kv import codec, quotas
+from database.kv.commands import Acl, Command, Create, Identity, Multi, Origin, SetData
+from database.kv.database import Database
+from database.kv.results import ChangeKind, Error, RefusedError, Result
+from database.kv.watches import WatchMode
+from database.ports import LocalStore
+from database.replay import Replay
+from database.testing.heavy_commands import NAMES, QUOTA, Heavy
+from database.testing.memory_store import MemoryDisk
+from database.testing.metered_store import MeteredStore
+from database.transaction import Transaction
+from server.zookeeper import reads, replies, requests
+from server.zookeeper.opcodes import OpCode
+from simulation.checks.work import CHECK, Burden, burden_of, steps_of
+from simulation.stories.scenario import Scenario
+from simulation.world.world import World
+from virtuallog.batch import Batch, SessionId, pack_ends
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.process import Process
+from virtuallog.testing.violation import Violation
+from virtuallog.types import LogPosition, NodeId, PlacedBatch
+
+ALIKE: Final = "replicas are alike"
+REFUSED: Final = "texts of quotas are refused"
+LARGE: Final = (30_000, 120_000)
+"""Bytes of what is long, at least and at most."""
+COMMANDS: Final = (20, 60)
+FORMER: Final = 0.7
+"""Share of the seeds whose log begins before the switch."""
+GROUP: Final = 12
+"""Commands of an entry, at most."""
+LENGTHS: Final = (20, 400)
+"""Recursive watches on paths of different lengths."""
+STEPS_OF_A_CHANGE: Final = 400
+STEPS_OF_A_CHARACTER: Final = 40
+MULTI_READS: Final = 3
+MULTI_READ_PARTS: Final = 150
+READ_OF_A_PART: Final = 14 << 10
+"""Bytes: a record, and an ACL that stands apart."""
+STRANGER: Final = Origin(identities=(Identity("ip", "127.0.0.1"),))
+
+
+@attrs.define(eq=False)
+class Watcher:
+    """Counts what it is told."""
+
+    told: int = 0
+    identities: tuple[Identity, ...] = ()
+
+    def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
+        self.told += 1
+
+
+@attrs.define(eq=False)
+class Weighed:
+    """The tree, with a scale under it. Implements `database.engines.api.Application`."""
+
+    database: Database
+    store: MeteredStore
+    burdens: list[Burden] = attrs.field(factory=list)
+
+    def attach(self, engine: Engine, store: LocalStore) -> None:
+        self.database.attach(engine, store)
+
+    def load(self) -> None:
+        self.database.load()
+
+    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Result:
+        command = codec.parse_untrusted(entry.payload)
+        burden = burden_of(
+            self.store, transaction, command,
+            lambda metered: self.database.apply(metered, entry, position),  # type: ignore[arg-type]  # it has all that is asked for
+        )  # fmt: skip
+        self.burdens.append(burden)
+        return burden.result
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        self.database.post_apply(entry, position, result)
+
+
+@attrs.define(eq=False)
+class Story:
+    """What one seed is made of."""
+
+    world: World
+    chance: random.Random
+    watcher: Watcher = attrs.field(factory=Watcher)
+
+    def database(self) -> Database:
+        clock = SimulatedClock(Process(NodeId(1)), 1.0, 0.0)
+        return Database(clock=clock, random=random.Random(0))
+
+    def object(self, check: str, message: str) -> None:
+        self.world.violations.append(Violation(check, message))
+
+    # -- the log --------------------------------------------------------------------------------------------------------
+
+    def log(self) -> list[PlacedBatch]:
+        """Entries of a database, one in a batch."""
+        chance = self.chance
+        heavy = Heavy(chance, chance.randint(*LARGE))
+        commands = heavy.commands(chance.randint(*COMMANDS) + 40)
+        entries: list[Entry] = []
+        if chance.random() < FORMER:
+            entries += self._entries([next(commands) for _ in range(chance.randint(20, 36))], heavy)
+        entries.append(_switched())
+        entries += self._entries(commands, heavy)
+        return [_placed(position, entry) for position, entry in enumerate(entries)]
+
+    def _entries(self, commands: Iterator[Command] | Sequence[Command], heavy: Heavy) -> Iterator[Entry]:
+        """Groups, and among them some of one kind."""
+        group: list[Command] = []
+        for command in commands:
+            group.append(command)
+            if self.chance.random() < 2 / GROUP or len(group) >= GROUP:
+                yield _entry(group)
+                group = []
+            if self.chance.random() < 0.1:
+                yield _entry(list(self._alike(heavy)))
+        if group:
+            yield _entry(group)
+
+    def _alike(self, heavy: Heavy) -> Iterator[Command]:
+        """The same znode again and again: commands of one group, and one multi."""
+        path, data = f"/{self.chance.choice(NAMES)}", b"x" * heavy.size
+        at = f"{QUOTA}/{path[1:]}/zookeeper_stats"
+        count = self.chance.randint(4, GROUP)
+        kind = self.chance.randrange(5)
+        if kind == 0:
+            operations: list[Any] = [SetData(path, data + b"%d" % number) for number in range(count)]
+        elif kind == 1:
+            operations = [Create(f"{path}/g{self.chance.getrandbits(40):x}", b"") for _ in range(count)]
+        elif kind == 2:
+            operations = [
+                Multi(tuple(Create(f"{path}/m{self.chance.getrandbits(40):x}", b"") for _ in range(4 * count)))
+            ]
+        elif kind == 3:
+            operations = [Create(at, b"count=-1,bytes=-1"), Multi((SetData(path, b"1"),) * count)]
+        else:
+            operations = [Create(f"{path}/{'d/' * depth}d", b"", (Acl(31, "world", "anyone"),)) for depth in range(3)]
+        origin = Origin(identities=(Identity("digest", "me:x"),))
+        return (Command(operation, origin, heavy.now_ms) for operation in operations)
+
+    # -- replicas -------------------------------------------------------------------------------------------------------
+
+    def play(self, log: Sequence[PlacedBatch]) -> tuple[Weighed, list[Any]]:
+        """One replica, weighed; and digests of its store after each entry."""
+        store = MeteredStore(MemoryDisk(), None, None)
+        weighed, digests = Weighed(self.database(), store), []
+        replay = Replay(store, application=weighed)
+        for placed in log:
+            replay.apply([placed])
+            digests.append(fold_of(store).finish())
+        return weighed, digests
+
+    def replay(self, log: Sequence[PlacedBatch], digests: Sequence[Any]) -> None:
+        """Another one, which begins anew here and there with what is in its store."""
+        disk = MemoryDisk()
+        replay = Replay(disk.open(), application=self.database())
+        for number, placed in enumerate(log):
+            if self.chance.random() < 0.15:
+                self.world.counts["burden restarts"] += 1
+                replay = Replay(disk.open(), application=self.database())
+            replay.apply([placed])
+            if fold_of(disk.open()).finish() != digests[number]:
+                self.object(ALIKE, f"a replay has come to another state at entry {number}")
+                return
+
+    # -- judging --------------------------------------------------------------------------------------------------------
+
+    def judge(self, weighed: Weighed) -> None:
+        for number, burden in enumerate(weighed.burdens):
+            operation = burden.command.operation
+            self.world.counts[f"burden {type(operation).__name__.lower()} {burden.result.error.name.lower()}"] += 1
+            self.world.counts["burden bounded" if burden.is_bounded else "burden former"] += 1
+            for objection in burden.objections():
+                about = f"{type(operation).__name__} of {burden.command.size} bytes ({burden.result.error.name})"
+                self.object(CHECK, f"command {number}, {about}: {objection}")
+            if burden.is_bounded and burden.result.error is Error.OK:
+                self._judge_texts(operation)
+
+    def _judge_texts(self, operation: Any) -> None:
+        for part in operation.operations if isinstance(operation, Multi) else (operation,):
+            if isinstance(part, Create | SetData) and part.path.startswith(QUOTA):
+                is_quota = part.path.endswith((f"/{quotas.LIMITS}", f"/{quotas.STATS}"))
+                if is_quota and len(part.data or b"") > quotas.TEXT_BYTES_MAX:
+                    self.object(REFUSED, f"a text of {len(part.data or b'')} bytes was accepted")
+
+    def watch(self, weighed: Weighed) -> None:
+        """Changes cost what their paths say, however many lengths are watched."""
+        database = weighed.database
+        for length in range(2, self.chance.randint(*LENGTHS)):
+            database.watches.add("/" + "x" * (length - 1), self.watcher, WatchMode.PERSISTENT_RECURSIVE)
+        database.watches.add(f"/{self.chance.choice(NAMES)}", self.watcher, WatchMode.PERSISTENT_RECURSIVE)
+        for burden in weighed.burdens:
+            for change, rights in zip(burden.result.changes[:3], burden.result.rights, strict=False):
+                before = self.watcher.told
+                steps, _ = steps_of(partial(database.watches.fire, change, burden.result.zxid, rights))
+                told = self.watcher.told - before
+                entries = sum(len(each) for each in rights)
+                allowed = STEPS_OF_A_CHANGE + STEPS_OF_A_CHARACTER * len(change[1]) + 100 * told + 60 * entries
+                if steps > allowed:
+                    self.object(CHECK, f"a change of {change[1]} took {steps} steps to tell, {allowed} may be")
+                self.world.counts["burden watches told"] += told
+
+    def read_many(self, weighed: Weighed) -> None:
+        """What a multiRead looks at."""
+        database, store = weighed.database, weighed.store
+        database.tree.load()
+        view = reads.View(database, self.watcher)
+        for _ in range(MULTI_READS):
+            path, opcode = f"/{self.chance.choice(NAMES)}", self.chance.choice((OpCode.GET_DATA, OpCode.GET_CHILDREN))
+            count = self.chance.randint(1, MULTI_READ_PARTS)
+            asked = requests.MultiRead(((opcode, requests.Read(path, False)),) * count)
+            before = store.read + store.scanned
+            try:
+                answer = len(reads.READS[OpCode.MULTI_READ][1](view, 1, asked, STRANGER))
+                self.world.counts["burden multiread answered"] += 1
+            except RefusedError:
+                answer = replies.MULTI_READ_BYTES_MAX
+                self.world.counts["burden multiread refused"] += 1
+            looked = store.read + store.scanned - before
+            allowed = min(
+                replies.MULTI_READ_LOOKED_MAX + 2 * LARGE[1], count * (READ_OF_A_PART + LARGE[1]) + 2 * answer
+            )
+            if looked > allowed:
+                self.object(CHECK, f"a multiRead of {count} parts has looked at {looked} bytes, {allowed} may be")
+
+
+def _switched() -> Entry:
+    """All replicas obey the bounds from here on; as an operator would write it, for there is no view here that could be asked."""
+    key = section(NAME) + BOUNDS.encode()
+    return Entry(b"", {brain_doctor.BrainDoctor.name: brain_doctor.encode({key: b"\1" + bytes(8)})})
+
+
+def _entry(commands: Sequence[Command]) -> Entry:
+    payloads = [codec.encode(command) for command in commands]
+    return Entry(b"".join(payloads), {BATCHING: pack_ends(payloads)})
+
+
+def _placed(position: int, entry: Entry) -> PlacedBatch:
+    batch = Batch.build(SessionId(bytes(16)), position, (entry.encode(),))
+    return PlacedBatch(range(position, position + 1), batch, 0)
+
+
+async def _story(world: World) -> None:
+    story = Story(world, world.random("burden"))
+    log = story.log()
+    weighed, digests = story.play(log)
+    story.judge(weighed)
+    story.replay(log, digests)
+    story.watch(weighed)
+    story.read_many(weighed)
+    await trio.lowlevel.checkpoint()
+
+
+BURDEN: Final = Scenario(
+    name="burden",
+    about="commands that might cost more than they say, at replicas whose work is counted",
+    story=_story,
+    limit_seconds=60.0,
+)
