@@ -11,6 +11,7 @@ from database.kv import acl, bounds, keys, paths
 from database.kv.acl_codec import decode_acl, encode_acl
 from database.kv.commands import OPEN_ACL, Acl, Origin
 from database.kv.records import (
+    APART_BYTES,
     Apart,
     Kind,
     Meta,
@@ -112,7 +113,10 @@ class Execution:
             self.spend(bounds.LOOK)
             return None
         self.spend(bounds.LOOK + len(blob))
-        return decode_znode(blob)
+        znode = decode_znode(blob)
+        if znode.acl is not OPEN_ACL and len(blob) > 3 * APART_BYTES:  # of the former version
+            self.spend(bounds.ACL_LOOKS * (len(blob) - len(znode.data or b"")))
+        return znode
 
     def znode(self, path: str) -> Znode:
         """As `find`. Raises RefusedError: NO_NODE, too."""

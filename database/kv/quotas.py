@@ -95,10 +95,9 @@ def deleted(execution: Execution, path: str, znode: Znode) -> None:
 
 def changed(execution: Execution, path: str, growth: int, znodes: int) -> None:
     """Keep the statistics of the limited path that this one is in."""
-    if not execution.meta.limits or (limited := _limited(execution, path)) is None:
+    is_bounded = execution.meta.is_bounded
+    if not execution.meta.limits or (limited := _limited(execution, path, shorten=is_bounded)) is None:
         return
-    if execution.meta.is_bounded:
-        _shorten(execution, limited)
     stats = _read(execution, limited, STATS)
     _write(execution, limited, attrs.evolve(stats, count=stats.count + znodes, size=stats.size + growth))
 
@@ -170,7 +169,7 @@ class Text:
         return b"count=%d,bytes=%d" % (self.count, self.size) + self.rest.tail
 
 
-def _limited(execution: Execution, path: str) -> str | None:
+def _limited(execution: Execution, path: str, *, shorten: bool = False) -> str | None:
     """The longest path that has limits, and that this one is, or is below of. Never the root: ZooKeeper limits all or a part.
 
     Looked for from the top, as that ends where nobody has set a quota: however long a path is, its write costs no more for it.
@@ -180,6 +179,8 @@ def _limited(execution: Execution, path: str) -> str | None:
         above = path[: name.end()]
         if execution.exists(f"{paths.QUOTA}{above}/{LIMITS}"):
             found = above
+            if shorten:
+                _shorten(execution, above)
         elif not execution.exists(paths.QUOTA + above):
             break
     return found

@@ -27,6 +27,8 @@ class MeteredStore(MemoryStore):
     """Of keys and values."""
     former: int = 0
     """Of `read`, in records of znodes that are of the former version."""
+    former_keys: set[bytes] = attrs.field(factory=set)
+    """Of these."""
 
     def get(self, key: bytes) -> bytes | None:
         found = super().get(key)
@@ -34,6 +36,7 @@ class MeteredStore(MemoryStore):
             self.read += len(found)
             if key[:1] == b"n" and len(found) > PLAIN_BYTES:
                 self.former += len(found)
+                self.former_keys.add(key)
         return found
 
     def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -17,9 +17,10 @@ import attrs
 from database.engines.switches import BOUNDS, is_enabled
 from database.kv import keys, paths
 from database.kv.commands import Command, Multi, Reap
+from database.kv.quotas import LIMITS
 from database.kv.records import Meta, decode_meta
 from database.kv.results import Result
-from database.testing.metered_store import MeteredStore
+from database.testing.metered_store import PLAIN_BYTES, MeteredStore
 from database.transaction import Transaction
 
 T = TypeVar("T")
@@ -30,6 +31,8 @@ PER_OPERATION: Final = 4 << 10
 """Bytes: records of 2 KiB, read and put."""
 PER_ZNODE: Final = 12 << 10
 """Bytes for each znode that a command names: ACLs of 10 KB that stand apart, as they are drawn."""
+PUT_PER_ZNODE: Final = 3 << 10
+"""Bytes: a record with an ACL and data of 1 KiB each."""
 STEPS_PER_BYTE: Final = 40
 STEPS_PER_OPERATION: Final = 12_000
 """Of the interpreter: an ACL of 200 entries is read, and asked twice."""
@@ -129,6 +132,8 @@ class Burden:
     steps: int
     znodes: int
     """In the whole tree, before."""
+    stale: Sequence[bytes]
+    """Limits of quotas that were read whole, and are as they were."""
 
     def objections(self) -> Iterator[str]:
         """What is more than it may be."""
@@ -145,11 +150,18 @@ class Burden:
         allowed = PER_BYTE * size + PER_OPERATION * operations + PER_ZNODE * named
         if self.read - self.former > allowed:
             yield f"{self.read - self.former} bytes were read, {allowed} may be"
-        if self.put - self.former > allowed:
-            yield f"{self.put - self.former} bytes were put, {allowed} may be"
+        most = PER_BYTE * size + PUT_PER_ZNODE * (named + 1)
+        if self.put - self.former > most:
+            yield f"{self.put - self.former} bytes were put, {most} may be"
+        if (
+            self.stale
+            and self.result.changes
+            and not any(path.startswith(paths.QUOTA) for _, path in self.result.changes)
+        ):
+            yield f"a long text of the former version was read, and stays: {self.stale[0].decode()}"
         if self.former > (6 << 20) + 64 * size:
             yield f"{self.former} bytes of the former version were read"
-        steps = STEPS_PER_BYTE * size + STEPS_PER_OPERATION * operations + 60 * self.visited + self.former // 16
+        steps = STEPS_PER_BYTE * size + STEPS_PER_OPERATION * operations + 60 * self.visited + 3 * self.former
         if self.steps > steps:
             yield f"{self.steps} steps were taken, {steps} may be"
 
@@ -171,7 +183,9 @@ def burden_of(
     changed, counters = _changed(transaction), transaction.get(keys.META)
     meta = decode_meta(counters) if counters is not None else Meta()
     before, metered = (store.read, store.former, store.visited), MeteredTransaction(transaction)
+    store.former_keys.clear()
     steps, result = steps_of(lambda: apply(metered))
+    limits = (key for key in store.former_keys if key.endswith(f"/{LIMITS}".encode()))
     return Burden(
         command=command,
         result=result,
@@ -185,6 +199,7 @@ def burden_of(
         changed=changed + _changed(transaction),
         steps=steps,
         znodes=meta.znodes,
+        stale=[key for key in limits if len(transaction.get(key) or b"") > PLAIN_BYTES],
     )
 
 

@@ -22,10 +22,12 @@ from database.engines.digests import fold_of
 from database.engines.entry import Entry
 from database.engines.keys import section
 from database.engines.switches import BOUNDS, NAME
-from database.kv import codec, quotas
-from database.kv.commands import Acl, Command, Create, Identity, Multi, Origin, SetData
+from database.kv import codec, keys, quotas
+from database.kv.commands import Acl, Command, Create, Delete, Identity, Multi, Origin, SetAcl, SetData
 from database.kv.database import Database
+from database.kv.records import decode_meta
 from database.kv.results import ChangeKind, Error, RefusedError, Result
+from database.kv.tree import Tree
 from database.kv.watches import WatchMode
 from database.ports import LocalStore
 from database.replay import Replay
@@ -45,12 +47,15 @@ from virtuallog.testing.violation import Violation
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 
 ALIKE: Final = "replicas are alike"
+COUNTED: Final = "counters are those of the tree"
 REFUSED: Final = "texts of quotas are refused"
 LARGE: Final = (30_000, 120_000)
 """Bytes of what is long, at least and at most."""
 COMMANDS: Final = (20, 60)
 FORMER: Final = 0.7
 """Share of the seeds whose log begins before the switch."""
+FORMER_PATH: Final = "/former"
+"""A large znode that is not written any more once the switch is in the log."""
 GROUP: Final = 12
 """Commands of an entry, at most."""
 LENGTHS: Final = (20, 400)
@@ -127,6 +132,7 @@ class Story:
         entries: list[Entry] = []
         if chance.random() < FORMER:
             entries += self._entries([next(commands) for _ in range(chance.randint(20, 36))], heavy)
+            entries.append(_entry(list(self._left_behind(heavy))))
         entries.append(_switched())
         entries += self._entries(commands, heavy)
         return [_placed(position, entry) for position, entry in enumerate(entries)]
@@ -144,12 +150,25 @@ class Story:
         if group:
             yield _entry(group)
 
+    def _left_behind(self, heavy: Heavy) -> Iterator[Command]:
+        """What only the former version accepted, or wrote like this."""
+        name = self.chance.choice(NAMES)
+        text = b"count=-1,bytes=-1=;countHardLimit=999;" + b";".join(
+            b"n%c=%d" % (97 + n % 26, n) for n in range(heavy.size // 8)
+        )
+        for operation in (
+            Create(FORMER_PATH, b"x" * heavy.size),
+            Create(f"{QUOTA}/{name}/zookeeper_limits", text),
+            Create(f"{QUOTA}/{name}/zookeeper_stats", text),
+        ):
+            yield Command(operation, Origin(), heavy.now_ms)
+
     def _alike(self, heavy: Heavy) -> Iterator[Command]:
         """The same znode again and again: commands of one group, and one multi."""
         path, data = f"/{self.chance.choice(NAMES)}", b"x" * heavy.size
         at = f"{QUOTA}/{path[1:]}/zookeeper_stats"
         count = self.chance.randint(4, GROUP)
-        kind = self.chance.randrange(5)
+        kind = self.chance.randrange(7)
         if kind == 0:
             operations: list[Any] = [SetData(path, data + b"%d" % number) for number in range(count)]
         elif kind == 1:
@@ -160,6 +179,15 @@ class Story:
             ]
         elif kind == 3:
             operations = [Create(at, b"count=-1,bytes=-1"), Multi((SetData(path, b"1"),) * count)]
+        elif kind == 4:
+            pairs = tuple(part for _ in range(4 * count) for part in (Delete(at), Create(at, b"count=-1,bytes=-1")))
+            operations = [Create(at, b"count=-1,bytes=-1"), Multi(pairs)]
+        elif kind == 5:
+            rights = (*(Acl(31, "digest", f"{number:040}:x") for number in range(180)), Acl(31, "world", "anyone"))
+            operations = [
+                SetAcl(path, rights),
+                *(Create(f"{path}/r{self.chance.getrandbits(40):x}", b"") for _ in range(3)),
+            ]
         else:
             operations = [Create(f"{path}/{'d/' * depth}d", b"", (Acl(31, "world", "anyone"),)) for depth in range(3)]
         origin = Origin(identities=(Identity("digest", "me:x"),))
@@ -203,6 +231,17 @@ class Story:
             if burden.is_bounded and burden.result.error is Error.OK:
                 self._judge_texts(operation)
 
+        self._judge_counters(weighed.store)
+
+    def _judge_counters(self, store: MeteredStore) -> None:
+        meta, tree = decode_meta(store.get(keys.META) or b""), Tree(store)
+        found = [keys.decoded(key[1:]) for key, _ in keys.scan_all(store, (b"n", b"o"))]
+        size = sum(tree.exists(path).data_length for path in found)
+        if (meta.znodes, meta.data_bytes) != (len(found), size):
+            self.object(
+                COUNTED, f"{meta.znodes} znodes of {meta.data_bytes} bytes, and there are {len(found)} of {size}"
+            )
+
     def _judge_texts(self, operation: Any) -> None:
         for part in operation.operations if isinstance(operation, Multi) else (operation,):
             if isinstance(part, Create | SetData) and part.path.startswith(QUOTA):
@@ -233,7 +272,10 @@ class Story:
         database.tree.load()
         view = reads.View(database, self.watcher)
         for _ in range(MULTI_READS):
-            path, opcode = f"/{self.chance.choice(NAMES)}", self.chance.choice((OpCode.GET_DATA, OpCode.GET_CHILDREN))
+            path, opcode = (
+                self.chance.choice((*(f"/{name}" for name in NAMES), FORMER_PATH)),
+                self.chance.choice((OpCode.GET_DATA, OpCode.GET_CHILDREN)),
+            )
             count = self.chance.randint(1, MULTI_READ_PARTS)
             asked = requests.MultiRead(((opcode, requests.Read(path, False)),) * count)
             before = store.read + store.scanned
