@@ -9,6 +9,7 @@ import attrs
 from simulation.runner import run_seed
 from tests.mutants import (
     archive,
+    bounds,
     changes,
     copies,
     healing,
@@ -52,6 +53,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *leases.MUTANTS,
     *strangers.MUTANTS,
     *intruders.MUTANTS,
+    *bounds.MUTANTS,
 )
 
 
