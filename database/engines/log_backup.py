@@ -32,7 +32,7 @@ from database.engines.silence import Silence
 from database.engines.switches import is_enabled
 from database.engines.vocabulary import Vocabulary
 from database.transaction import Transaction
-from loglets.archive.config import directory_of, join
+from loglets.archive.config import backup_directory_of, join
 from loglets.archive.files import NEEDS, Files, OpenFiles
 from loglets.archive.fsspec_files import FsspecFiles
 from virtuallog.api import Placed
@@ -187,18 +187,20 @@ class LogBackup(CommandedLayer):
         """On return the range is durable elsewhere, and was read back.
 
         Raises:
-            TrimmedError: some of it is gone, by a trim that was forced. What is left is durable elsewhere.
+            TrimmedError: some of it is gone, by a trim that was forced, and what is left is durable elsewhere; or a marker lies in the
+                directory that says so.
         """
         try:
             from loglets.archive import manifest as manifests
             from loglets.archive.crew import OneByOne
+            from loglets.archive.trimming import trim_point
             from loglets.archive.verifying import Verifying
             from loglets.archive.writing import Writing
         except ImportError as error:
             raise UnsupportedError(NEEDS) from error
         log = self.surroundings.log
         cluster = (await log.view.current()).cluster.hex()
-        files: Files = self.settings.open_files(join(self.settings.url, directory_of(cluster, start, stop)))
+        files: Files = self.settings.open_files(join(self.settings.url, backup_directory_of(cluster, start, stop)))
         crew = OneByOne(_Whole(log), files)
         blob = await Writing(
             crew=crew,
@@ -210,8 +212,10 @@ class LogBackup(CommandedLayer):
         ).run()
         manifest = manifests.decode_untrusted(blob)
         await Verifying(manifest=manifest, files=files, crew=crew).run()
-        if manifest.trimmed > start:
-            raise TrimmedError(manifest.trimmed)
+        # Nobody trims a backup: a marker is not ours, and whoever restores would take what is below it for trimmed.
+        trimmed = trim_point(manifest, await files.list())
+        if trimmed > start:
+            raise TrimmedError(LogPosition(trimmed))
 
     def _learn(self) -> None:
         bids = {str(start): int(each.bid) for start, each in backup_state.ranges(self.surroundings.store).items()}

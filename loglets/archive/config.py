@@ -94,6 +94,11 @@ def directory_of(cluster: str, start: int, stop: int) -> str:
     return f"{cluster}-{start:020d}-{stop:020d}"
 
 
+def backup_directory_of(cluster: str, start: int, stop: int) -> str:
+    """The same for a backup, which is no archive of the chain: one of the same borders is trimmed with the log."""
+    return f"{directory_of(cluster, start, stop)}-backup"
+
+
 def check_url(url: str) -> None:
     """Refuse what must not get into the chain.
 

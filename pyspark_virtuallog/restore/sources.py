@@ -1,7 +1,7 @@
 """Finds what is left of a log: the log itself, archives of its segments, backups of ranges, compactions of its database.
 
-Archives and backups have one format and one layout (docs/archive.md): a directory `CLUSTER-START-STOP` each, below a place. One
-without a manifest is not there: somebody was killed while he wrote it, or is at it.
+Archives and backups have one format and one layout (docs/archive.md): a directory `CLUSTER-START-STOP` each, below a place, with
+`-backup` behind it for a backup (not those of former versions). One without a manifest is not there: somebody was killed while he wrote it, or is at it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedErr
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
 
-_ARCHIVE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})")
+_ARCHIVE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})(?:-backup)?")
 
 
 @attrs.frozen

@@ -18,6 +18,7 @@ from database.engines.view_tracking import ViewSettings
 from database.testing.memory_store import MemoryDisk
 from database.transaction import Transaction
 from loglets.archive.manifest import NAME, Manifest, decode_untrusted
+from loglets.archive.trimming import marker
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
 from virtuallog.errors import StorageError
 from virtuallog.types import LogPosition
@@ -259,6 +260,43 @@ async def test_a_range_that_is_gone_is_not_told_as_backed_up(autojump_clock: Moc
         await trio.sleep(10.0)
         progress = backup(running[0]).progress()
         assert progress is not None and progress.backed_up > progress.begin >= 10
+
+
+async def test_a_marker_in_its_directory_is_not_taken_for_a_trim(autojump_clock: MockClock) -> None:
+    """Whoever restores would take the range as trimmed: so it is not told as backed up, and the log stays. An operator removes the directory, and it goes on."""
+    place = Marked()
+    async with replicas() as world:
+        running = await enabled(world, place)
+        await trio.sleep(6.0)
+        progress = backup(running[0]).progress()
+        assert progress is not None and progress.backed_up == progress.begin
+        assert not any(world.provider.trims)
+        for files in place.directories.values():
+            files.clear()
+        place.is_marking = False
+        await trio.sleep(10.0)
+        progress = backup(running[0]).progress()
+        assert progress is not None and progress.backed_up > progress.begin
+        assert all(url.endswith("-backup") for url in place.directories), "an archive of these borders lies elsewhere"
+
+
+@attrs.define
+class Marked(Place):
+    """A marker is in each directory before the range is copied, and data files are gone as soon as they are there."""
+
+    is_marking: bool = True
+
+    def open(self, url: str) -> PlaceFiles:
+        stop = int(url.removesuffix("-backup").rpartition("-")[2])
+        return Losing(self, self.directories.setdefault(url, {marker(stop): b""} if self.is_marking else {}))
+
+
+class Losing(PlaceFiles):
+    """See `Marked`."""
+
+    async def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
+        assert isinstance(self.place, Marked)
+        return (self.place.is_marking and name != NAME) or await super().write(name, content, replace=replace)
 
 
 async def test_an_upload_that_takes_longer_than_a_bid_counts(autojump_clock: MockClock) -> None:
