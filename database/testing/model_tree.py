@@ -4,8 +4,7 @@ It is given the same commands and must answer the same: results, changes, stats.
 copy of the dictionaries, which is dropped if it is refused; there are no indexes, no formats and no counters that could disagree with
 the znodes. Children are found by looking at every path there is.
 
-Left out: quotas, which are other znodes that change with a znode (tests/database/kv/test_quotas.py), and which ACLs are well
-formed (`test_acl.py`).
+Rights are those of `model_rights`, quotas those of `model_quotas`. Left out: bounds of the product's own, on long ACLs, deep quotas and their texts.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any
 import attrs
 
 from database.kv import paths
-from database.kv.acl import allows, settled
 from database.kv.commands import (
     OPEN_ACL,
     TTL_MS_MAX,
@@ -39,6 +37,7 @@ from database.kv.commands import (
     Touch,
 )  # fmt: skip
 from database.kv.results import Attached, Change, ChangeKind, Created, Error, RefusedError, Result, Stat
+from database.testing import model_quotas, model_rights
 
 _SEQUENTIAL = {Mode.PERSISTENT_SEQUENTIAL, Mode.EPHEMERAL_SEQUENTIAL, Mode.TTL_SEQUENTIAL}
 _EPHEMERAL = {Mode.EPHEMERAL, Mode.EPHEMERAL_SEQUENTIAL}
@@ -87,6 +86,8 @@ class ModelTree:
     zxid: int = 0
     znodes: dict[str, ModelZnode] = attrs.field(factory=_first_znodes)
     sessions: dict[int, ModelSession] = attrs.field(factory=dict)
+    acls: tuple[tuple[tuple[Acl, ...], tuple[Acl, ...]], ...] = ()
+    """For each change of the last command: the ACL of its znode and that of the parent, as they were at the change."""
 
     def apply(self, command: Command) -> Result:
         """Carry out one command. `touched` of the result is left empty."""
@@ -96,6 +97,7 @@ class ModelTree:
         if not isinstance(operation, Touch | Expire | Reap) or step.changes or step.ended:
             step.tree.zxid += 1
         self.zxid, self.znodes, self.sessions = step.tree.zxid, step.tree.znodes, step.tree.sessions
+        self.acls = tuple(step.acls)
         return Result(self.zxid, error, value, tuple(step.changes), (), tuple(step.ended))
 
     def copy(self) -> ModelTree:
@@ -131,6 +133,7 @@ class _Step:
     origin: Origin
     time: int
     changes: list[Change] = attrs.field(factory=list)
+    acls: list[tuple[tuple[Acl, ...], tuple[Acl, ...]]] = attrs.field(factory=list)
     ended: list[int] = attrs.field(factory=list)
 
     def run(self, operation: Any) -> tuple[Error, Any]:
@@ -148,7 +151,7 @@ class _Step:
         except RefusedError as refused:
             error = refused.error
         if error is not Error.OK:
-            self.tree, self.changes, self.ended = kept, [], []
+            self.tree, self.changes, self.acls, self.ended = kept, [], [], []
         return error, value
 
     def _hear(self) -> None:
@@ -188,13 +191,16 @@ class _Step:
             case SetData(path, data, version):
                 znode = self._valid(path)
                 self._require_right(znode, Permission.WRITE)
+                growth = len(data or b"") - len(znode.data or b"")
+                self._require_room(path, 0, growth)
                 _require(version in {-1, znode.version}, Error.BAD_VERSION)
                 self._change(path, data=data, version=znode.version + 1, mzxid=self._zxid, mtime=self.time)
-                self.changes.append((ChangeKind.DATA_CHANGED, path))
+                self._count(path, 0, growth)
+                self._note(ChangeKind.DATA_CHANGED, path, znode)
                 return self.tree.stat(path)
             case SetAcl(path, acl, version):
                 _require(paths.is_valid(path), Error.BAD_ARGUMENTS)
-                stored = settled(acl, self.origin.identities)
+                stored = self._stored(acl)
                 znode = self._znode(path)
                 self._require_right(znode, Permission.ADMIN)
                 _require(version in {-1, znode.aversion}, Error.BAD_VERSION)
@@ -236,7 +242,7 @@ class _Step:
         _require(0 < operation.ttl_ms <= TTL_MS_MAX if mode in _WITH_TTL else not operation.ttl_ms, Error.BAD_ARGUMENTS)
         _require(mode not in _EPHEMERAL or session != 0, Error.BAD_ARGUMENTS)
         _require("/" in path, Error.BAD_ARGUMENTS)
-        acl = settled(operation.acl, self.origin.identities)
+        acl = self._stored(operation.acl)
         parent = self._znode(paths.parent_of(path))
         self._require_right(parent, Permission.CREATE)
         if mode in _SEQUENTIAL:
@@ -244,17 +250,61 @@ class _Step:
         _require(paths.is_valid(path), Error.BAD_ARGUMENTS)
         _require(path not in self.tree.znodes, Error.NODE_EXISTS)
         _require(parent.owner == 0, Error.NO_CHILDREN_FOR_EPHEMERALS)
+        size = len(operation.data or b"")
+        self._require_room(path, 1, size)
         owner = session if mode in _EPHEMERAL else 0
         made = ModelZnode(operation.data, acl, self._zxid, self.time, mode, owner, operation.ttl_ms)
         self.tree.znodes[path] = made
         self._change(paths.parent_of(path), created=parent.created + 1, pzxid=self._zxid)
-        self.changes.append((ChangeKind.CREATED, path))
-        return Created(path, self.tree.stat(path))
+        created = Created(path, self.tree.stat(path))  # before anything is counted, as ZooKeeper answers
+        if path.startswith(paths.QUOTA + "/") and path.endswith(model_quotas.STATS):
+            self._count_anew(path)
+        self._count(path, 1, size)
+        self._note(ChangeKind.CREATED, path, made)
+        return created
 
     def _remove(self, path: str) -> None:
-        del self.tree.znodes[path]
+        znode = self.tree.znodes.pop(path)
         self._change(paths.parent_of(path), pzxid=self._zxid)
-        self.changes.append((ChangeKind.DELETED, path))
+        self._count(path, -1, -len(znode.data or b""))
+        self._note(ChangeKind.DELETED, path, znode)
+
+    def _note(self, kind: ChangeKind, path: str, znode: ModelZnode) -> None:
+        self.changes.append((kind, path))
+        self.acls.append((znode.acl, self.tree.znodes[paths.parent_of(path)].acl))
+
+    # -- quotas -----------------------------------------------------------------------------------------------------
+
+    def _require_room(self, path: str, znodes: int, growth: int) -> None:
+        limited = model_quotas.limited(self.tree.znodes, path)
+        if limited is not None:
+            limits = self._numbers(paths.QUOTA + limited + model_quotas.LIMITS)
+            stats = self._numbers(paths.QUOTA + limited + model_quotas.STATS)
+            _require(not model_quotas.is_too_much(limits, stats, znodes, growth), Error.QUOTA_EXCEEDED)
+
+    def _count(self, path: str, znodes: int, growth: int) -> None:
+        """A change counts for the path that limits it, if that is counted."""
+        limited = model_quotas.limited(self.tree.znodes, path)
+        if limited is not None:
+            where = paths.QUOTA + limited + model_quotas.STATS
+            stats = self._numbers(where)
+            count, size = stats.get("count", -1) + znodes, stats.get("bytes", -1) + growth
+            self._tell_stats(where, {**stats, "count": count, "bytes": size})
+
+    def _count_anew(self, where: str) -> None:
+        limited = where[len(paths.QUOTA) : -len(model_quotas.STATS)] or paths.ROOT
+        sizes = {path: len(znode.data or b"") for path, znode in self.tree.znodes.items()}
+        count, size = model_quotas.counted(sizes, limited)
+        self._tell_stats(where, {**self._numbers(where), "count": count, "bytes": size})
+
+    def _tell_stats(self, where: str, stats: dict[str, int]) -> None:
+        """Without a new version, and without a change that a watch is told of."""
+        if where in self.tree.znodes:
+            self._change(where, data=model_quotas.text(stats))
+
+    def _numbers(self, path: str) -> dict[str, int]:
+        znode = self.tree.znodes.get(path)
+        return model_quotas.numbers(None if znode is None else znode.data)
 
     def _is_reapable(self, path: str) -> bool:
         znode = self.tree.znodes[path]
@@ -294,7 +344,13 @@ class _Step:
 
     def _require_right(self, znode: ModelZnode, permission: Permission) -> None:
         identities: tuple[Identity, ...] = self.origin.identities
-        _require(allows(znode.acl, int(permission), identities), Error.NO_AUTH)
+        _require(model_rights.may(znode.acl, int(permission), identities), Error.NO_AUTH)
+
+    def _stored(self, acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
+        found = model_rights.stored(acl, self.origin.identities)
+        if found is None:
+            raise RefusedError(Error.INVALID_ACL)
+        return found
 
 
 def _require(condition: bool, error: Error) -> None:

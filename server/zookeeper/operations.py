@@ -202,7 +202,7 @@ class Operations:
         if error is not None:
             self.lose(error)
         else:
-            self.connection.pipeline.finish(turn, replies.text(xid, self._zxid, path))
+            self.connection.pipeline.finish_later(turn, lambda: replies.text(xid, self._zxid, path))
 
     def ping(self, xid: int, opcode: OpCode, body: Reader) -> None:
         """In its turn, as in ZooKeeper: a client whose writes hang learns so, and goes elsewhere."""

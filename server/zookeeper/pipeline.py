@@ -105,6 +105,12 @@ class Pipeline:
         if self._turns[0] is turn:
             self.advance()
 
+    def finish_later(self, turn: Turn, run: Run) -> None:
+        """The same for an answer that shows which state is applied: it is made when its turn comes, as those before it show theirs."""
+        turn.run = run
+        if self._turns[0] is turn:
+            self.advance()
+
     def advance(self) -> None:
         """Answer what can be answered. To be called as well when there is room again."""
         if self._advancing:  # a write that was let go is answered at once: the loop below comes to it

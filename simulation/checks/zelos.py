@@ -10,8 +10,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from database.kv.commands import SetData
+from database.kv.paths import CONFIG
 from simulation.checks.zelos_facts import answered, as_operation, committed, is_write, replay
-from simulation.zelos.asked import Asked, Connect, Ping, Sync
+from simulation.zelos.asked import Asked, Auth, Connect, Login, Ping, Reconfig, Sync, WhoAmI
+from simulation.zelos.standing import REFUSALS
 from virtuallog.testing.history import History
 from virtuallog.testing.history import Operation as Told
 from virtuallog.testing.violation import Check, Violation, proof
@@ -31,7 +34,7 @@ def writes_keep_real_time(history: History) -> Iterator[Violation]:
         + [
             (told.invoked, 0, told)
             for told in answered(history)
-            if is_write(told) or isinstance(told.action.request, Sync)
+            if is_write(told) or (isinstance(told.action.request, Sync) and told.result.error not in REFUSALS)
         ],
         key=lambda event: event[:2],
     )
@@ -53,13 +56,17 @@ def commands_are_asked_for_and_applied_once(history: History) -> Iterator[Violat
     """What is applied in the name of a session was asked for by its client, and as often at most; what was refused at once, or
     answered, once."""
     asked = Counter((told.action.session, as_operation(told)) for told in history.operations(Asked) if is_write(told))
-    known = {session for session, _ in asked}
+    for told in history.operations(Asked):
+        if isinstance(told.action.request, Reconfig):
+            asked[told.action.session, Reconfig] += 1
+    known = {told.action.session for told in history.operations(Asked)}
     applied: Counter[tuple[int, object]] = Counter()
     for told in committed(history):
         command = told.action.command
         session = command.origin.session
         if session in known:
-            key = session, command.operation
+            is_config = isinstance(command.operation, SetData) and command.operation.path == CONFIG
+            key = session, Reconfig if is_config else command.operation
             applied[key] += 1
             if applied[key] > asked[key]:
                 message = f"{command.operation} of session {session:x}: applied {applied[key]} times, asked for {asked[key]} times"
@@ -68,17 +75,22 @@ def commands_are_asked_for_and_applied_once(history: History) -> Iterator[Violat
 
 def sessions_never_go_back(history: History) -> Iterator[Violation]:
     """Whatever a session is shown is as new as all that it was shown before, on whatever connection; and a write of its own is newer
-    than that, as reads are answered before the writes behind them are made."""
+    than that, as reads are answered before the writes behind them are made. What looks at no znode holds
+    no write up, so it may show one behind it."""
     newest: dict[int, Told] = {}
+    read: dict[int, Told] = {}
     for told in sorted(answered(history), key=lambda told: told.ended or 0):
-        if told.result.zxid < 0 or isinstance(told.action.request, Ping):
+        if told.result.zxid < 0 or isinstance(told.action.request, Ping | Auth | Login):
             continue
         session = told.action.session
-        before = newest.get(session)
+        before = (read if is_write(told) else newest).get(session)
         if before is not None and told.result.zxid < before.result.zxid + is_write(told):
             message = f"session {session:x} was shown zxid {told.result.zxid} behind {before.result.zxid}"
             yield Violation("sessions never go back", message, proof(before, told))
-        newest[session] = told
+        if session not in newest or told.result.zxid >= newest[session].result.zxid:
+            newest[session] = told
+        if not isinstance(told.action.request, Sync | WhoAmI) and told.result.error not in REFUSALS:
+            read[session] = told
 
 
 def answers_come_in_order(history: History) -> Iterator[Violation]:
@@ -95,7 +107,7 @@ def handshakes_are_of_the_log(history: History) -> Iterator[Violation]:
     """A session that is refused has ended, and one that is granted has begun, and has not ended before it was asked for."""
     lives = replay(history).lives
     for told in history.operations(Connect):
-        if not told.returned:
+        if not told.returned or told.result.read_only:
             continue
         granted = told.result.session
         life = lives.get(granted or told.action.session)
@@ -105,7 +117,12 @@ def handshakes_are_of_the_log(history: History) -> Iterator[Violation]:
             )
         elif granted and life is not None and life.ended is not None and life.ended.invoked < told.invoked:
             yield Violation("handshakes are of the log", f"session {granted:x} was granted after its end", proof(told))
-        elif not granted and life is not None and (life.ended is None or life.ended.invoked > (told.ended or 0)):
+        elif (
+            not granted
+            and life is not None
+            and life.password == told.action.password
+            and (life.ended is None or life.ended.invoked > (told.ended or 0))
+        ):
             message = f"session {told.action.session:x} was refused while it lived"
             yield Violation("handshakes are of the log", message, proof(told, life.heard))
 

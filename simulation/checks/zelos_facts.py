@@ -13,34 +13,48 @@ from typing import Any, Final, get_args
 import attrs
 
 from database.kv.commands import (
+    Acl,
     Attach,
     CloseSession,
     Command,
     CreateSession,
     Expire,
+    Identity,
     Multi,
     Operation,
+    Permission,
+    SetData,
     Touch,
 )
-from database.kv.paths import parent_of
+from database.kv.paths import CONFIG, parent_of
 from database.kv.results import Change, ChangeKind, Created, Error, Result
+from database.testing import model_config, model_rights
 from database.testing.model_tree import ModelTree
 from simulation.zelos.asked import (
     Answer,
     Asked,
     Close,
+    CountAll,
     Exists,
+    GetAcl,
     GetChildren,
     GetData,
+    GetEphemerals,
+    MultiRead,
+    Reconfig,
     SetWatches,
     Transaction,
+    WhoAmI,
 )
+from simulation.zelos.standing import REFUSALS, standings
 from virtuallog.testing.history import History
 from virtuallog.testing.history import Operation as Told
 from virtuallog.testing.violation import Violation, once, proof
 
 WRITES: Final = (*get_args(Operation), Transaction, Close)
-READS: Final = (Exists, GetData, GetChildren)
+READS: Final = (Exists, GetData, GetChildren, GetAcl, GetEphemerals, CountAll, MultiRead, WhoAmI)
+_READ: Final = int(Permission.READ)
+_ADMIN: Final = int(Permission.ADMIN)
 _NO_STATE: Final = -1
 """The zxid of an answer that shows none."""
 
@@ -76,6 +90,7 @@ class Life:
     began: Told
     heard: Told
     """The last command of it, or about it, that was applied while it lived."""
+    password: bytes = attrs.field(default=b"", repr=False)
     ended: Told | None = None
     expired: bool = False
 
@@ -89,8 +104,12 @@ class Replay:
     changes: Mapping[int, tuple[Change, ...]]
     """By zxid, with those of the lists of children; those without any are left out."""
     lives: Mapping[int, Life]
+    acls: Mapping[int, tuple[tuple[Acl, ...], ...]]
+    """For each of `changes`: what READ is asked of before a watch tells it."""
     missed: Mapping[int, tuple[Change, ...]]
-    """What a client that comes back with its watches has to be told, by the number of the operation."""
+    """What a client that comes back with its watches has missed, by the number of the operation."""
+    hidden: Mapping[int, frozenset[Change]]
+    """What of that it is not told, as it may not read it."""
     violations: Sequence[Violation]
     compared: int
     """Answers that the model had something to say about."""
@@ -106,8 +125,10 @@ def answered(history: History) -> list[Told]:
     return [told for told in history.operations(Asked) if told.returned]
 
 
-def is_write(told: Told) -> bool:
-    return isinstance(told.action.request, WRITES)
+def is_write(told: Told, *, whatever_came: bool = False) -> bool:
+    """Whether it stands in the log, or may; what was refused at the door does not. `whatever_came`: go by the request alone."""
+    refused = told.returned and told.result.error in REFUSALS
+    return isinstance(told.action.request, WRITES) and (whatever_came or not refused)
 
 
 def as_operation(told: Told) -> Operation:
@@ -133,40 +154,50 @@ class _Replayer:
     model: ModelTree = attrs.field(factory=ModelTree)
     changes: dict[int, tuple[Change, ...]] = attrs.field(factory=dict)
     lives: dict[int, Life] = attrs.field(factory=dict)
+    acls: dict[int, tuple[tuple[Acl, ...], ...]] = attrs.field(factory=dict)
     missed: dict[int, tuple[Change, ...]] = attrs.field(factory=dict)
+    hidden: dict[int, frozenset[Change]] = attrs.field(factory=dict)
     compared: int = 0
 
     def run(self) -> Replay:
         violations = list(self._replay())
-        return Replay(self.model, self.changes, self.lives, self.missed, violations, self.compared)
+        return Replay(
+            self.model, self.changes, self.lives, self.acls, self.missed, self.hidden, violations, self.compared
+        )
 
     def _replay(self) -> Iterator[Violation]:
         for told in self.history.operations(Began):
             self.model.zxid = told.action.zxid
             for path, version in told.action.versions.items():
                 self.model.znodes[path] = attrs.evolve(self.model.znodes[path], version=version)
-        shown, written = self._by_zxid()
+        shown, written = self._by_zxid(_changes_of_config(self.history))
         yield from self._read_all(shown.pop(self.model.zxid, []))
         for told in committed(self.history):
             before = self.model.zxid
+            former = self.model.znodes[CONFIG].data
             outcome = self.model.apply(told.action.command)
             zxid = self.model.zxid
             yield from self._compare_apply(told, outcome)
             self._note_sessions(told.action.command, told, outcome)
             if zxid > before:
-                yield from self._compare_writes(told, outcome, written.pop(zxid, []))
+                yield from self._compare_writes(told, outcome, written.pop(zxid, []), former)
                 yield from self._read_all(shown.pop(zxid, []))
         for zxid, unknown in sorted((*shown.items(), *written.items())):
             message = f"an answer has zxid {zxid}, which nobody has applied"
             yield Violation("answers are of the log", message, proof(*unknown))
 
-    def _by_zxid(self) -> tuple[dict[int, list[Told]], dict[int, list[Told]]]:
-        """What shows the state of a zxid, and what was told to be its command."""
+    def _by_zxid(self, configs: Mapping[int, int]) -> tuple[dict[int, list[Told]], dict[int, list[Told]]]:
+        """What shows the state of a zxid, and what was told to be its command. A `Reconfig` is either."""
         shown: dict[int, list[Told]] = {}
         written: dict[int, list[Told]] = {}
         for told in answered(self.history):
             if told.result.zxid != _NO_STATE:
-                (written if is_write(told) else shown).setdefault(told.result.zxid, []).append(told)
+                writes = is_write(told)
+                if isinstance(
+                    told.action.request, Reconfig
+                ):  # one that is refused at once shows a state, perhaps its predecessor's
+                    writes = configs.get(told.result.zxid) == told.action.session and not written.get(told.result.zxid)
+                (written if writes else shown).setdefault(told.result.zxid, []).append(told)
         return shown, written
 
     def _compare_apply(self, told: Told, outcome: Result) -> Iterator[Violation]:
@@ -179,10 +210,16 @@ class _Replayer:
             yield Violation("results as the model has them", message, proof(told))
         if outcome.changes:
             self.changes[zxid] = tuple(_with_lists(outcome.changes))
+            self.acls[zxid] = tuple(_with_parents(outcome.changes, self.model.acls))
 
-    def _compare_writes(self, told: Told, outcome: Result, written: list[Told]) -> Iterator[Violation]:
+    def _compare_writes(
+        self, told: Told, outcome: Result, written: list[Told], config: bytes | None
+    ) -> Iterator[Violation]:
         for answer in written:
-            yield from self._compare_write(answer, told, outcome)
+            if isinstance(answer.action.request, Reconfig):
+                yield from self._compare_reconfig(answer, told, outcome, config)
+            else:
+                yield from self._compare_write(answer, told, outcome)
         if len(written) > 1:
             message = f"zxid {told.action.zxid} was told twice"
             yield Violation("one answer for one command", message, proof(*written))
@@ -198,29 +235,90 @@ class _Replayer:
             message = f"{answer.action.request} was answered {answer.result}, and the model says {expected}"
             yield Violation("results as the model has them", message, proof(answer, told))
 
+    def _compare_reconfig(self, answer: Told, told: Told, outcome: Result, config: bytes | None) -> Iterator[Violation]:
+        """It became a write of the list of servers, which is what the rules make of the former one, if it was carried out."""
+        command, request = told.action.command, answer.action.request
+        error, wanted = model_config.change(config, request.joining, request.leaving, request.from_version)
+        expected = outcome.error, None if outcome.error else (command.operation.data, outcome.value)
+        is_right = outcome.error is not Error.OK or (error == 0 and wanted == command.operation.data)
+        if command.origin.session != answer.action.session or not is_right:
+            message = f"{request} was written as {command}; the rules make {wanted!r} of it, or error {error}"
+            yield Violation("results as the model has them", message, proof(answer, told))
+        elif (answer.result.error, answer.result.value) != expected:
+            message = f"{request} was answered {answer.result}, and the model says {expected}"
+            yield Violation("results as the model has them", message, proof(answer, told))
+
     def _read_all(self, shown: list[Told]) -> Iterator[Violation]:
         for told in shown:
             request = told.action.request
+            if told.result.error in REFUSALS:
+                continue  # before anything was looked at: `zelos_rights`
             if isinstance(request, READS):
                 self.compared += 1
-                expected = self._read(request)
+                expected = self._read(request, told)
                 if (told.result.error, told.result.value) != (expected.error, expected.value):
                     message = f"{request} was answered {told.result}, and the model says {expected}"
                     yield Violation("reads as the model has them", message, proof(told))
+            elif isinstance(request, Reconfig):
+                config = self.model.znodes[CONFIG].data
+                error, _ = model_config.change(config, request.joining, request.leaving, request.from_version)
+                if told.result.error != error:
+                    message = f"{request} was answered {told.result}, and the rules say error {error}"
+                    yield Violation("results as the model has them", message, proof(told))
             elif isinstance(request, SetWatches):
                 self.missed[told.number] = tuple(self._missed(request))
+                self.hidden[told.number] = frozenset(
+                    self._hidden(self.missed[told.number], _identities(told, self.history))
+                )
 
-    def _read(self, request: Exists | GetData | GetChildren) -> Answer:
+    def _read(self, request: Any, told: Told) -> Answer:
+        identities = _identities(told, self.history)
+        match request:
+            case WhoAmI():
+                users = {
+                    (each.scheme, each.id.split(":")[0] if each.scheme == "digest" else each.id) for each in identities
+                }
+                return Answer(0, 0, tuple(sorted(users)))
+            case GetEphemerals(prefix):
+                own = self.model.ephemerals(told.action.session)
+                return Answer(0, 0, tuple(path for path in own if path.startswith(prefix)))
+            case MultiRead(reads):
+                return Answer(0, 0, tuple(self._part(each, identities) for each in reads))
+            case _:
+                return self._read_one(request, identities)
+
+    def _part(self, request: GetData | GetChildren, identities: Sequence[Identity]) -> Answer:
+        answer = self._read_one(request, identities)
+        is_list = isinstance(request, GetChildren) and not answer.error
+        return attrs.evolve(answer, value=answer.value[0]) if is_list else answer
+
+    def _read_one(self, request: Any, identities: Sequence[Identity]) -> Answer:
         stat = self.model.find(request.path)
         if stat is None:
             return Answer(0, Error.NO_NODE)
+        znode = self.model.znodes[request.path]
+        asked = {Exists: 0, GetAcl: _READ | _ADMIN}.get(type(request), _READ)
+        if asked and not model_rights.may(znode.acl, asked, identities):
+            return Answer(0, Error.NO_AUTH)
         match request:
-            case Exists():
-                return Answer(0, 0, stat)
             case GetData():
-                return Answer(0, 0, (self.model.znodes[request.path].data, stat))
+                return Answer(0, 0, (znode.data, stat))
             case GetChildren():
                 return Answer(0, 0, (tuple(self.model.children(request.path)), stat))
+            case GetAcl():
+                is_admin = model_rights.may(znode.acl, _ADMIN, identities)
+                return Answer(0, 0, (model_rights.shown(znode.acl, to_admin=is_admin), stat))
+            case CountAll():
+                below = request.path.rstrip("/") + "/"
+                return Answer(0, 0, sum(path.startswith(below) and path != "/" for path in self.model.znodes))
+            case _:
+                return Answer(0, 0, stat)
+
+    def _hidden(self, missed: Sequence[Change], identities: Sequence[Identity]) -> Iterator[Change]:
+        for kind, path in missed:
+            znode = self.model.znodes.get(path)
+            if znode is not None and not model_rights.may(znode.acl, _READ, identities):
+                yield kind, path
 
     def _missed(self, request: SetWatches) -> Iterator[Change]:
         """What has changed since the client was gone, of what it had watched."""
@@ -245,7 +343,9 @@ class _Replayer:
             self.lives[number].ended = told
             self.lives[number].expired = isinstance(command.operation, Expire)
         if isinstance(command.operation, CreateSession) and outcome.error is Error.OK:
-            self.lives[command.operation.session] = Life(command.operation.timeout_ms, told, told)
+            self.lives[command.operation.session] = Life(
+                command.operation.timeout_ms, told, told, command.operation.password
+            )
         for number in _heard(command):
             life = self.lives.get(number)
             if life is not None and life.ended is None and outcome.error is not Error.SESSION_MOVED:
@@ -273,6 +373,29 @@ def _with_lists(changes: Sequence[Change]) -> Iterator[Change]:
         yield kind, path
         if kind is not ChangeKind.DATA_CHANGED:
             yield ChangeKind.CHILDREN_CHANGED, parent_of(path)
+
+
+def _with_parents(
+    changes: Sequence[Change], acls: Sequence[tuple[tuple[Acl, ...], tuple[Acl, ...]]]
+) -> Iterator[tuple[Acl, ...]]:
+    """In step with `_with_lists`."""
+    for (kind, _), (own, parent) in zip(changes, acls, strict=True):
+        yield own
+        if kind is not ChangeKind.DATA_CHANGED:
+            yield parent
+
+
+def _identities(told: Told, history: History) -> tuple[Identity, ...]:
+    return standings(history)[told.number][0].identities
+
+
+def _changes_of_config(history: History) -> Mapping[int, int]:
+    """The sessions that have written the list of servers, by zxid."""
+    return {
+        told.action.zxid: told.action.command.origin.session
+        for told in committed(history)
+        if isinstance(told.action.command.operation, SetData) and told.action.command.operation.path == CONFIG
+    }
 
 
 def as_told(outcome: Result, zxid: int = 0) -> Answer:

@@ -13,9 +13,21 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from database.kv.commands import Identity, Permission
 from database.kv.results import Change, ChangeKind, Error
+from database.testing.model_rights import may
 from simulation.checks.zelos_facts import Replay, answered, replay
-from simulation.zelos.asked import AddWatch, Event, Exists, GetChildren, GetData, SetWatches
+from simulation.zelos.asked import (
+    AddWatch,
+    CheckWatches,
+    Event,
+    Exists,
+    GetChildren,
+    GetData,
+    RemoveWatches,
+    SetWatches,
+)
+from simulation.zelos.standing import Standing, standings
 from virtuallog.testing.history import History
 from virtuallog.testing.history import Operation as Told
 from virtuallog.testing.violation import Check, Violation, proof
@@ -23,6 +35,7 @@ from virtuallog.testing.violation import Check, Violation, proof
 TOLD: Final = "watch events compared"
 """Counted, so that a run without any is noticed."""
 _ANY_TIME: Final = 0
+_READ: Final = int(Permission.READ)
 _Frames: TypeAlias = Sequence[Told]
 
 
@@ -52,6 +65,14 @@ class Tables:
             self.child.discard(path)
         return once or stays
 
+    def have(self, path: str, kind: int, *, remove: bool) -> bool:
+        """Whether there is a standard watch, of children (1) or data (2)."""
+        table = self.child if kind == 1 else self.data
+        found = path in table
+        if remove:
+            table.discard(path)
+        return found
+
     def _is_below(self, path: str) -> bool:
         return any(path == above or path.startswith(above.rstrip("/") + "/") for above in self.recursive)
 
@@ -63,6 +84,9 @@ class _Connection:
     replay: Replay
     zxids: Sequence[int]
     """Of all changes, in order."""
+    standings: Mapping[int, tuple[Standing, Standing]]
+    identities: tuple[Identity, ...] = ()
+    """What the connection has proved so far."""
     tables: Tables = attrs.field(factory=Tables)
     received: deque[Told] = attrs.field(factory=deque)
     shown: int = _ANY_TIME
@@ -76,11 +100,13 @@ class _Connection:
             if isinstance(told.action, Event):
                 self.received.append(told)
                 continue
+            self.identities = self.standings[told.number][0].identities
             if told.result.zxid > 0:
                 violation = self._advance(told.result.zxid, told)
                 if violation is not None:
                     yield violation
                     return
+            self.identities = self.standings[told.number][1].identities
             violation = self._set(told)
             if violation is not None:
                 yield violation
@@ -124,7 +150,8 @@ class _Connection:
         self.next += 1
         if self.tables.is_empty:
             return []
-        return [change for change in self.replay.changes[self.shown] if self.tables.fire(change)]
+        told = zip(self.replay.changes[self.shown], self.replay.acls[self.shown], strict=True)
+        return [change for change, acl in told if self.tables.fire(change) and may(acl, _READ, self.identities)]
 
     def _set(self, told: Told) -> Violation | None:
         """The watches that a request has set."""
@@ -139,6 +166,11 @@ class _Connection:
                 tables.child.add(path)
             case AddWatch(path, recursive) if error == Error.OK:
                 (tables.recursive if recursive else tables.persistent).add(path)
+            case CheckWatches(path, kind) | RemoveWatches(path, kind) if error in {Error.OK, Error.NO_WATCHER}:
+                found = tables.have(path, kind, remove=isinstance(request, RemoveWatches))
+                if found != (error == Error.OK):
+                    message = f"{request} was answered {Error(error).name}, and there is {'one' if found else 'none'}"
+                    return Violation("watches are found", message, proof(told))
             case SetWatches() if error == Error.OK:
                 return self._set_again(told)
             case _:
@@ -148,10 +180,11 @@ class _Connection:
     def _set_again(self, told: Told) -> Violation | None:
         """What was missed has been told before the answer; the others are set."""
         request, missed = told.action.request, self.replay.missed[told.number]
-        heard = [self.received.popleft() for _ in range(min(len(missed), len(self.received)))]
-        self.compared += len(missed)
-        if Counter(_change(one) for one in heard) != Counter(missed):
-            message = f"{_named(missed)} was missed, and {_named([_change(one) for one in heard])} was told"
+        due = [change for change in missed if change not in self.replay.hidden[told.number]]
+        heard = [self.received.popleft() for _ in range(min(len(due), len(self.received)))]
+        self.compared += len(due)
+        if Counter(_change(one) for one in heard) != Counter(due):
+            message = f"{_named(due)} was missed, and {_named([_change(one) for one in heard])} was told"
             return Violation("watches that come back", message, proof(*heard, told))
         gone = {ChangeKind.DATA_CHANGED: set[str](), ChangeKind.CREATED: set(), ChangeKind.CHILDREN_CHANGED: set()}
         deleted = Counter(path for kind, path in missed if kind is ChangeKind.DELETED)
@@ -160,6 +193,8 @@ class _Connection:
         self.tables.data |= {p for p in request.data if p not in gone[ChangeKind.DATA_CHANGED] and not deleted[p]}
         self.tables.data |= set(request.exist) - gone[ChangeKind.CREATED]
         self.tables.child |= {p for p in request.child if p not in gone[ChangeKind.CHILDREN_CHANGED] and not deleted[p]}
+        self.tables.persistent |= set(request.persistent)
+        self.tables.recursive |= set(request.recursive)
         return None
 
 
@@ -168,7 +203,7 @@ def watches_fire_once_and_first(history: History) -> Iterator[Violation]:
     facts = replay(history)
     zxids = sorted(facts.changes)
     for frames in connections(history).values():
-        yield from _Connection(facts, zxids).judge(frames)
+        yield from _Connection(facts, zxids, standings(history)).judge(frames)
 
 
 def events_compared(history: History) -> int:
@@ -176,7 +211,7 @@ def events_compared(history: History) -> int:
     facts = replay(history)
     zxids, total = sorted(facts.changes), 0
     for frames in connections(history).values():
-        connection = _Connection(facts, zxids)
+        connection = _Connection(facts, zxids, standings(history))
         list(connection.judge(frames))
         total += connection.compared
     return total

@@ -63,6 +63,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.rebuilt import REBUILT
     from simulation.stories.register import REGISTER
     from simulation.stories.returned import RETURNED, UNSEATED
+    from simulation.stories.rights import RIGHTS
     from simulation.stories.sealed import BROKEN_DISK, SEALED
     from simulation.stories.strangers import STRANGERS
     from simulation.stories.stripes import HALVES, STRIPES
@@ -105,6 +106,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         REPAIR,
         RESTART,
         RETURNED,
+        RIGHTS,
         SEALED,
         STRANGERS,
         STRIPED,

@@ -6,11 +6,12 @@ connection, and the order in which its answers and events stand in the history i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import attrs
 
-from database.kv.commands import Check, Create, Delete, SetData
+from database.kv.commands import Check, Create, Delete, SetAcl, SetData
 from database.kv.results import ChangeKind
 
 
@@ -78,11 +79,113 @@ class SetWatches:
     data: tuple[str, ...] = ()
     exist: tuple[str, ...] = ()
     child: tuple[str, ...] = ()
+    persistent: tuple[str, ...] = ()
+    recursive: tuple[str, ...] = ()
 
 
-Write: TypeAlias = Create | Delete | SetData | Transaction | Close
+@attrs.frozen
+class CheckWatches:
+    """Answer: None, or NO_WATCHER. `kind` 1 stands for watches of children, 2 for those of data."""
+
+    path: str
+    kind: int
+
+
+@attrs.frozen
+class RemoveWatches:
+    """The same, and they are gone then."""
+
+    path: str
+    kind: int
+
+
+@attrs.frozen
+class GetAcl:
+    """Answer: (ACL, `Stat`)."""
+
+    path: str
+
+
+@attrs.frozen
+class GetEphemerals:
+    """Answer: the paths of the session's own that begin so, sorted."""
+
+    prefix: str
+
+
+@attrs.frozen
+class CountAll:
+    """Answer: how many znodes are below this one, however far."""
+
+    path: str
+
+
+@attrs.frozen
+class MultiRead:
+    """Answer: one `Answer` for each read. A list of names comes without a stat."""
+
+    reads: tuple[GetData | GetChildren, ...]
+
+
+@attrs.frozen
+class Auth:
+    """Answer: None, or AUTH_FAILED and the end of the connection."""
+
+    scheme: str
+    credential: bytes
+
+
+@attrs.frozen
+class Login:
+    """One token of SASL DIGEST-MD5, an empty one first. Answer: the server's token."""
+
+    user: str
+    password: str = attrs.field(repr=False)
+    """That the second token proves."""
+    token: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen
+class WhoAmI:
+    """Answer: pairs of scheme and user, sorted."""
+
+
+@attrs.frozen
+class Reconfig:
+    """A change of the list of servers. Answer: (data, `Stat`) of /zookeeper/config."""
+
+    joining: str | None
+    leaving: str | None
+    from_version: int
+
+
+Write: TypeAlias = Create | Delete | SetData | SetAcl | Transaction | Close
 Read: TypeAlias = Exists | GetData | GetChildren
-Request: TypeAlias = Write | Read | Sync | Ping | AddWatch | SetWatches
+OtherRead: TypeAlias = GetAcl | GetEphemerals | CountAll | MultiRead | WhoAmI
+Request: TypeAlias = (
+    Write
+    | Read
+    | OtherRead
+    | Sync
+    | Ping
+    | AddWatch
+    | SetWatches
+    | CheckWatches
+    | RemoveWatches
+    | Auth
+    | Login
+    | Reconfig
+)
+
+
+@attrs.frozen
+class Rules:
+    """The settings of all servers, as far as they decide who may do what."""
+
+    super_digest: str = ""
+    users: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
+    """Passwords by user."""
+    sasl_required: bool = False
 
 
 @attrs.frozen
@@ -95,6 +198,9 @@ class Connect:
     last_zxid: int
     """The newest state that the client has seen."""
     timeout_ms: int
+    password: bytes = attrs.field(default=b"", repr=False)
+    read_only: bool = False
+    """Reads will do."""
 
 
 @attrs.frozen
@@ -105,6 +211,7 @@ class Granted:
     """0: the session that was asked for is gone."""
     timeout_ms: int
     password: bytes = attrs.field(repr=False)
+    read_only: bool = False
 
 
 @attrs.frozen

@@ -169,7 +169,9 @@ async def _shake_hands(
     stream: trio.abc.Stream, frames: AsyncIterator[bytes], asked: Connect, password: bytes
 ) -> Granted:
     try:
-        await stream.send_all(wire.encode_connect(asked.session, password, asked.last_zxid, asked.timeout_ms))
+        await stream.send_all(
+            wire.encode_connect(asked.session, password, asked.last_zxid, asked.timeout_ms, read_only=asked.read_only)
+        )
         return wire.decode_connect(Reader(await anext(frames)))
     except (trio.BrokenResourceError, StopAsyncIteration) as error:
         raise UnavailableError("the server ended the connection before the handshake") from error

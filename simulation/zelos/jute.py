@@ -96,5 +96,8 @@ class Reader:
     def strings(self) -> list[str]:
         return [self.string() for _ in range(self.int32())]
 
+    def acl(self) -> tuple[Acl, ...]:
+        return tuple(Acl(self.int32(), self.string(), self.string()) for _ in range(self.int32()))
+
     def stat(self) -> Stat:
         return Stat(*_STAT.unpack(self.take(_STAT.size)))

@@ -48,6 +48,8 @@ class Client:
     password: bytes = NEW
     seen: int = 0
     """The newest state that the session was shown."""
+    read_only: bool = False
+    """Reads will do where there is nothing else."""
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -57,7 +59,7 @@ class Client:
         """
         while True:
             dial = self.random.choice(self.servers)
-            asked = Connect(self.number(), self.session, self.seen, self.timeout_ms)
+            asked = Connect(self.number(), self.session, self.seen, self.timeout_ms, self.password, self.read_only)
             try:
                 async with connected(
                     asked.connection, dial, asked, self.password, self.history, self.name, HANDSHAKE_SECONDS
@@ -65,7 +67,8 @@ class Client:
                     if not connection.granted.session:
                         self.forget()
                         continue
-                    self.session, self.password = connection.granted.session, connection.granted.password
+                    if not connection.granted.read_only:
+                        self.session, self.password = connection.granted.session, connection.granted.password
                     try:
                         async with trio.open_nursery() as nursery:
                             nursery.start_soon(_ping, connection)

@@ -10,25 +10,36 @@ from typing import Any, Final
 
 import attrs
 
-from database.kv.commands import Check, Create, Delete, Mode, SetData
+from database.kv.commands import Check, Create, Delete, Mode, SetAcl, SetData
 from simulation.zelos.asked import (
     AddWatch,
     Answer,
+    Auth,
+    CheckWatches,
     Close,
+    CountAll,
     Exists,
+    GetAcl,
     GetChildren,
     GetData,
+    GetEphemerals,
     Granted,
+    Login,
+    MultiRead,
     Ping,
+    Reconfig,
+    RemoveWatches,
     Request,
     SetWatches,
     Sync,
     Transaction,
+    WhoAmI,
 )
 from simulation.zelos.jute import Reader, Writer
 
 EVENT_XID: Final = -1
 PING_XID: Final = -2
+AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
 _ERROR: Final = -1
 """The type of an entry of a multi's reply that stands for an error; also of the one that ends it."""
@@ -36,6 +47,8 @@ _CREATE: Final = 1
 _CREATE2: Final = 15
 _CREATE_CONTAINER: Final = 19
 _CREATE_TTL: Final = 21
+_GET_CHILDREN: Final = 8
+_SET_WATCHES2: Final = 105
 
 
 @attrs.frozen
@@ -69,6 +82,37 @@ def _write_watched(writer: Writer, read: Exists | GetData | GetChildren) -> None
 
 def _write_set_watches(writer: Writer, watches: SetWatches) -> None:
     writer.int64(watches.since).strings(watches.data).strings(watches.exist).strings(watches.child)
+    if watches.persistent or watches.recursive:
+        writer.strings(watches.persistent).strings(watches.recursive)
+
+
+def _write_set_acl(writer: Writer, change: SetAcl) -> None:
+    writer.string(change.path).acl(change.acl).int32(change.version)
+
+
+def _write_path(writer: Writer, asked: GetAcl | CountAll) -> None:
+    writer.string(asked.path)
+
+
+def _write_named(writer: Writer, watches: CheckWatches | RemoveWatches) -> None:
+    writer.string(watches.path).int32(watches.kind)
+
+
+def _write_reconfig(writer: Writer, change: Reconfig) -> None:
+    for text in (change.joining, change.leaving, None):
+        writer.buffer(None if text is None else text.encode())
+    writer.int64(change.from_version)
+
+
+def _write_multi_read(writer: Writer, asked: MultiRead) -> None:
+    for one in asked.reads:
+        writer.int32(4 if isinstance(one, GetData) else _GET_CHILDREN).flag(False).int32(_ERROR)
+        _write_watched(writer, one)
+    writer.int32(_ERROR).flag(True).int32(_ERROR)
+
+
+def _read_users(reader: Reader) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((reader.string(), reader.string()) for _ in range(reader.int32())))
 
 
 def _write_multi(writer: Writer, transaction: Transaction) -> None:
@@ -111,10 +155,24 @@ _FORMS: Final[Mapping[type, _Form]] = {
     Ping: _Form(11, lambda writer, _: writer, _nothing),
     AddWatch: _Form(106, lambda writer, watch: writer.string(watch.path).int32(watch.recursive), _nothing),
     SetWatches: _Form(101, _write_set_watches, _nothing),
+    SetAcl: _Form(7, _write_set_acl, Reader.stat),
+    GetAcl: _Form(6, _write_path, lambda reader: (reader.acl(), reader.stat())),
+    GetEphemerals: _Form(
+        103, lambda writer, asked: writer.string(asked.prefix), lambda reader: tuple(sorted(reader.strings()))
+    ),
+    CountAll: _Form(104, _write_path, Reader.int32),
+    MultiRead: _Form(22, _write_multi_read, _read_multi),
+    CheckWatches: _Form(17, _write_named, _nothing),
+    RemoveWatches: _Form(18, _write_named, _nothing),
+    Auth: _Form(100, lambda writer, auth: writer.int32(0).string(auth.scheme).buffer(auth.credential), _nothing),
+    Login: _Form(102, lambda writer, login: writer.buffer(login.token), Reader.buffer),
+    WhoAmI: _Form(107, lambda writer, _: writer, _read_users),
+    Reconfig: _Form(16, _write_reconfig, lambda reader: (reader.buffer(), reader.stat())),
 }
 _BY_NUMBER: Final = {
     **{form.number: form.read for form in _FORMS.values()},
     _CREATE: lambda reader: (reader.string(), None),
+    _GET_CHILDREN: lambda reader: tuple(sorted(reader.strings())),
     _CREATE_CONTAINER: _read_created,
     _CREATE_TTL: _read_created,
 }
@@ -127,6 +185,8 @@ def number_of(request: Request | Check) -> int:
         return _CREATE_CONTAINER
     if isinstance(request, Create) and request.mode in {Mode.TTL, Mode.TTL_SEQUENTIAL}:
         return _CREATE_TTL
+    if isinstance(request, SetWatches) and (request.persistent or request.recursive):
+        return _SET_WATCHES2
     return _FORMS[type(request)].number
 
 
@@ -137,6 +197,8 @@ def xid_of(request: Request, number: int) -> int:
             return PING_XID
         case SetWatches():
             return SET_WATCHES_XID
+        case Auth():
+            return AUTH_XID
         case _:
             return number
 
@@ -153,9 +215,9 @@ def decode(request: Request, zxid: int, error: int, body: Reader) -> Answer:
     return Answer(zxid, error, None if error else _FORMS[type(request)].read(body))
 
 
-def encode_connect(session: int, password: bytes, last_zxid: int, timeout_ms: int) -> bytes:
+def encode_connect(session: int, password: bytes, last_zxid: int, timeout_ms: int, *, read_only: bool) -> bytes:
     """The first frame of a connection."""
-    writer = Writer().int32(0).int64(last_zxid).int32(timeout_ms).int64(session).buffer(password).flag(False)
+    writer = Writer().int32(0).int64(last_zxid).int32(timeout_ms).int64(session).buffer(password).flag(read_only)
     return writer.frame()
 
 
@@ -163,4 +225,4 @@ def decode_connect(body: Reader) -> Granted:
     """The server's answer to it."""
     body.int32()
     timeout_ms = body.int32()
-    return Granted(body.int64(), timeout_ms, body.buffer() or b"")
+    return Granted(body.int64(), timeout_ms, body.buffer() or b"", body.flag())
