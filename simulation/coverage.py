@@ -19,7 +19,7 @@ from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.stories import intruders, leased, strangers, zelos
+from simulation.stories import intruders, leased, rights, strangers, zelos
 from simulation.workload.shapes import ARCHIVING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
@@ -123,6 +123,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "strangers": Demand(without_classes=NAMES, looks=strangers.LOOKED),
     # Nodes stand still and begin anew as the story says.
     "intruders": Demand(without_classes=NAMES, looks=intruders.LOOKED),
+    "rights": Demand(without_classes=NAMES, looks=rights.LOOKED),
     # Bare loglets of these kinds.
     "stripes": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=(*_STORE, "create error")),
     "znodes": Demand(without_classes=NAMES, crash_areas=("zookeeper",), without_points=(_RELEASED,), looks=_ENSEMBLE),

@@ -55,7 +55,9 @@ def writes_keep_real_time(history: History) -> Iterator[Violation]:
 def commands_are_asked_for_and_applied_once(history: History) -> Iterator[Violation]:
     """What is applied in the name of a session was asked for by its client, and as often at most; what was refused at once, or
     answered, once."""
-    asked = Counter((told.action.session, as_operation(told)) for told in history.operations(Asked) if is_write(told))
+    asked: Counter[tuple[int, object]] = Counter(
+        (told.action.session, as_operation(told)) for told in history.operations(Asked) if is_write(told)
+    )
     for told in history.operations(Asked):
         if isinstance(told.action.request, Reconfig):
             asked[told.action.session, Reconfig] += 1

@@ -44,7 +44,7 @@ class Standing:
 def rules(history: History) -> Rules:
     """The settings of the servers."""
     found: Sequence[Told] = history.operations(Rules)
-    return found[0].action if found else Rules()  # type: ignore[no-any-return]
+    return found[0].action if found else Rules()
 
 
 @once

@@ -215,7 +215,7 @@ def decode(request: Request, zxid: int, error: int, body: Reader) -> Answer:
     return Answer(zxid, error, None if error else _FORMS[type(request)].read(body))
 
 
-def encode_connect(session: int, password: bytes, last_zxid: int, timeout_ms: int, *, read_only: bool) -> bytes:
+def encode_connect(session: int, password: bytes, last_zxid: int, timeout_ms: int, *, read_only: bool = False) -> bytes:
     """The first frame of a connection."""
     writer = Writer().int32(0).int64(last_zxid).int32(timeout_ms).int64(session).buffer(password).flag(read_only)
     return writer.frame()

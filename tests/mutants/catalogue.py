@@ -20,6 +20,7 @@ from tests.mutants import (
     native,
     paxos,
     readers,
+    rights,
     sequencer,
     stopping,
     strangers,
@@ -54,6 +55,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *strangers.MUTANTS,
     *intruders.MUTANTS,
     *bounds.MUTANTS,
+    *rights.MUTANTS,
 )
 
 

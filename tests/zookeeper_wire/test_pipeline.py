@@ -85,6 +85,18 @@ def test_what_asks_nothing_of_the_tree_holds_no_write() -> None:
     assert tree.sent == [b"write 1", b"ping", b"write 2"]
 
 
+def test_what_shows_the_applied_state_is_made_in_its_turn() -> None:
+    """A sync that ends early is not answered with an older state than the read before it, which waits for a write."""
+    tree = Tree()
+    tree.write()
+    tree.read()
+    turn = tree.pipeline.wait()
+    tree.pipeline.finish_later(turn, lambda: b"sync %d" % tree.applied)
+    tree.apply()
+
+    assert tree.sent == [b"write 1", b"read 1", b"sync 1"]
+
+
 def test_a_write_that_is_answered_while_it_is_submitted() -> None:
     """As one that is refused before it gets to the log."""
     tree = Tree()
