@@ -56,12 +56,12 @@ def sessions_go_on_with_their_password(history: History) -> Iterator[Violation]:
     """On whatever server, in read-only mode, too; and who did not ask for read-only mode is not in it."""
     lives = replay(history).lives
     owners: dict[bytes, int] = {}
-    for session, life in lives.items():
-        if owners.setdefault(life.password, session) != session:
+    for session, one in lives.items():
+        if owners.setdefault(one.password, session) != session:
             message = (
                 f"sessions {owners[life.password]:x} and {session:x} have one password: each client can go on with both"
             )
-            yield Violation("passwords of sessions", message, proof(life.began))
+            yield Violation("passwords of sessions", message, proof(one.began))
     for told in history.operations(Connect):
         if not told.returned or not told.result.session:
             continue

@@ -149,6 +149,8 @@ class Entitled:
         while connection.is_open:
             await trio.sleep(self.random.expovariate(1 / self.pause_seconds))
             act = self.random.choices([act for _, act in ACTS], [weight for weight, _ in ACTS])[0]
+            if connection.granted.read_only and self.random.random() < 0.15:
+                act = Entitled.intrude
             if not await act(self, connection):
                 return
 

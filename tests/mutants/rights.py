@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -10,19 +9,17 @@ import attrs
 from database.kv import acl, quotas
 from database.kv.acl import ADMIN, DELETE, WRITE
 from database.kv.commands import Acl, Identity, Origin
-from database.kv.database import Database
 from database.kv.execution import Execution
 from database.kv.records import Znode
-from database.kv.results import Change, ChangeKind, RefusedError, Rights, Stat
+from database.kv.results import Change, Rights, Stat
 from database.kv.session_ids import draw_password
 from database.kv.tree import Identities, Tree
-from database.kv.watches import Watcher, Watches
-from server.zookeeper import attaching, replies, requests
+from database.kv.watches import Watches
+from server.zookeeper import attaching, handshake
 from server.zookeeper.attaching import Attaching
 from server.zookeeper.auth import SUPER, Authentication, AuthenticationError, digest_of
+from server.zookeeper.handshake import ConnectRequest
 from server.zookeeper.hooks import Reconfigured
-from server.zookeeper.jute import Reader
-from server.zookeeper.opcodes import OpCode
 from server.zookeeper.operations import _HANDLERS, Operations
 from server.zookeeper.quorum_config import Change as ConfigChange
 from server.zookeeper.requests import NamedWatches
@@ -38,7 +35,7 @@ CVE: Final = "CVE-2024-23944"
 checked_as_it_should = Execution.check
 stood_for_as_it_should = acl._stands_for
 was_limited_by = quotas._limited
-synced_as_it_should = Operations.sync
+accepted_as_it_should = handshake.accepted
 reconfigured_as_it_should = ZooKeeperService._reconfigure
 claimed_as_it_should = Attaching._claim
 checked_quota_as_it_should = quotas.check
@@ -157,14 +154,12 @@ def the_shortest_limited_path_counts(execution: Execution, path: str) -> str | N
 # -- read-only mode, sessions' own reads, lists ---------------------------------------------------------------------
 
 
-@mutant(Operations.sync, scenario="rights", found_by=DOOR)
-def sync_is_answered_in_read_only_mode(self: Operations, xid: int, opcode: OpCode, body: Reader) -> None:
-    """As if the log had been asked."""
-    if self.read_only:
-        path = requests.path(body)
-        self.connection.pipeline.answer(lambda: replies.text(xid, self._zxid, path))
-    else:
-        synced_as_it_should(self, xid, opcode, body)
+@mutant(handshake.accepted, scenario="rights", found_by=DOOR)
+def read_only_mode_is_not_told(
+    request: ConnectRequest, session: int, password: bytes, timeout_ms: int, *, read_only: bool
+) -> bytes:
+    """The handshake says that all is as ever, and writes are refused."""
+    return accepted_as_it_should(request, session, password, timeout_ms, read_only=False)
 
 
 @mutant(Tree.get_ephemerals, scenario="rights", found_by=MODEL)
@@ -194,13 +189,10 @@ def the_list_of_servers_is_changed_for_all(
 # -- watches --------------------------------------------------------------------------------------------------------
 
 
-@mutant(Watches._tell, scenario="rights", published=CVE, found_by=WATCHES)
-def watches_tell_what_may_not_be_read(
-    watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int, acl: tuple[Acl, ...]
-) -> None:
+@mutant(Watches.fire, scenario="rights", published=CVE, found_by=WATCHES)
+def watches_tell_what_may_not_be_read(self: Watches, change: Change, zxid: int, rights: Rights) -> None:
     """A recursive watch at the top sees all names."""
-    for watcher in watchers:
-        watcher.fire(kind, path, zxid)
+    fired_as_it_should(self, change, zxid, (OPEN_ACL, OPEN_ACL))
 
 
 @mutant(Watches.fire, scenario="rights", published=CVE, found_by=WATCHES)
@@ -210,27 +202,6 @@ def the_parents_acl_decides_about_its_children(self: Watches, change: Change, zx
 
 
 fired_as_it_should = Watches.fire
-
-
-@mutant(Database._set_watch, scenario="rights", published=CVE, found_by=WATCHES)
-def restored_watches_tell_what_may_not_be_read(
-    self: Database, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind
-) -> None:
-    """Only what happens later is compared with the rights."""
-    table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
-    try:
-        stat = self.tree.exists(path)
-    except RefusedError:
-        if awaited is ChangeKind.CREATED:
-            table.add(path, watcher)
-        else:
-            watcher.fire(ChangeKind.DELETED, path, self.tree.last_zxid)
-        return
-    changed = stat.pzxid if awaited is ChangeKind.CHILDREN_CHANGED else stat.mzxid
-    if awaited is ChangeKind.CREATED or changed > relative_zxid:
-        watcher.fire(awaited, path, changed)
-    else:
-        table.add(path, watcher)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
