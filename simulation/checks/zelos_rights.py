@@ -59,7 +59,7 @@ def sessions_go_on_with_their_password(history: History) -> Iterator[Violation]:
     for session, one in lives.items():
         if owners.setdefault(one.password, session) != session:
             message = (
-                f"sessions {owners[life.password]:x} and {session:x} have one password: each client can go on with both"
+                f"sessions {owners[one.password]:x} and {session:x} have one password: each client can go on with both"
             )
             yield Violation("passwords of sessions", message, proof(one.began))
     for told in history.operations(Connect):

@@ -8,7 +8,7 @@ import attrs
 
 from database.kv import acl, quotas
 from database.kv.acl import ADMIN, DELETE, WRITE
-from database.kv.commands import Acl, Identity, Origin
+from database.kv.commands import OPEN_ACL, Acl, Identity, Origin
 from database.kv.execution import Execution
 from database.kv.records import Znode
 from database.kv.results import Change, Rights, Stat
