@@ -142,9 +142,9 @@ def deleted_znodes_count_for_the_quota(execution: Execution, path: str, znode: Z
 
 
 @mutant(quotas._limited, scenario="rights", found_by=MODEL)
-def the_shortest_limited_path_counts(execution: Execution, path: str) -> str | None:
+def the_shortest_limited_path_counts(execution: Execution, path: str, *, shorten: bool = False) -> str | None:
     """A znode counts for the quota of the whole, and not for that of its part."""
-    found, above = None, was_limited_by(execution, path)
+    found, above = None, was_limited_by(execution, path, shorten=shorten)
     while above:
         found = above
         above = was_limited_by(execution, above.rpartition("/")[0]) if above.rpartition("/")[0] else None
