@@ -216,6 +216,10 @@ class Node:
             found["database"] = [*found["database"], *self.database.host.setbacks.latest]
         return {name: errors for name, errors in found.items() if errors}
 
+    def is_open(self, name: str) -> bool:
+        """Whether the role of this name answers."""
+        return any(role.is_open for role in self._roles if role.name == name)
+
     async def wait_refused(self, name: str) -> VirtualLogError:
         """Return once the role of this name is closed for good: what has closed it."""
         (role,) = (role for role in self._roles if role.name == name)

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from copy import copy
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import structlog
 
 from server.identity import Identity, Phase
+from virtuallog.address import split_address
 from virtuallog.errors import UnavailableError, VirtualLogError, WrongRecipientError
 from virtuallog.ports import Clock, Question, ReplyT, Request, Services
 from virtuallog.register import Register
@@ -33,6 +34,8 @@ ASK_SECONDS: Final = 1.0
 ASK_SECONDS_MAX: Final = 30.0
 """Once it is: a copy may be started later than the original, and the other way round."""
 ANSWER_SECONDS: Final = 2.0
+
+_EVERY_INTERFACE: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 WhoIsAt = Callable[[tuple[str, ...]], Awaitable[Answerer]]
 """Which process answers at the first of these addresses that answers at all. Raises VirtualLogError: none."""
@@ -81,6 +84,13 @@ class Residence:
         else:
             found = "none: the node was removed" if entry is None else "another data directory"
             self.refusal = WrongRecipientError("data directory", found, self.identity.store_id.hex())
+
+    def refusal_of(self, node: NodeId, request: Request[Any]) -> VirtualLogError | None:
+        """Why this request to `node` must not leave, if it must not. A call to the own node also meets the check of who is there."""
+        if self.refusal is None:
+            return None
+        is_local = node == self.identity.node and bool(self._addresses)
+        return None if isinstance(request, Question) and not is_local else self.refusal
 
     @property
     def problem(self) -> str:
@@ -139,7 +149,8 @@ class Residence:
 
 @attrs.define(eq=False)
 class ResidentServices:
-    """`ports.Services` of a node: what changes anything is refused unless the process is here."""
+    """`ports.Services` of a node. Unless the process is here, what changes anything is refused, whoever is asked, and so is
+    everything that a directory elsewhere asks itself: its store id is right, only nobody else means it."""
 
     _services: Services
     _residence: Residence
@@ -154,20 +165,24 @@ class ResidentServices:
         timeout_seconds: float,
     ) -> None:
         """`ports.Services.post`."""
-        refusal = self._residence.refusal
-        if refusal is None or isinstance(request, Question):
+        refusal = self._residence.refusal_of(node, request)
+        if refusal is None:
             self._services.post(node, request, done, timeout_seconds)
         else:
             self.later.report(done, refusal)
 
     async def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
         """`ports.Services.call`."""
-        refusal = self._residence.refusal
-        if refusal is None or isinstance(request, Question):
+        refusal = self._residence.refusal_of(node, request)
+        if refusal is None:
             return await self._services.call(node, request, timeout_seconds)
         raise copy(refusal)
 
 
 def own_addresses(listen: str, peers: Iterable[tuple[int, str]], node: int) -> frozenset[str]:
-    """The addresses that a config gives to its node: where it listens, and where the list of peers has it."""
+    """The addresses that are a node's own by its config: where it listens. If that is every interface, the one that the list of peers
+    has for it: else that list may be as old, or as copied, as the directory."""
+    host, _ = split_address(listen, port_min=0)
+    if host not in _EVERY_INTERFACE:
+        return frozenset({listen})
     return frozenset({listen, *(address for peer, address in peers if peer == node)})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from typing import Final
 
 from loglets.native import NativeProvider
 from loglets.native.config import NativeConfig, decode_untrusted
@@ -15,6 +16,7 @@ from loglets.native.log_server import LogServer
 from loglets.native.log_server_service import STORAGE
 from loglets.wal.format import sequence_in
 from loglets.wal.recovery import recover
+from server.stores import RECOVERING as RECOVERING_STORES
 from simulation.checks.facts import newest_chain
 from simulation.checks.native import Held, restart_forgets_nothing, servers_agree
 from simulation.checks.stopping import ROT
@@ -29,9 +31,12 @@ from virtuallog.testing.storage import Disk
 from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
+RECOVERING: Final = frozenset(role for _, role in RECOVERING_STORES)
+"""Roles that others tell what a lost store has known."""
+
 
 async def look_inside(cluster: Cluster, watch: AcceptorWatch | None = None) -> None:
-    """Check all that can be checked of the nodes of a cluster; the WAL of one of them, as reading it takes milliseconds.
+    """Check all that can be checked of the nodes of a cluster.
 
     Args:
         cluster: what is wrong with it goes into `World.violations`.
@@ -42,11 +47,11 @@ async def look_inside(cluster: Cluster, watch: AcceptorWatch | None = None) -> N
     configs = native_configs(world.history, cluster.kept_by)
     world.violations.extend(servers_agree(servers, configs, world.counts))
     world.violations.extend(wiped_stays_out(cluster.machines, servers))
+    world.violations.extend(lost_stays_out(cluster))
     (watch or AcceptorWatch(world, cluster.machines)).look()
     for node in cluster.nodes:
         cluster.note_refusals(node)
-    if servers:
-        node = world.random(f"inside at {world.now()}").choice(sorted(servers))
+    for node in sorted(servers):
         async for violation in held_is_recovered(cluster.machines[node], servers[node]):
             world.violations.append(violation)
 
@@ -77,6 +82,17 @@ def wiped_stays_out(machines: Mapping[NodeId, Machine], serving: Collection[Node
             yield Violation("wiped stays out", f"node {node} serves again, with disks that know nothing")
 
 
+def lost_stays_out(cluster: Cluster) -> Iterator[Violation]:
+    """A role whose store is gone has forgotten what it had promised, unless it can ask others for it: it must not answer."""
+    for node, product in sorted(cluster.products.items()):
+        machine = cluster.machines[node]
+        for store in sorted(machine.gone - RECOVERING):
+            if machine.running and product.is_open(store):
+                yield Violation(
+                    "lost store stays out", f"node {node} serves its role {store} again, from a store that is new"
+                )
+
+
 def power_loss_is_no_damage(machines: Mapping[NodeId, Machine]) -> Iterator[Violation]:
     """Who lost its power, and nothing else, serves again: what a torn write left is cut off, and refused to nobody.
 
@@ -93,7 +109,8 @@ async def held_is_recovered(machine: Machine, server: LogServer) -> AsyncIterato
     if disk is None or not disk.files:
         return  # it has been wiped
     # Taken at one moment: reading takes turns of the scheduler, in which a server may go on.
-    held, copy, recovered = Held.by(server.durable), Disk(random.Random(0)), DurableLogs()
+    held, liveness = Held.by(server.durable), server.durable.liveness
+    copy, recovered = Disk(random.Random(0)), DurableLogs()
     for name in disk.files:
         copy.overwrite(name, 0, disk.peek(name))
     try:
@@ -104,5 +121,5 @@ async def held_is_recovered(machine: Machine, server: LogServer) -> AsyncIterato
         if not machine.counts[ROT[0]]:
             yield Violation("restart forgets nothing", f"node {machine.node}: {error}")
         return
-    for violation in restart_forgets_nothing(machine.node, held, recovered, machine.world.counts):
+    for violation in restart_forgets_nothing(machine.node, held, recovered, machine.world.counts, liveness):
         yield violation

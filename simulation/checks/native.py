@@ -13,6 +13,7 @@ import attrs
 
 from loglets.native.config import NativeConfig
 from loglets.native.durable import DurableLogs
+from loglets.native.liveness import Liveness
 from loglets.native.log_server import LogServer
 from loglets.native.messages import State
 from loglets.native.quorum import committed_tail
@@ -125,7 +126,11 @@ class Held:
 
 
 def restart_forgets_nothing(
-    node: NodeId, served: Mapping[SegmentId, Held], recovered: DurableLogs, looked: Counter[str] | None = None
+    node: NodeId,
+    served: Mapping[SegmentId, Held],
+    recovered: DurableLogs,
+    looked: Counter[str] | None = None,
+    liveness: Liveness | None = None,
 ) -> Iterator[Violation]:
     """What a server has served, or has told others that it is durable, is what it would serve after a loss of power.
 
@@ -134,8 +139,12 @@ def restart_forgets_nothing(
         served: what it held for durable.
         recovered: what its WAL says when it is replayed from what was synced, at that same moment.
         looked: counts what was compared.
+        liveness: what it held for dropped.
     """
     looked, after = Counter() if looked is None else looked, Held.by(recovered)
+    if liveness is not None and not _drops_all(recovered.liveness, liveness):
+        message = f"node {node} has dropped by {liveness}, after a restart by {recovered.liveness}"
+        yield Violation("restart forgets nothing", message)
     for segment, held in served.items():
         if recovered.liveness.is_dropped(segment):
             continue  # dropped meanwhile
@@ -148,3 +157,10 @@ def restart_forgets_nothing(
                 f"loglet {segment} on node {node}: {told}, after a restart {kept.tail}, {kept.trim}, {kept.sealed}"
             )
             yield Violation("restart forgets nothing", f"{message}, without {sorted(lost)}")
+
+
+def _drops_all(after: Liveness, before: Liveness) -> bool:
+    """Whether what is dropped by `before` is dropped by `after`, which may be newer."""
+    if after.floor < before.floor or after.horizon < before.horizon:
+        return False
+    return after.horizon > before.horizon or after.live <= before.live

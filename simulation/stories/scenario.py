@@ -46,10 +46,13 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.cancelled import CANCELLED
     from simulation.stories.cluster import CLUSTER
     from simulation.stories.contended import CONTENDED
+    from simulation.stories.copied import COPIED
     from simulation.stories.crossed import CROSSED
     from simulation.stories.drained import DRAINED
+    from simulation.stories.estranged import ESTRANGED
     from simulation.stories.forgetful import FORGETFUL
     from simulation.stories.intruders import INTRUDERS
+    from simulation.stories.hollow import HOLLOW
     from simulation.stories.kinds import ARCHIVE, STRIPED, ZOOKEEPER
     from simulation.stories.large import DROPPED, TORN
     from simulation.stories.leased import LEASED
@@ -84,14 +87,17 @@ def all_scenarios() -> tuple[Scenario, ...]:
         CANCELLED,
         CLUSTER,
         CONTENDED,
+        COPIED,
         CROSSED,
         DRAINED,
         DROPPED,
         DUEL,
+        ESTRANGED,
         FORGETFUL,
         HALVES,
         LEASED,
         INTRUDERS,
+        HOLLOW,
         LOADED,
         MINORITY,
         MIXED,

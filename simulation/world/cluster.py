@@ -21,7 +21,7 @@ from server.identity import Identity
 from server.node import Node, NodePorts, rpc_identity
 from server.zookeeper.settings import ZooKeeperSettings
 from simulation.observed import ObservedMetaStoreProvider, all_observed
-from simulation.world.machine import Machine, MachinePorts
+from simulation.world.machine import Disks, Machine, MachinePorts
 from simulation.world.transport import address_of, node_on, seeds_of
 from simulation.world.world import World
 from virtuallog.api import Cluster as Members
@@ -125,9 +125,12 @@ class Cluster:
         for node in self.nodes:
             self.add(node)
 
-    def add(self, node: NodeId) -> None:
-        """Start a machine with empty disks. One that is not among the first ones stays out until the register expects it."""
+    def add(self, node: NodeId, disks: Disks | None = None) -> None:
+        """Start a machine, with empty disks if none are given. One that is not among the first ones stays out until the register
+        expects it."""
         self.machines[node] = machine = Machine(self.world, node, self._program)
+        if disks is not None:
+            machine.swap(disks)
         machine.on_start, machine.on_end = partial(self._forget_life, node), partial(self.note_refusals, node)
         machine.start()
 

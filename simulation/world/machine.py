@@ -100,6 +100,8 @@ class Machine:
     process: Process | None = attrs.field(default=None, init=False)
     wiped: bool = attrs.field(default=False, init=False)
     """Its disks have been replaced at some time: it must never serve again as the same node."""
+    gone: set[str] = attrs.field(factory=set, init=False)
+    """Stores that were deleted alone."""
     failure: str = attrs.field(default="", init=False)
     """Why the program ended by itself, if it did."""
     on_start: Callable[[], None] = attrs.field(default=lambda: None, init=False)
@@ -186,6 +188,7 @@ class Machine:
             self._key_values[store].wipe()
             self.world.on_lost(self.node, store)
         self.counts[STORE_LOST] += 1
+        self.gone.add(store)
         return True
 
     def has(self, store: str) -> bool:
@@ -209,10 +212,25 @@ class Machine:
         assert not self.running
         self.wiped = True
         self.counts["wiped"] += 1
+        self.gone.clear()
         former = Disks(self._disks, self._key_values, self._stores)
         new = others or Disks({}, {}, {})
         self._disks, self._key_values, self._stores = new.files, new.key_values, new.stores
         return former
+
+    def copied(self, source: random.Random) -> Disks:
+        """Copies of what is durable on its disks, for another machine; it may run meanwhile."""
+        files = {name: Disk(random.Random(source.random()), self.faults, fired=self.counts) for name in self._disks}
+        values = {
+            name: SimulatedKeyValuesDisk(random.Random(source.random()), faults=self.faults, fired=self.counts)
+            for name in self._key_values
+        }
+        for name, disk in self._disks.items():
+            for file in disk.files:
+                files[name].overwrite(file, 0, disk.peek(file))
+        for name, store in self._key_values.items():
+            values[name].pairs.update(store.pairs)
+        return Disks(files, values, {})
 
     def rot(self, source: random.Random) -> str:
         """Flip a bit of something durable, running or not; returns where it was, nothing if there is nothing."""
