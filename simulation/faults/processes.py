@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from simulation.checks.stopping import STORE_LOST
 from simulation.faults.fault_class import FaultClass
 from simulation.faults.stage import Stage
 from simulation.world.machine import Machine
@@ -11,6 +12,9 @@ from simulation.world.machine import Machine
 LOST_STORE: Final = "lost store"
 LOST_DATABASE: Final = "lost database"
 """Only of runs that may have paxos loglets."""
+LOST_ROLE: Final = "lost role"
+ROLES: Final = ("native", "metastore")
+"""The names of the stores that it deletes, one of them at a time: their roles are refused for good."""
 REPLICAS: Final = "paxos"
 DATABASE: Final = "database"
 """The name of the store that it deletes."""
@@ -93,6 +97,14 @@ async def _lose_store(stage: Stage) -> None:
     await _lose(stage, machine, REPLICAS)
 
 
+async def _lose_role(stage: Stage) -> None:
+    """The machine and its marker stay, as do the other roles: it has lost something for good."""
+    machine, store = stage.machines[stage.random.choice(stage.wounds.victims)], stage.random.choice(ROLES)
+    if not machine.wiped and machine.has(store):
+        stage.wounds.lost.add(machine.node)
+        await _lose(stage, machine, store)
+
+
 async def _lose_database(stage: Stage) -> None:
     """The log keeps all that it had, so nobody is hurt for good: the replica is made anew."""
     machine = stage.machines[stage.random.choice(stage.wounds.victims)]
@@ -133,6 +145,14 @@ CLASSES: Final = (
         name=LOST_STORE,
         about="the directory of a node's paxos replicas is deleted; they must recover before they vote",
         act=_lose_store,
+        loses=True,
+    ),
+    FaultClass(
+        name=LOST_ROLE,
+        about="the directory of a node's log server or acceptor is deleted, alone; that role must stay out",
+        proof=(STORE_LOST,),
+        act=_lose_role,
+        rarity=3.0,
         loses=True,
     ),
     FaultClass(

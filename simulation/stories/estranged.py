@@ -1,10 +1,10 @@
 """A directory that lives is given up, and only partly cut off: it reads the register, and it or others may act as if nothing had happened.
 
-    successor   another directory has its place, which it does not reach; it reaches a majority, and one server that lags. Its healer has long
+    estranged   another directory has its place, which it does not reach; it reaches a majority, and one server that lags. Its healer has long
                 suspected the node that it does not reach, and its client asks for the tail: both must not count what it has itself
-    expected    no directory has its place so far. Others reach it, and it reaches nobody, so it does not know: what it takes now, no
+    vacant      no directory has its place so far. Others reach it, and it reaches nobody, so it does not know: what it takes now, no
                 directory will ever have
-    removed     the node is not in the register any more
+    expelled    the node is not in the register any more
 
 Times, sizes, and who is who are drawn.
 """
@@ -12,7 +12,7 @@ Times, sizes, and who is who are drawn.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -64,10 +64,9 @@ class Cast:
         return sorted((self.given_up, self.sequencer, self.lagging))
 
 
-async def _story(world: World) -> None:
+async def _story(world: World, nodes: int, tell: Callable[[Cast, Actor], Awaitable[None]]) -> None:
     world.options = attrs.evolve(world.options, transport=STREAMS)
     source = world.random("plan")
-    tell, nodes = source.choice(((_successor, 5), (_successor, 5), (_expected, 3), (_removed, 4)))
     cluster = Cluster(world, ClusterPlan(nodes=nodes, members=nodes if nodes == 5 else 3, kinds=(provider,)), _SETTINGS)
     cluster.start()
     await cluster.wait_serving()
@@ -75,9 +74,9 @@ async def _story(world: World) -> None:
         await trio.sleep(0.1)
     async with trio.open_nursery() as nursery:
         stage = Stage(cluster, WorkloadPlan.draw(source), nursery)
-        given_up = NodeId(4) if nodes == 4 else source.choice(cluster.nodes)
+        given_up, sequencer = (NodeId(4), NodeId(1)) if nodes == 4 else source.sample(cluster.nodes[:2], 2)
         others = [node for node in cluster.nodes if node != given_up]
-        cast = Cast(stage, source, given_up, *source.sample(others, 2))
+        cast = Cast(stage, source, given_up, sequencer, source.choice([node for node in others if node != sequencer]))
         async with cluster.client("operator", node=_OPERATOR) as client:
             operator = Actor(stage, client, client.random, "o")
             if await _extend(cast, operator, cast.servers if nodes != 4 else others):
@@ -121,6 +120,9 @@ async def _look_from(cast: Cast, old: NodeId) -> None:
     assert log is not None
     history, name = cast.cluster.world.history, f"given up {old}"
     await trio.sleep(0.3 + cast.source.random())
+    settings = {"servers": str(cast.lagging), "sequencer": str(cast.lagging)}
+    with suppress(VirtualLogError), trio.move_on_after(0.3):
+        await log.reconfig_extend("native", settings)
     while True:
         with suppress(VirtualLogError), history.record(name, CheckTail()) as returned:
             returned(await _or_unavailable(log.check_tail()))
@@ -223,7 +225,19 @@ def _cut(world: World, one: NodeId, others: Sequence[NodeId], *, blocked: bool =
 
 ESTRANGED: Final = Scenario(
     name="estranged",
-    about="a directory is given up while it lives and is only partly cut off; it or others go on as before",
-    story=_story,
+    about="a directory is given up while it lives and is only partly cut off; it reads that, and must not count its own copies",
+    story=partial(_story, nodes=5, tell=_successor),
+    limit_seconds=600.0,
+)
+VACANT: Final = Scenario(
+    name="vacant",
+    about="a directory is given up, does not know it, and is still there while another one is expected in its place",
+    story=partial(_story, nodes=3, tell=_expected),
+    limit_seconds=600.0,
+)
+EXPELLED: Final = Scenario(
+    name="expelled",
+    about="a node is removed from the register while it lives, reads that, and must change nothing",
+    story=partial(_story, nodes=4, tell=_removed),
     limit_seconds=600.0,
 )

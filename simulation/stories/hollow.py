@@ -46,7 +46,7 @@ async def _story(world: World) -> None:
     source = world.random("plan")
     cluster = Cluster(world, ClusterPlan(nodes=3, members=3, kinds=(provider,)), _SETTINGS, healing="off")
     cluster.start()
-    if source.random() < 0.3:
+    if source.random() < 0.4:
         await _die_at_birth(cluster, source)
     with trio.move_on_after(READY_SECONDS) as limit:
         await cluster.wait_serving()
@@ -82,12 +82,16 @@ async def _story(world: World) -> None:
 
 async def _die_at_birth(cluster: Cluster, source: random.Random) -> None:
     """Some nodes, while their stores are founded or before."""
-    await trio.sleep(source.random() * source.choice((0.05, 0.5)))
+    for machine in cluster.machines.values():
+        machine.faults.write_seconds = machine.faults.change_seconds = (0.0, 0.2)
     for node in source.sample(cluster.nodes, source.randint(1, 3)):
         machine = cluster.machines[node]
+        await trio.sleep(source.random() * 0.8)
         machine.crash(power=source.random() < 0.5)
         await trio.sleep(source.random() * 0.3)
         machine.start()
+    for machine in cluster.machines.values():
+        machine.faults.write_seconds = machine.faults.change_seconds = (0.0, 0.0)
 
 
 async def _extend(stage: Stage, client: NodeId, server: NodeId) -> None:

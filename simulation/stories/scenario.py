@@ -49,7 +49,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.copied import COPIED
     from simulation.stories.crossed import CROSSED
     from simulation.stories.drained import DRAINED
-    from simulation.stories.estranged import ESTRANGED
+    from simulation.stories.estranged import ESTRANGED, EXPELLED, VACANT
     from simulation.stories.forgetful import FORGETFUL
     from simulation.stories.intruders import INTRUDERS
     from simulation.stories.hollow import HOLLOW
@@ -93,6 +93,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         DROPPED,
         DUEL,
         ESTRANGED,
+        EXPELLED,
         FORGETFUL,
         HALVES,
         LEASED,
@@ -122,6 +123,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         UNEVEN,
         UNSEATED,
         USURPED,
+        VACANT,
         WEAK_SEAL,
         WIPED,
         ZELOS,

@@ -42,7 +42,7 @@ def calls_to_the_own_node_are_not_checked(self: RpcServices) -> VirtualLogError 
     return None
 
 
-@mutant(Residence.refusal_of, scenario="estranged", within=20, found_by=["given up moves nothing", *STALE])
+@mutant(Residence.refusal_of, scenario="expelled", within=10, found_by=["given up moves nothing", "progress"])
 def given_up_directory_acts_on_its_register(
     self: Residence, node: NodeId, request: Request[Any]
 ) -> VirtualLogError | None:
@@ -60,14 +60,14 @@ def any_directory_of_the_node_is_ours(self: Residence, register: Register) -> No
     resided(self, register)
 
 
-@mutant(Residence.learn, scenario="estranged", within=40, found_by=["given up moves nothing", "progress"])
+@mutant(Residence.learn, scenario="expelled", within=10, found_by=["given up moves nothing", "progress"])
 def removed_node_goes_on(self: Residence, register: Register) -> None:
     """Only another directory is noticed, not that there is none."""
     if self.identity.node in register.nodes:
         resided(self, register)
 
 
-@mutant(AddressBook.learn, scenario="estranged", within=20, found_by=["given up moves nothing", *STALE])
+@mutant(AddressBook.learn, scenario="vacant", within=10, found_by=["given up moves nothing", *STALE])
 def expected_place_is_open_to_anybody(self: AddressBook, register: Register) -> None:
     """While no directory has the place, the one that was given up may go on in it."""
     learned(self, register)
