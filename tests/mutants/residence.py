@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import attrs
-
 from loglets.native.durable import DurableLogs
 from loglets.native.liveness import Liveness
 from loglets.wal.record import Record
@@ -48,16 +46,6 @@ def given_up_directory_acts_on_its_register(
 ) -> VirtualLogError | None:
     """Its healer and its client go on to change the log of others."""
     return None
-
-
-@mutant(Residence.learn, scenario="estranged", within=20, found_by=["given up moves nothing", *STALE])
-def any_directory_of_the_node_is_ours(self: Residence, register: Register) -> None:
-    """That the register has this node is enough; which directory is not looked at."""
-    entry = register.nodes.get(self.identity.node)
-    if entry is not None:
-        ours = attrs.evolve(entry, store_id=self.identity.store_id)
-        register = attrs.evolve(register, nodes={**register.nodes, self.identity.node: ours})
-    resided(self, register)
 
 
 @mutant(Residence.learn, scenario="expelled", within=10, found_by=["given up moves nothing", "progress"])

@@ -10,6 +10,7 @@ import pytest
 from loglets.native import wave as waves
 from loglets.native.config import NativeConfig
 from loglets.native.durable import DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
+from loglets.native.liveness import Liveness
 from loglets.native.log_server import LogServer
 from loglets.wal.record import Address
 from simulation.checks.native import Held, committed_below_the_stop, restart_forgets_nothing, servers_agree
@@ -124,6 +125,24 @@ def test_a_server_that_forgets(forgotten: DurableLogs) -> None:
     before = logs(stored(0), stored(1), Sealed(LOGLET), Trimmed(LOGLET, 1))
 
     assert restarted(before, forgotten) == {"restart forgets nothing"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "forgets"),
+    [
+        (Liveness(4), Liveness(3), True),
+        (Liveness().seen(9, [LOGLET]), Liveness(), True),
+        (Liveness().seen(9, []), Liveness().seen(9, [LOGLET]), True),
+        (Liveness(4), Liveness(5), False),
+        (Liveness().seen(9, [LOGLET]), Liveness().seen(9, []), False),
+        (Liveness().seen(9, []), Liveness().seen(10, [LOGLET]), False),
+    ],
+)
+def test_what_was_dropped_stays_dropped(before: Liveness, after: Liveness, forgets: bool) -> None:
+    """A floor that goes back, or a loglet that lives again; what is newer may say more."""
+    recovered = DurableLogs(liveness=after)
+    found = {violation.check for violation in restart_forgets_nothing(ONE, {}, recovered, liveness=before)}
+    assert found == ({"restart forgets nothing"} if forgets else set())
 
 
 def test_a_server_that_remembers_more() -> None:
