@@ -168,7 +168,16 @@ class World:
         )
         made = Node(
             ports,
-            NodeConfig(**{"id": node, "data": Path(), "peers": PEERS, "loglet": "memory", **(config or {})}),
+            NodeConfig(
+                **{
+                    "id": node,
+                    "data": Path(),
+                    "listen": f"127.0.0.1:{7000 + node}",
+                    "peers": PEERS,
+                    "loglet": "memory",
+                    **(config or {}),
+                }
+            ),
             await Identity.open(storage, NodeId(node)),
             providers={"memory": self.memory, **{provider.kind: provider for provider in others}},
             metastore=self.metastore,
