@@ -51,8 +51,8 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.drained import DRAINED
     from simulation.stories.estranged import ESTRANGED, EXPELLED, VACANT
     from simulation.stories.forgetful import FORGETFUL
-    from simulation.stories.intruders import INTRUDERS
     from simulation.stories.hollow import HOLLOW
+    from simulation.stories.intruders import INTRUDERS
     from simulation.stories.kinds import ARCHIVE, STRIPED, ZOOKEEPER
     from simulation.stories.large import DROPPED, TORN
     from simulation.stories.leased import LEASED
