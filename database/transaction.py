@@ -46,12 +46,17 @@ class Transaction:
         return self._store.get(key) if changed is _UNTOUCHED else changed  # type: ignore[return-value]
 
     def put(self, key: bytes, value: bytes) -> None:
-        self._change(key, value)
+        changes, former = self._changes, self._former  # as `_change`: this is called several times for each command
+        if former is not None and key not in former:
+            former[key] = changes.get(key, _UNTOUCHED)
+        if self._ordered is not None and key not in changes:
+            insort(self._ordered, key)
+        changes[key] = value
 
     def put_parsed(self, key: bytes, value: bytes, meaning: Any) -> None:
         """`put`, for a record that nearly every entry of a group looks at and writes again. `meaning` is given away: the next
         one to ask for it may change it."""
-        self._change(key, value)
+        self.put(key, value)
         self._parsed[key] = value, meaning
 
     def take_parsed(self, key: bytes) -> Any:

@@ -64,6 +64,18 @@ def find_session(reading: Reading, session: int) -> Session | None:
 
 
 @attrs.define(eq=False)
+class _Seldom:
+    """What a command has learned that it need not learn again."""
+
+    counted: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+    """Znodes and bytes of data of a path and below, where this was counted, as of now."""
+    apart: dict[str, tuple[Acl, ...]] = attrs.field(factory=dict)
+    """ACLs that stand apart, as far as they were read."""
+    allowed: dict[tuple[str, int], bool] = attrs.field(factory=dict)
+    """What these say of the origin."""
+
+
+@attrs.define(eq=False)
 class Execution:
     """One command on its way. What it does to znodes is kept here, each znode once, until `finish` puts it into the transaction: so a
     refused one is forgotten as a whole, and a multi decodes and encodes a parent once. `meta` is put by `finish` of `apply.py`."""
@@ -89,12 +101,8 @@ class Execution:
     """Znodes that were put, and those that were deleted."""
     _indexes: dict[bytes, bytes | None] = attrs.field(factory=dict)
     """The same for what is not a znode."""
-    _counted: dict[str, tuple[int, int]] = attrs.field(factory=dict)
-    """Znodes and bytes of data of a path and below, where this was counted, as of now."""
-    _apart: dict[str, tuple[Acl, ...]] = attrs.field(factory=dict)
-    """ACLs that stand apart, as far as they were read."""
-    _allowed: dict[tuple[str, int], bool] = attrs.field(factory=dict)
-    """What these say of the origin."""
+    _seldom: _Seldom | None = None
+    """What few commands need."""
     _rights_bytes: int = 0
     """Of ACLs that were settled so far."""
 
@@ -144,21 +152,30 @@ class Execution:
         rights = znode.acl
         if not isinstance(rights, Apart):
             return rights
-        if path not in self._apart:
+        apart = self._known.apart
+        if path not in apart:
             self.spend(bounds.LOOK + bounds.ACL_LOOKS * len(rights))
-            self._apart[path] = find_acl(self.transaction, path, znode)
-        return self._apart[path]
+            apart[path] = find_acl(self.transaction, path, znode)
+        return apart[path]
+
+    @property
+    def _known(self) -> _Seldom:
+        if self._seldom is None:
+            self._seldom = _Seldom()
+        return self._seldom
 
     def check(self, path: str, znode: Znode, permission: int) -> None:
         """Raises RefusedError: NO_AUTH."""
+        if znode.acl is OPEN_ACL:
+            return
         rights = self.acl_of(path, znode)
         if not isinstance(znode.acl, Apart):
             acl.check(rights, permission, self.origin.identities)
             return
-        asked = path, permission
-        if asked not in self._allowed:
-            self._allowed[asked] = acl.allows(rights, permission, self.origin.identities)
-        if not self._allowed[asked]:
+        asked, allowed = (path, permission), self._known.allowed
+        if asked not in allowed:
+            allowed[asked] = acl.allows(rights, permission, self.origin.identities)
+        if not allowed[asked]:
             raise RefusedError(Error.NO_AUTH)
 
     def settle(self, asked: tuple[Acl, ...]) -> tuple[Acl, ...]:
@@ -177,9 +194,10 @@ class Execution:
         Raises:
             RefusedError: BAD_ARGUMENTS: there are more than `znodes_max`.
         """
-        if path not in self._counted:
-            self._counted[path] = self._count(path, znodes_max)
-        return self._counted[path]
+        counted = self._known.counted
+        if path not in counted:
+            counted[path] = self._count(path, znodes_max)
+        return counted[path]
 
     def _count(self, path: str, znodes_max: int) -> tuple[int, int]:
         start, stop = span = keys.znodes_below(path)
@@ -230,18 +248,17 @@ class Execution:
         """Count so many more bytes of data, and znodes, at this path."""
         self.meta.data_bytes += size
         self.meta.znodes += znodes
-        for above, (count, total) in self._counted.items():
-            if path == above or path.startswith("/" if above == paths.ROOT else above + "/"):
-                self._counted[above] = count + znodes, total + size
+        if self._seldom is not None:
+            counted = self._seldom.counted
+            for above, (count, total) in counted.items():
+                if path == above or path.startswith("/" if above == paths.ROOT else above + "/"):
+                    counted[above] = count + znodes, total + size
 
     def finish(self) -> None:
         """Put all of it into the transaction."""
         transaction, is_bounded = self.transaction, self.meta.is_bounded
-        for key, value in self._indexes.items():
-            if value is None:
-                transaction.delete(key)
-            else:
-                transaction.put(key, value)
+        if self._indexes:
+            transaction.change(self._indexes)
         for path, znode in self._znodes.items():
             if znode is None:
                 transaction.delete(keys.znode(path))
@@ -266,7 +283,7 @@ class Execution:
         """As if nothing had been done but what is in the transaction."""
         if self._znodes or self._indexes:
             self.meta = _with_switch(self.transaction, _stored_meta(self.transaction))
-            self._znodes, self._indexes, self._counted = {}, {}, {}
+            self._znodes, self._indexes, self._seldom = {}, {}, None
         self.changes.clear()
         self.rights.clear()
 

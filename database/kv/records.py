@@ -74,10 +74,20 @@ class Meta:
     """Whether commands are bounded from here on, and records may stand apart."""
 
     def encode(self) -> bytes:
-        fields = self.zxid, self.znodes, self.ephemerals, self.sessions, self.limits, self.data_bytes
         if self.is_bounded:
-            return _BOUNDED_META.pack(_BOUNDED, *fields, self.recounted_ms)
-        return _META.pack(_VERSION, *fields)
+            return _BOUNDED_META.pack(
+                _BOUNDED,
+                self.zxid,
+                self.znodes,
+                self.ephemerals,
+                self.sessions,
+                self.limits,
+                self.data_bytes,
+                self.recounted_ms,
+            )
+        return _META.pack(
+            _VERSION, self.zxid, self.znodes, self.ephemerals, self.sessions, self.limits, self.data_bytes
+        )
 
 
 @attrs.frozen

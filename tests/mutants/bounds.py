@@ -68,7 +68,7 @@ def long_texts_of_the_former_version_stay(execution: Execution, limited: str) ->
 @mutant(quotas._count_anew, scenario="burden", found_by=WORK, published="audit of 69fede5, 3")
 def each_operation_of_a_multi_counts(execution: Execution, limited: str) -> None:
     """The whole tree below, also if it has just been counted."""
-    execution._counted.clear()
+    execution._known.counted.clear()
     count, size = execution.count(limited, bounds.UNBOUNDED)
     stats = quotas._read(execution, limited, quotas.STATS)
     quotas._write(execution, limited, attrs.evolve(stats, count=count, size=size))
