@@ -262,7 +262,9 @@ class Execution:
         for path, znode in self._znodes.items():
             if znode is None:
                 transaction.delete(keys.znode(path))
-            elif not is_bounded or znode.fits:
+            elif not is_bounded or (
+                znode.acl is OPEN_ACL and not znode.is_apart and len(znode.data or b"") <= APART_BYTES
+            ):
                 transaction.put(keys.znode(path), znode.encode())
             else:
                 self._put_apart(path, znode)

@@ -48,8 +48,8 @@ _HEAD: Final = re.compile(b"count=(-?[0-9]{1,19}),bytes=(-?[0-9]{1,19})(?=$|=;)"
 def check_text(execution: Execution, path: str, data: bytes | None) -> None:
     """Raises RefusedError: BAD_ARGUMENTS, if this is to be a text of limits or statistics and is none. From the switch on."""
     if (
-        execution.meta.is_bounded
-        and path.startswith(_BELOW_QUOTA)
+        path.startswith(_BELOW_QUOTA)
+        and execution.meta.is_bounded
         and paths.name_of(path) in {LIMITS, STATS}
         and not is_text(data)
     ):

@@ -122,16 +122,8 @@ class Znode:
     has_acl_apart: bool = False
     """Whether the store has a record of its ACL, before this one is put."""
     has_data_apart: bool = False
-
-    @property
-    def fits(self) -> bool:
-        """Whether one record holds all of it, and did before."""
-        data = self.data
-        return (
-            self.acl is OPEN_ACL
-            and (data is None or len(data) <= APART_BYTES)
-            and not (self.has_data_apart or self.has_acl_apart)
-        )
+    is_apart: bool = False
+    """Either of these."""
 
     def encode(self) -> bytes:
         """One record, of version 1."""
@@ -243,7 +235,7 @@ def _decode_apart(blob: bytes, version: int) -> Znode:
         data = blob[data_at:] if data_bytes <= APART_BYTES else Apart(data_bytes)
     return Znode(
         kind, czxid, mzxid, pzxid, ctime, mtime, data_version, aversion, created, children, owner, acl, data,
-        isinstance(acl, Apart), isinstance(data, Apart),
+        isinstance(acl, Apart), isinstance(data, Apart), True,
     )  # fmt: skip
 
 
