@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
-
 from database.engines import contents
 from database.engines import entry as entries
 from database.engines.entry import Entry, is_proposed
@@ -13,7 +11,6 @@ from server import append_guard
 from server.append_guard import AppendGuard
 from server.database import ownership
 from tests.mutants.mutant import Mutant, mutant
-from virtuallog.chain import Chain
 from virtuallog.errors import ForbiddenError, UnavailableError, VirtualLogError
 from virtuallog.register import Register
 from virtuallog.rpc.roles import Principal
@@ -39,12 +36,6 @@ def the_guard_is_put_and_nothing_is_sealed(self: Register) -> bool:
     return False
 
 
-@mutant(Register.with_chain, scenario="intruders", within=20, found_by=MEMBERS)
-def an_extension_forgets_the_guard(self: Register, chain: Chain) -> Register:
-    """As a program would that does not know the field."""
-    return attrs.evolve(self, chain=chain, guarded=0)
-
-
 @mutant(ownership.find_foreign, scenario="intruders", within=20, found_by=["the guard is refused for a reason"])
 async def a_log_is_taken_from_the_program_that_uses_it(virtual_log: VirtualLog) -> LogPosition | None:
     """Nobody looks for entries of others before the guard is put."""
@@ -52,17 +43,8 @@ async def a_log_is_taken_from_the_program_that_uses_it(virtual_log: VirtualLog) 
 
 
 @mutant(
-    is_proposed, used_in=ownership, scenario="intruders", within=20,
-    found_by=["the guard is refused for a reason"],
-)  # fmt: skip
-def own_entries_are_taken_for_those_of_others(entry: Entry) -> bool:
-    """A header is looked for that no entry has."""
-    return "proposer" in entry.headers
-
-
-@mutant(
     append_guard._refusal, scenario="intruders", within=20,
-    found_by=["what is refused is not appended", "only members append", "progress"],
+    found_by=MEMBERS,
 )  # fmt: skip
 def the_guard_counts_from_the_next_version_on(register: Register, caller: Principal) -> VirtualLogError | None:
     """Off by some versions: it is in force once the chain has gone on twice."""
@@ -87,9 +69,7 @@ def two_letters_and_a_number_are_a_later_version(blob: bytes) -> None:
 MUTANTS: Final[tuple[Mutant, ...]] = (
     what_a_lagging_node_knows_is_believed,
     the_guard_is_put_and_nothing_is_sealed,
-    an_extension_forgets_the_guard,
     a_log_is_taken_from_the_program_that_uses_it,
-    own_entries_are_taken_for_those_of_others,
     the_guard_counts_from_the_next_version_on,
     whatever_can_be_parsed_is_applied,
     two_letters_and_a_number_are_a_later_version,
