@@ -300,7 +300,7 @@ class Node:
                 near=self.config.node,
                 check_resident=self._residence.check,
             )
-            metastore = self._metastore.open(self.config.members, client)
+            metastore = self._metastore.open(self._seats(), client)
             self._stores = await Stores.open(
                 self.config.node, self.identity.storage, self.config.data, self._ports.stores_present,
                 is_new=self.identity.fresh,
@@ -318,6 +318,11 @@ class Node:
                 )
                 nursery.start_soon(self._healer.run)
             await self._following.run(virtual_log.view, self._ports.clock)
+
+    def _seats(self) -> Sequence[NodeId]:
+        """The nodes to ask for the register at first. The first members may all be gone when a node starts again, or takes the
+        place of one: then any other node knows who came after them, perhaps this one by itself."""
+        return sorted({*self.config.members, *(NodeId(peer.id) for peer in self.config.all_peers)})
 
     def _node_environment(self, client: Environment, metastore: MetaStore) -> NodeEnvironment:
         """What each role is given; only once the data directory has its store id."""

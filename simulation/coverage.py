@@ -14,13 +14,13 @@ import attrs
 
 from loglets.paxos import provider  # noqa: F401  brings its crash points into the registry
 from server import node  # noqa: F401  and those of the rest of the product
-from simulation.checks import archives, metastore, native, paxos
+from simulation.checks import archives, lagging, metastore, native, paxos, whole
 from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
 from simulation.stories import intruders, leased, rights, strangers, zelos
-from simulation.workload.shapes import ARCHIVING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
+from simulation.workload.shapes import ARCHIVING, MANAGING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
 _STORE: Final = ("store write error", "store sync error", "store read error", "store full", "store bit flipped")
@@ -130,6 +130,8 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     # They stage their dangers, but who dies at which step is drawn.
     "returned": Demand(without_classes=NAMES, crash_areas=("joining", "replacing")),
     "drained": Demand(without_classes=NAMES, crash_areas=("joining", "draining")),
+    # What several operators do at once is drawn, and what they are refused.
+    "operated": Demand(without_classes=NAMES, shapes=MANAGING, looks=(lagging.LOOKED, whole.LOOKED)),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
     "native": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=(*_STORE, "create error")),
     # The same, with nothing in files.

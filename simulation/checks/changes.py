@@ -11,9 +11,18 @@ from typing import Final, assert_never
 from simulation.checks.facts import Decided, chains
 from simulation.checks.trims import copies, highest_told_before
 from virtuallog.chain import Segment, SegmentId
-from virtuallog.testing.actions import CloseAsked, ExtendAsked, MembersAsked, ModifyAsked, Reconfigure, TruncateAsked
+from virtuallog.testing.actions import (
+    CloseAsked,
+    ExtendAsked,
+    MembersAsked,
+    ModifyAsked,
+    Put,
+    Reconfigure,
+    TruncateAsked,
+)
 from virtuallog.testing.history import History, Operation
 from virtuallog.testing.violation import Check, Violation, proof
+from virtuallog.types import NodeId
 
 
 def changes_take_effect(history: History) -> Iterator[Violation]:
@@ -49,12 +58,26 @@ def _missing(history: History, change: Operation, made: Decided) -> str:
             return _left_over(history, change, made)
         case CloseAsked():
             return "" if made.chain.active is None else "the log is open"
-        case MembersAsked(members):
+        case MembersAsked(members, seen):
             assert made.register is not None
             is_made = made.register.members == tuple(sorted(members))
-            return "" if is_made else f"the members are {made.register.members}"
+            return _undone(history, seen, change, made) if is_made else f"the members are {made.register.members}"
         case asked:
             assert_never(asked)
+
+
+def _undone(history: History, seen: tuple[NodeId, ...], change: Operation, made: Decided) -> str:
+    """Another change of the members that the operator had not seen, and that this one took back."""
+    before = chains(history).get(made.version - 1)
+    own = any(
+        put.returned and put.client == change.client and put.action.version == made.version
+        for put in history.operations(Put)
+    )
+    if not seen or before is None or not own:
+        return ""
+    assert before.register is not None
+    is_seen = before.register.members == tuple(sorted(seen))
+    return "" if is_seen else f"the members {before.register.members} are replaced, where {seen} had been seen"
 
 
 def _is_made(segment: Segment, kind: str, change: Operation, made: Decided) -> bool:

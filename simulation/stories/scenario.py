@@ -59,6 +59,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.minority import MINORITY
     from simulation.stories.mixed import MIXED
     from simulation.stories.native import LOADED, NATIVE, REPAIR
+    from simulation.stories.operated import OPERATED
     from simulation.stories.outbid import OUTBID
     from simulation.stories.overtaken import OVERTAKEN, RESTART, UNEVEN
     from simulation.stories.paxos import DUEL, PAXOS
@@ -104,6 +105,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         MIXED,
         NATIVE,
         NERVOUS,
+        OPERATED,
         OUTBID,
         OVERTAKEN,
         PAXOS,

@@ -103,7 +103,32 @@ REGISTERING: Final = (
 """Of runs of a bare MetaStore."""
 
 
-_ALL: Final = frozenset((*SHAPES, *SWAPPING, *STRIPING, *ARCHIVING, *REGISTERING))
+MANAGING: Final = (
+    "add a node",
+    "add a node once more with fewer roles",
+    "ask for a second replacement",
+    "bring an old copy with a hole back",
+    "change the members",
+    "complete a replacement",
+    "count the extensions",
+    "drain a node",
+    "drain two nodes at once",
+    "leave a drained node running",
+    "make a copy with a hole",
+    "refuse a change of the members",
+    "refuse a drain",
+    "refuse a replacement",
+    "refuse to remove a node",
+    "remove a node",
+    "replace a node",
+    "replace all members",
+    "stop a drained node",
+    "take a drained node back",
+)
+"""Of runs in which several operators change the nodes, with each refusal."""
+
+
+_ALL: Final = frozenset((*SHAPES, *SWAPPING, *STRIPING, *ARCHIVING, *REGISTERING, *MANAGING))
 
 
 def count(counts: Counter[str], shape: str) -> None:

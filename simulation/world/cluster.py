@@ -152,11 +152,16 @@ class Cluster:
 
     @asynccontextmanager
     async def client(
-        self, name: str, lifetime_seconds: float | None = None, node: NodeId | None = None
+        self,
+        name: str,
+        lifetime_seconds: float | None = None,
+        node: NodeId | None = None,
+        members: Sequence[NodeId] | None = None,
     ) -> AsyncIterator[Client]:
         """A client process with a VirtualLog; it dies when the context ends, or after `lifetime_seconds`.
 
-        Without a `node` it gets the next free number, which depends on what else has happened.
+        Without a `node` it gets the next free number, which depends on what else has happened. `members` are the nodes that it
+        asks for the register first; None: the first members.
         """
         if node is None:
             self._clients += 1
@@ -166,7 +171,7 @@ class Cluster:
             learn = partial(self.world.transport.learn, node)
             environment = attrs.evolve(bare, learned=lambda value: learn(decode_untrusted(value)))
             providers = self._observed(self._make_providers(), who)
-            metastore = self._metastore(who).open(self.members, environment)
+            metastore = self._metastore(who).open(self.members if members is None else members, environment)
 
             async def planner(register: Register) -> Members:
                 return await survey(environment.services, register, environment.random.choice(self.nodes))

@@ -103,6 +103,8 @@ class MembersAsked:
     """Let these nodes decide the register."""
 
     members: tuple[NodeId, ...]
+    seen: tuple[NodeId, ...] = ()
+    """The members that they are to take the place of, if the operator says so."""
 
 
 ChangeAsked: TypeAlias = ExtendAsked | ModifyAsked | TruncateAsked | CloseAsked | MembersAsked

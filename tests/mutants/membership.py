@@ -1,0 +1,105 @@
+"""Bugs of changes of sets: seats, roles, drains, replacements, servers of segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import attrs
+
+from loglets.native.copying import Copying
+from server.healing.policy import PlacedSegment
+from server.membership import picture as pictures
+from server.membership.drain import Drain
+from server.membership.picture import Picture
+from server.membership.replace import Replace
+from tests.mutants.mutant import Mutant, mutant
+from virtuallog import node_table
+from virtuallog.chain import Segment
+from virtuallog.membership import Progress
+from virtuallog.node_table import Expect, Remove
+from virtuallog.reconfigure import ChangeMembers, Effect, Extend, Reconfiguration, _with_members
+from virtuallog.register import NodeEntry, Register
+from virtuallog.types import NodeId
+
+SETS: Final = "sets are amended"
+DONE: Final = "done is done"
+
+propose = Reconfiguration._propose
+step = Drain._step
+uses = Picture.uses
+
+
+@mutant(_with_members, scenario="operated", found_by=["changes take effect"])
+def the_members_of_a_lost_put_are_put_again(before: Register, change: ChangeMembers) -> Register | None:
+    """Whatever another operator has decided meanwhile is undone."""
+    if before.drained(change.members):
+        return None
+    return before.with_members(change.members)
+
+
+@mutant(_with_members, scenario="operated", found_by=[SETS])
+def members_are_drained_nodes(before: Register, change: ChangeMembers) -> Register | None:
+    """The operator named them, and they answer."""
+    return before.with_members(change.members) if before.members == change.seen else None
+
+
+@mutant(Reconfiguration._propose, scenario="operated", found_by=[SETS, DONE])
+def a_loglet_is_put_as_it_was_planned(self: Reconfiguration) -> Effect:
+    """Though a node that it was planned on has been drained, and was perhaps said to be free, since."""
+    if isinstance(self.change, Extend):
+        self.change = attrs.evolve(self.change, nodes=frozenset())
+    return propose(self)
+
+
+@mutant(Expect.amend, scenario="operated", found_by=[SETS])
+def adding_a_node_sets_its_roles(self: Expect, register: Register) -> Register | None:
+    """To what was asked, of a node in use as well: the next loglet has fewer servers."""
+    known = register.nodes.get(self.node, NodeEntry(store_id=b"", addresses=self.addresses, roles=frozenset()))
+    if self.node in register.nodes and known.roles == self.roles:
+        return None
+    return register.with_nodes({**register.nodes, self.node: attrs.evolve(known, roles=self.roles)})
+
+
+@mutant(node_table.lost_copies, scenario="operated", used_in=pictures, found_by=[SETS, DONE, "progress"])
+def a_new_directory_has_what_the_former_had(
+    register: Register, segment: Segment, servers: Iterable[NodeId]
+) -> frozenset[NodeId]:
+    """A node that answers counts as a holder, before its copies are made again."""
+    return frozenset()
+
+
+@mutant(Remove._needed, scenario="operated", found_by=[SETS])
+def a_node_is_removed_that_has_a_seat_or_copies(self: Remove, register: Register) -> str:
+    """Only the open segment is looked at."""
+    return "is in use" if self.is_used(register.chain.last) else ""
+
+
+@mutant(Drain.run, scenario="operated", found_by=[DONE, "progress"])
+async def a_drain_is_done_when_it_has_begun(self: Drain, tell: Callable[[str], None]) -> Progress:
+    """One step is made, and the rest is believed to follow."""
+    await self._amend(node_table.Withdraw(node=self.node))
+    await step(self, await self._look(), tell)
+    return Progress(done=True, waits=False, says=f"node {self.node} may be stopped")
+
+
+@mutant(Picture.uses, scenario="operated", found_by=[DONE, "progress"])
+def a_drain_does_not_see_the_open_segment(self: Picture, node: NodeId) -> Sequence[PlacedSegment]:
+    """It is closed at some time."""
+    return [placed for placed in uses(self, node) if placed.segment.stop is not None]
+
+
+@mutant(Replace._restore, scenario="operated", found_by=[DONE, "progress"])
+async def a_replacement_is_complete_when_the_node_answers(
+    self: Replace, picture: Picture, tell: Callable[[str], None]
+) -> Progress:
+    """Its copies are left to others."""
+    return Progress(done=True, waits=False, says=f"node {self.node} answers")
+
+
+@mutant(Copying._verify, scenario="operated", found_by=["copies are whole"])
+async def an_old_copy_with_a_hole_is_taken_for_a_whole_one(self: Copying, start: int) -> None:
+    """A node that had the segment once, and gets it again, is not read back."""
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
