@@ -59,6 +59,9 @@ FOUNDED: Final = (*OPEN, LIMITED, WATCHED, f"{QUOTA}{LIMITED}")
 SUPER: Final = b"super:secret"
 USERS: Final = {"sam": "sam-pw", "sue": "sue-pw"}
 CREDENTIALS: Final = (b"ann:1", b"bob:2")
+AWAY: Final = 0.5
+AWAY_SECONDS: Final = (0.1, 0.8)
+"""Between two connections, in half of the cases: what is missed meanwhile is to be told, or not."""
 NETWORKS: Final = ("127.0.0.1", "127.0.0.0/8", "10.0.0.0/8", "127.0.0.2")
 
 SHAPES: Final = (
@@ -106,6 +109,8 @@ class Entitled:
                 if await self._introduce(connection):
                     await self._come_back(connection, before)
                     await self._live(connection)
+            if self.random.random() < AWAY:
+                await trio.sleep(self.random.uniform(*AWAY_SECONDS))
 
     async def _introduce(self, connection: Connection) -> bool:
         """Whether the connection is of use then."""

@@ -9,12 +9,13 @@ import attrs
 from database.kv import acl, quotas
 from database.kv.acl import ADMIN, DELETE, WRITE
 from database.kv.commands import OPEN_ACL, Acl, Identity, Origin
+from database.kv.database import Database
 from database.kv.execution import Execution
 from database.kv.records import Znode
-from database.kv.results import Change, Rights, Stat
+from database.kv.results import Change, ChangeKind, RefusedError, Rights, Stat
 from database.kv.session_ids import draw_password
 from database.kv.tree import Identities, Tree
-from database.kv.watches import Watches
+from database.kv.watches import Watcher, Watches
 from server.zookeeper import attaching, handshake
 from server.zookeeper.attaching import Attaching
 from server.zookeeper.auth import SUPER, Authentication, AuthenticationError, digest_of
@@ -202,6 +203,27 @@ def the_parents_acl_decides_about_its_children(self: Watches, change: Change, zx
 
 
 fired_as_it_should = Watches.fire
+
+
+@mutant(Database._set_watch, scenario="rights", published=CVE, found_by=WATCHES)
+def restored_watches_tell_what_may_not_be_read(
+    self: Database, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind
+) -> None:
+    """Only what happens later is compared with the rights."""
+    table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
+    try:
+        stat = self.tree.exists(path)
+    except RefusedError:
+        if awaited is ChangeKind.CREATED:
+            table.add(path, watcher)
+        else:
+            watcher.fire(ChangeKind.DELETED, path, self.tree.last_zxid)
+        return
+    changed = stat.pzxid if awaited is ChangeKind.CHILDREN_CHANGED else stat.mzxid
+    if awaited is ChangeKind.CREATED or changed > relative_zxid:
+        watcher.fire(awaited, path, changed)
+    else:
+        table.add(path, watcher)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
