@@ -14,16 +14,26 @@ ABOUT_RUNS = {"comes to an end", "no unexpected error", "progress"}
 
 def names_in_code() -> set[str]:
     """The words that begin a violation, or are told apart just before."""
-    folders = (ROOT / "simulation" / "checks", ROOT / "simulation" / "zelos", ROOT / "virtuallog" / "testing")
+    folders = (
+        *((ROOT / "simulation" / name) for name in ("checks", "stories", "zelos")),
+        ROOT / "virtuallog" / "testing",
+    )
     sources = [source for folder in folders for source in folder.glob("*.py")]
     return {name for source in sources for name in _names(ast.parse(source.read_text()))}
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
+    constants = {
+        node.target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None
+    }
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Name(id="Violation") | ast.Attribute(attr="broken" | "_object"), args=[first, *_]):
-                yield from _texts(first)
+            case ast.Call(
+                func=ast.Name(id="Violation") | ast.Attribute(attr="broken" | "_object" | "object"), args=[first, *_]
+            ):
+                yield from _texts(constants.get(first.id, first) if isinstance(first, ast.Name) else first)
             case ast.Assign(targets=[ast.Name(id="check")], value=value):
                 yield from _texts(value)
             case ast.FunctionDef(name="_passed"):
