@@ -65,10 +65,25 @@ def conditions_hold(history: History) -> Iterator[Violation]:
             yield Violation("conditions hold", message, proof(append))
         elif isinstance(append.error, TailMismatchError):
             known, witness = floor(history).before(append)
+            yield from _refused_at_a_tail(history, append, append.error)
             other = content(history).entries.at.get(expected)
             if other is not None and append.ended is not None and append.ended < other.started and known >= expected:
                 message = f"refused, though the tail was {expected}: {other} came there later"
                 yield Violation("conditions hold", message, proof(witness, append, other.known_by))
+
+
+def _refused_at_a_tail(history: History, append: Operation, error: TailMismatchError) -> Iterator[Violation]:
+    """A refusal tells a tail that the log had at some time before its end. If the one that was expected is still ahead of that, the
+    log may not have reached it before the call; one that has passed stays past, whatever the tail is by now."""
+    known, witness = floor(history).before(append)
+    if error.found < error.expected and error.found < known:
+        message = f"refused at tail {error.found}, which is too early for {error.expected}, when {known} was known"
+        yield Violation("conditions hold", message, proof(witness, append))
+    if append.ended is not None:
+        lower, witness = ceiling(history).after(append.ended)
+        if error.found > lower:
+            message = f"refused at tail {error.found}, not {error.expected}; later the tail was {lower}"
+            yield Violation("conditions hold", message, proof(append, witness))
 
 
 def closed_takes_nothing(history: History) -> Iterator[Violation]:
@@ -144,6 +159,27 @@ class Floor:
 
 
 floor: Final = once(Floor)
+
+
+class Ceiling:
+    """The lowest tail that was told to those who asked from each moment on."""
+
+    def __init__(self, history: History) -> None:
+        self._since: list[int] = []
+        """Negative, as the latest comes first."""
+        self._lowest: list[Operation] = []
+        for tail in reversed(history.operations(CheckTail)):
+            if tail.returned and (not self._lowest or tail.result.tail < self._lowest[-1].result.tail):
+                self._since.append(-tail.invoked)
+                self._lowest.append(tail)
+
+    def after(self, event: int) -> tuple[float, Operation | None]:
+        """The lowest tail of the checks that began behind this event; infinite if there are none."""
+        index = bisect.bisect_left(self._since, -event) - 1
+        return (self._lowest[index].result.tail, self._lowest[index]) if index >= 0 else (NEVER, None)
+
+
+ceiling: Final = once(Ceiling)
 
 
 @attrs.frozen

@@ -12,9 +12,12 @@ import trio
 
 from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
-from virtuallog.errors import RetryableError, VirtualLogError
+from virtuallog.errors import RetryableError, TailMismatchError, VirtualLogError
+from virtuallog.ordering.slots import SLOT
 from virtuallog.types import LogletOffset, Sealed
 
+BIDS: Final = 3
+"""Conditional appends of one bidder, if all are refused."""
 ATTEMPTS: Final = 5
 """So often a client offers a batch before it leaves it a maybe."""
 
@@ -119,15 +122,29 @@ async def _offer_patiently(loglet: Loglet, batch: Batch, *, opens: bool) -> bool
 
 
 async def bid(loglet: Loglet, cast: Cast, source: random.Random) -> None:
-    """One conditional append, in a session of its own, so that one that was refused is gone for good."""
+    """Conditional appends, each in a session of its own, so that one that was refused is gone for good. The first expects the tail that
+    was just seen, or a place before or behind it; after a refusal the next one believes the tail that this told."""
     await trio.sleep(source.random() * cast.batches * cast.pause_seconds)
-    batch = Batch.build(SessionId(source.randbytes(16)), 0, [b"bid"])
     with suppress(VirtualLogError):
-        tail = LogletOffset((await loglet.check_tail()).tail)
-        for _ in range(ATTEMPTS):
-            with suppress(RetryableError):
-                await loglet.append(batch, opens=True, expected_tail=tail)
+        tail = (await loglet.check_tail()).tail
+        off = source.choice((0, 0, 0, 0, -1, 1, SLOT, 2 * SLOT))
+        expected = LogletOffset(max(0, tail + off))
+        for _ in range(BIDS):
+            try:
+                await _bid_once(loglet, expected, source)
+            except TailMismatchError as refusal:
+                expected = LogletOffset(refusal.found)
+            else:
                 return
+
+
+async def _bid_once(loglet: Loglet, expected: LogletOffset, source: random.Random) -> None:
+    """One batch, offered until there is an outcome, or too often."""
+    batch = Batch.build(SessionId(source.randbytes(16)), 0, [b"bid"])
+    for _ in range(ATTEMPTS):
+        with suppress(RetryableError):
+            await loglet.append(batch, opens=True, expected_tail=expected)
+            return
 
 
 async def seal(loglet: Loglet, cast: Cast, source: random.Random) -> None:

@@ -20,6 +20,7 @@ Each contradiction has the name of the promise that it breaks; docs/promises.md 
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -27,6 +28,7 @@ import attrs
 
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
+from virtuallog.errors import OutOfOrderError, TailMismatchError
 from virtuallog.testing.actions import LogletAppend, LogletCopy, LogletRead, LogletSeal, LogletTail, LogletTrim
 from virtuallog.testing.expect import covered
 from virtuallog.testing.history import History, Operation
@@ -76,6 +78,7 @@ class _Loglet:
         yield from self._offers()
         yield from self._acknowledgements()
         yield from self._conditions()
+        yield from self._refusals()
         yield from self._reads()
         yield from self._gaps()
         yield from self._trims()
@@ -121,6 +124,69 @@ class _Loglet:
             if append.returned and expected is not None and append.result.start != expected:
                 message = f"an append on condition of tail {expected} got {append.result.start}"
                 yield self.broken("loglet conditions hold", message, append)
+
+    def _refusals(self) -> Iterator[Violation]:
+        """What is refused for good is refused for a reason that was true at some time since its first call began: the tail that it
+        names is no lower than one that was known before, and no higher than one that is told later; a predecessor that is missing
+        was not known to be there."""
+        appends = [append for append in self.of[LogletAppend] if append.error is not None]
+        mismatches = [append for append in appends if isinstance(append.error, TailMismatchError)]
+        if mismatches:
+            yield from self._mismatches(mismatches)
+        for append in appends:
+            if isinstance(append.error, OutOfOrderError):
+                entry = self._entry_before(append)
+                if entry is not None and entry.seen < append.invoked:
+                    message = f"{append.action.batch} came too early, was said, but {entry} was in the log"
+                    yield self.broken("loglet refusals are true", message, entry.known_by, append)
+
+    def _mismatches(self, mismatches: Sequence[Operation]) -> Iterator[Violation]:
+        """The condition of a batch may be refused once more, with the tail of the first time: it is judged by its first call."""
+        first: dict[tuple[SessionId, int, int | None], Operation] = {}
+        for append in self.of[LogletAppend]:
+            batch = append.action.batch
+            first.setdefault((batch.session, batch.first_sequence, append.action.expected_tail), append)
+        known = Highest(self._lower_bounds())
+        later = sorted(
+            (c for c in self._tails() if not c.action.lagging), key=lambda check: check.invoked, reverse=True
+        )
+        lowest: list[tuple[int, Operation]] = []
+        """Of the tails that were asked for from then on, by when that was, the latest first."""
+        for check in later:
+            if not lowest or check.result.tail < lowest[-1][1].result.tail:
+                lowest.append((check.invoked, check))
+        for append in mismatches:
+            error, batch = append.error, append.action.batch
+            assert isinstance(error, TailMismatchError)
+            call = first[batch.session, batch.first_sequence, append.action.expected_tail]
+            tail, witness = known.before(call.invoked)
+            if error.found < tail:
+                message = f"{batch} was refused at tail {error.found}, not {error.expected}, when {tail} was known"
+                yield self.broken("loglet refusals are true", message, witness, append)
+            lower = [c for since, c in lowest if append.ended is not None and since > append.ended]
+            if lower and lower[-1].result.tail < error.found:
+                message = f"{batch} was refused at tail {error.found}; later it was {lower[-1].result.tail}"
+                yield self.broken("loglet refusals are true", message, append, lower[-1])
+
+    def _tails(self) -> Iterator[Operation]:
+        return (check for check in self.of[LogletTail] if check.returned and not check.action.of_copy)
+
+    def _lower_bounds(self) -> Iterator[tuple[float, int, Operation | None]]:
+        """(from when on, a tail that was surely reached, how that is known)."""
+        for place, entry in self.entries.at.items():
+            yield entry.seen, place + 1, entry.known_by
+        for check in self._tails():
+            yield check.done, check.result.tail, check
+        for trim in self.of[LogletTrim]:
+            if trim.returned:
+                yield trim.done, trim.result, trim
+        for read in self.of[LogletRead]:
+            if read.returned and read.result:
+                yield read.done, read.result[-1].stop, read
+
+    def _entry_before(self, append: Operation) -> Entry[Name] | None:
+        batch = append.action.batch
+        return self.entries.named.get((batch.session, batch.first_sequence - 1))
 
     def _reads(self) -> Iterator[Violation]:
         for read in self.of[LogletRead]:
@@ -241,6 +307,24 @@ class _Loglet:
                 check = "loglet appends follow the tail" if later.entry is not None else "loglet tails move forward"
             message = f"{later.what} stands before {earlier.what}, but began only after that had ended"
             yield self.broken(check, message, earlier.operation, _witness(later))
+
+
+class Highest:
+    """The highest tail that was known at each moment."""
+
+    def __init__(self, proofs: Iterable[tuple[float, int, Operation | None]]) -> None:
+        """(from when on, tail, who proves it), in any order."""
+        self._since: list[float] = []
+        self._highest: list[tuple[int, Operation | None]] = []
+        for since, tail, witness in sorted(proofs, key=lambda proof: proof[:2]):
+            if since < math.inf and (not self._highest or tail > self._highest[-1][0]):
+                self._since.append(since)
+                self._highest.append((tail, witness))
+
+    def before(self, event: int) -> tuple[int, Operation | None]:
+        """The highest tail proved by what had ended before this event."""
+        index = bisect.bisect_left(self._since, event) - 1
+        return self._highest[index] if index >= 0 else (0, None)
 
 
 class Asked:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import pytest
 import trio
 
 from loglets.native import NativeProvider
@@ -20,7 +21,7 @@ from simulation.world import scheduler
 from simulation.world.cluster import Cluster, ClusterPlan
 from simulation.world.machine import Machine, MachinePorts, Program
 from simulation.world.world import World, open_world
-from virtuallog.errors import CorruptionError, UnavailableError
+from virtuallog.errors import CorruptionError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
 
 NODE = NodeId(1)
@@ -134,8 +135,18 @@ def test_a_look_takes_no_former_life_for_the_present_one() -> None:
     assert found == [{1, 2, 3}, {2, 3}, {1, 2, 3}]
 
 
-def test_a_role_that_stops_without_a_reason_is_told_once() -> None:
-    """By the look, or when the life of its node ends, whichever comes first."""
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            SealedError("no more"),
+            "native of 1.1 has stopped for good, with disks that have never failed: SealedError: no more",
+        ),
+        (UnavailableError("no answer"), "native of 1.1 was ended by a retryable error: UnavailableError: no answer"),
+    ],
+)
+def test_a_role_that_stops_without_a_reason_is_told_once(error: VirtualLogError, told: str) -> None:
+    """By the look, or when the life of its node ends, whichever comes first; also if it begins anew."""
     found: list[list[str]] = []
 
     async def main() -> None:
@@ -145,11 +156,11 @@ def test_a_role_that_stops_without_a_reason_is_told_once() -> None:
             await cluster.wait_ready()
             await trio.sleep(2)
             role = cluster.products[NODE]._loglet_roles["native"]
-            role.fail(UnavailableError("no answer"))
+            role.fail(error)
+            await trio.sleep(0.1)
             for step in (partial(cluster.note_refusals, NODE), cluster.machines[NODE].crash):
                 step()
                 found.append([violation.message for violation in world.violations])
 
     scheduler.run(1, main)
-    told = "native of 1.1 has stopped for good, with disks that have never failed: UnavailableError: no answer"
     assert found == [[told], [told]]
