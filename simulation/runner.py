@@ -13,6 +13,7 @@ import attrs
 import structlog
 import trio
 
+from simulation import bounds
 from simulation.options import Options
 from simulation.patches import planted
 from simulation.recording import record
@@ -75,11 +76,15 @@ def run_seed(
         InvalidSettingError: no such scenario.
     """
     found = scenarios.find(scenario)
-    with planted(patches or {}), _logs_kept() as logs:
-        return scheduler.run(seed, lambda: _tell(found, seed, options or Options(), logs, messages=messages))
+    small = bounds.drawn(seed) if found.draws_bounds else {}
+    refused = Counter({bounds.DRAWN: 1} if small else {})
+    with planted({**bounds.counting(refused), **small, **(patches or {})}), _logs_kept() as logs:
+        return scheduler.run(seed, lambda: _tell(found, seed, options or Options(), logs, refused, messages=messages))
 
 
-async def _tell(scenario: scenarios.Scenario, seed: int, options: Options, logs: _Logs, *, messages: bool) -> Report:
+async def _tell(
+    scenario: scenarios.Scenario, seed: int, options: Options, logs: _Logs, refused: Counter[str], *, messages: bool
+) -> Report:
     worlds: list[World] = []
     violations: list[Violation] = []
     try:
@@ -102,7 +107,7 @@ async def _tell(scenario: scenarios.Scenario, seed: int, options: Options, logs:
         options=options,
         violations=(*world.violations, *violations),
         history=world.history,
-        counts=world.counts + world.network.counts,
+        counts=world.counts + world.network.counts + refused,
         simulated_seconds=world.now(),
         demands=world.demands,
     )

@@ -78,6 +78,7 @@ async def _duel(world: World) -> None:
     cast = Cast(
         appenders=source.randint(2, replicas), batches=8, in_flight=source.choice((1, 4)), observers=1, looks=4,
         sealers=source.choice((0, 1)), readers=1, trimmers=source.choice((0, 1)), pause_seconds=0.05,
+        conditional=world.random("bidders").choice((0.0, 0.5)),
     )  # fmt: skip
     for place in range(cast.appenders):
         pin(story, NodeId(_FIRST_APPENDER + place), story.nodes[place])

@@ -20,6 +20,8 @@ class Scenario:
     story: Callable[[World], Awaitable[None]]
     limit_seconds: float
     """Simulated time after which the story is stuck, which is a violation by itself."""
+    draws_bounds: bool = True
+    """Whether bounds of the product may be small (`simulation.bounds`). Not where a story tells what must happen after each step."""
 
 
 def find(name: str) -> Scenario:
@@ -66,6 +68,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.reborn import REBORN
     from simulation.stories.rebuilt import REBUILT
     from simulation.stories.register import REGISTER
+    from simulation.stories.retired import RETIRED
     from simulation.stories.returned import RETURNED, UNSEATED
     from simulation.stories.rights import RIGHTS
     from simulation.stories.sealed import BROKEN_DISK, SEALED
@@ -114,6 +117,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         REGISTER,
         REPAIR,
         RESTART,
+        RETIRED,
         RETURNED,
         RIGHTS,
         SEALED,

@@ -23,6 +23,7 @@ from tests.mutants import (
     readers,
     residence,
     rights,
+    refusals,
     sequencer,
     stopping,
     strangers,
@@ -60,6 +61,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *intruders.MUTANTS,
     *bounds.MUTANTS,
     *rights.MUTANTS,
+    *refusals.MUTANTS,
 )
 
 

@@ -35,9 +35,9 @@ def assertion_of_a_log_server_fails(
     return step_as_it_should(self, request, ticket)
 
 
-@mutant(RunningSequencer.run, scenario="cluster", found_by=["no unexpected error"])
+@mutant(RunningSequencer.run, scenario="cluster", found_by=["no role closes by a retryable error"])
 async def sequencer_ends_its_role(self: RunningSequencer) -> None:
-    """An error of ours that says nothing about disks gets out of a task, and the role is closed for good."""
+    """An error of ours that says nothing about disks gets out of a task, and the role is closed until it begins anew."""
     try:
         while self._core.stopped is None and self._core.tail < ENTRIES:
             await self._offered.wait()
