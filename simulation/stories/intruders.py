@@ -263,13 +263,13 @@ async def _go_on(run: _Run, nursery: trio.Nursery) -> None:
     for machine in run.cluster.machines.values():
         machine.resume()
     await trio.sleep(PEACE_SECONDS)
+    content, guarded_from = await _read(run)
+    world.check(intruder_checks(run.attempts, content, guarded_from, told, run.upgraded_at))
     if not await _serving(run, "peace"):
         return
     for node in run.cluster.nodes:
         if not await run.write_once(node):
             world.violations.append(Violation("progress", f"the database of node {node} takes no write in peace"))
-    content, guarded_from = await _read(run)
-    world.check(intruder_checks(run.attempts, content, guarded_from, told, run.upgraded_at))
     await _judge_replicas(run)
     world.counts[REFUSED] += sum(attempt.was_refused for attempt in run.attempts)
     world.counts[TAKEN] += sum(attempt.position is not None for attempt in run.attempts)
