@@ -19,7 +19,7 @@ from database.engines import brain_doctor
 from database.engines.api import Engine
 from database.engines.batching import NAME as BATCHING
 from database.engines.digests import fold_of
-from database.engines.entry import Entry
+from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
 from database.engines.keys import section
 from database.engines.switches import BOUNDS, NAME
 from database.kv import codec, keys, quotas
@@ -305,7 +305,8 @@ def _entry(commands: Sequence[Command]) -> Entry:
 
 
 def _placed(position: int, entry: Entry) -> PlacedBatch:
-    batch = Batch.build(SessionId(bytes(16)), position, (entry.encode(),))
+    stamped = entry.with_header(PROPOSER, position.to_bytes(TOKEN_BYTES, "big"))
+    batch = Batch.build(SessionId(bytes(16)), position, (stamped.encode(),))
     return PlacedBatch(range(position, position + 1), batch, 0)
 
 
