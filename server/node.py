@@ -204,6 +204,11 @@ class Node:
         return self._log
 
     @property
+    def open_roles(self) -> frozenset[str]:
+        """The roles that answer."""
+        return frozenset(role.name for role in self._roles if role.is_open)
+
+    @property
     def refusals(self) -> Mapping[str, VirtualLogError]:
         """The roles that are closed for good, with what has closed them."""
         return {role.name: role.cause for role in self._roles if role.cause is not None}

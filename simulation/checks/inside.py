@@ -16,6 +16,7 @@ from loglets.native.log_server import LogServer
 from loglets.native.log_server_service import STORAGE
 from loglets.wal.format import sequence_in
 from loglets.wal.recovery import recover
+from server.identity import Phase
 from server.stores import RECOVERING as RECOVERING_STORES
 from simulation.checks.facts import newest_chain
 from simulation.checks.native import Held, restart_forgets_nothing, servers_agree
@@ -33,6 +34,9 @@ from virtuallog.types import NodeId
 
 RECOVERING: Final = frozenset(role for _, role in RECOVERING_STORES)
 """Roles that others tell what a lost store has known."""
+OPENING_SECONDS: Final = 10.0
+"""A life has opened its roles, or refused them, within this time in peace."""
+ROLES_COMPARED: Final = "roles of former lives compared"
 
 
 async def look_inside(cluster: Cluster, watch: AcceptorWatch | None = None) -> None:
@@ -51,9 +55,24 @@ async def look_inside(cluster: Cluster, watch: AcceptorWatch | None = None) -> N
     (watch or AcceptorWatch(world, cluster.machines)).look()
     for node in cluster.nodes:
         cluster.note_refusals(node)
+    world.violations.extend(roles_come_back(cluster))
     for node in sorted(servers):
         async for violation in held_is_recovered(cluster.machines[node], servers[node]):
             world.violations.append(violation)
+
+
+def roles_come_back(cluster: Cluster) -> Iterator[Violation]:
+    """What a data directory has served, a later life serves again, unless the role is refused with a reason."""
+    for node, product in sorted(cluster.products.items()):
+        if not cluster.machines[node].running or product.identity.phase is not Phase.FORMATTED:
+            continue
+        had = cluster.had_roles.get((node, product.identity.store_id), frozenset())
+        missing = had - product.open_roles - product.refusals.keys()
+        if missing and cluster.world.now() - cluster.began[node] >= OPENING_SECONDS:
+            message = f"node {node} has served {sorted(missing)} before, and neither does nor says why"
+            yield Violation("restarts serve what was served", message)
+        cluster.world.counts[ROLES_COMPARED] += len(had)
+        cluster.note_roles(node)
 
 
 def log_servers(cluster: Cluster) -> dict[NodeId, LogServer]:

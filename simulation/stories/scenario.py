@@ -47,6 +47,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.burden import BURDEN
     from simulation.stories.cancelled import CANCELLED
     from simulation.stories.cluster import CLUSTER
+    from simulation.stories.comeback import COMEBACK
     from simulation.stories.contended import CONTENDED
     from simulation.stories.copied import COPIED
     from simulation.stories.crossed import CROSSED
@@ -90,6 +91,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         BURDEN,
         CANCELLED,
         CLUSTER,
+        COMEBACK,
         CONTENDED,
         COPIED,
         CROSSED,

@@ -12,13 +12,14 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from database.snapshots.wire import SNAPSHOTS
+from database.control.wire import INTERFACES
 from loglets.archive.origin import Origin
 from metastore import PaxosProvider
 from server.config import NodeConfig
+from server.config_file import spell_config
 from server.healing.policies import DEFAULT
-from server.identity import Identity
-from server.node import Node, NodePorts, rpc_identity
+from server.identity import Identity, Phase
+from server.node import DATABASE, Node, NodePorts, rpc_identity
 from server.zookeeper.settings import ZooKeeperSettings
 from simulation.observed import ObservedMetaStoreProvider, all_observed
 from simulation.world.machine import Disks, Machine, MachinePorts
@@ -34,6 +35,8 @@ from virtuallog.plugins import all_interfaces
 from virtuallog.register import Register, decode_untrusted
 from virtuallog.replicated import replicated
 from virtuallog.survey import survey
+from virtuallog.testing.violation import Violation
+from virtuallog.toml_text import parse
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
 
@@ -92,6 +95,14 @@ class Cluster:
     machines: dict[NodeId, Machine] = attrs.field(factory=dict, init=False)
     products: dict[NodeId, Node] = attrs.field(factory=dict, init=False)
     """The present life of each node, or the last one of a node that is down: what checkers look into."""
+    files: dict[NodeId, str] = attrs.field(factory=dict, init=False)
+    """The config file of each node (`server.config_file`): what a life is started with. Written at the first start."""
+    started: dict[NodeId, NodeConfig] = attrs.field(factory=dict, init=False)
+    """What the file of each node was written from."""
+    began: dict[NodeId, float] = attrs.field(factory=dict, init=False)
+    """When the present life of each node began."""
+    had_roles: dict[tuple[NodeId, bytes], frozenset[str]] = attrs.field(factory=dict, init=False)
+    """By node and data directory: roles that have answered in any life, as far as anybody has looked (`note_roles`)."""
     served: dict[NodeId, Mapping[str, LogletProvider]] = attrs.field(factory=dict, init=False)
     """The loglet providers of that life."""
     _clients: int = attrs.field(default=0, init=False)
@@ -117,7 +128,7 @@ class Cluster:
     def __attrs_post_init__(self) -> None:
         made = [make() for make in self.plan.kinds]
         interfaces = all_interfaces({provider.kind: provider for provider in made}, PaxosProvider())
-        self.world.draw_transport([*interfaces, SNAPSHOTS], self.nodes)
+        self.world.draw_transport([*interfaces, *INTERFACES], self.nodes)
         carries = self.world.transport.carries
         self.kinds = [make for make, provider in zip(self.plan.kinds, made, strict=True) if carries(provider)]
 
@@ -128,11 +139,27 @@ class Cluster:
     def add(self, node: NodeId, disks: Disks | None = None) -> None:
         """Start a machine, with empty disks if none are given. One that is not among the first ones stays out until the register
         expects it."""
+        self.write_file(node, self._config(node))
         self.machines[node] = machine = Machine(self.world, node, self._program)
         if disks is not None:
             machine.swap(disks)
-        machine.on_start, machine.on_end = partial(self._forget_life, node), partial(self.note_refusals, node)
+        machine.on_start, machine.on_end = partial(self._forget_life, node), partial(self._note_end, node)
         machine.start()
+
+    def write_file(self, node: NodeId, config: NodeConfig) -> None:
+        """Put this into the config file of a node, as `up` does, or an operator. The next life is started with it."""
+        self.started[node], self.files[node] = config, spell_config(config)
+
+    def _note_end(self, node: NodeId) -> None:
+        self.note_refusals(node)
+        self.note_roles(node)
+
+    def note_roles(self, node: NodeId) -> None:
+        """Remember which roles of a node answer: a later life on the same directory has to bring them back."""
+        product = self.products.get(node)
+        if product is not None and product.identity.phase is Phase.FORMATTED:
+            place = (node, product.identity.store_id)
+            self.had_roles[place] = self.had_roles.get(place, frozenset()) | product.open_roles
 
     def note_refusals(self, node: NodeId) -> None:
         """Let the machine judge the parts of its node that have stopped for good, or begun anew, in the present life."""
@@ -140,6 +167,8 @@ class Cluster:
         if product is None or not machine.running:
             return
         for role, cause in product.refusals.items():
+            if role == DATABASE and self.started[node].zookeeper is None:
+                continue  # its operator has taken the section away: it says so, and that is judged there
             machine.stopped(role, cause)
         for role, setbacks in product.setbacks.items():
             for setback in setbacks:
@@ -204,6 +233,7 @@ class Cluster:
         """What a machine runs: what `virtuallog serve` runs, on simulated ports."""
         process = ports.process
         who = f"node {process.node}.{process.boot}"
+        self.began[process.node] = self.world.now()
         identity = await Identity.open(await ports.storage("identity"), node_on(process.node))
         node_ports = NodePorts(
             services=ports.services,
@@ -220,7 +250,7 @@ class Cluster:
         made = self.served[process.node] = self._make_providers()
         product = self.products[process.node] = Node(
             node_ports,
-            self._config(process.node),
+            self._read_file(process.node),
             identity,
             providers=self._observed(made, who),
             metastore=self._metastore(who),
@@ -233,6 +263,15 @@ class Cluster:
 
     async def _find_origin(self) -> Origin | None:
         return self.origin
+
+    def _read_file(self, node: NodeId) -> NodeConfig:
+        """As `serve --config` does."""
+        text, started = self.files[node], self.started[node]
+        config = attrs.evolve(parse(NodeConfig, text, Path("node.toml")), data=started.data)
+        if config != started:
+            message = f"node {node} was started with {started}, and its file says {config}"
+            self.world.violations.append(Violation("a restart is what was started", message))
+        return config
 
     def _config(self, machine: NodeId) -> NodeConfig:
         return NodeConfig(

@@ -24,6 +24,7 @@ from tests.mutants import (
     refusals,
     residence,
     rights,
+    restarts,
     sequencer,
     stopping,
     strangers,
@@ -62,6 +63,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *bounds.MUTANTS,
     *rights.MUTANTS,
     *refusals.MUTANTS,
+    *restarts.MUTANTS,
 )
 
 
