@@ -18,7 +18,7 @@ HERE: Final = Path(__file__).parent
 ELSEWHERE: Final = {
     "archive": "tests/archive/test_processes.py",
     "bench append": "tests/bench/test_append.py",
-    "bench reconfigure": "tests/bench/test_reconfigure.py",
+    "bench reconfigure": "tests/swaps/test_matrix.py",
     "demo": "tests/server/test_demo.py",
     "paxos-log status": "tests/paxos/test_paxos_log_cli.py",
     "spark audit": "tests/spark/test_audit.py",
