@@ -109,7 +109,7 @@ def lose_a_member(operator: Operator) -> None:
     assert operator.up.wait(60) == 1
     operator.up = None
     operator.run(f"virtuallog metastore export {file} --data {operator.data(1)}")
-    operator.run(f"virtuallog metastore edit {file} {edited} --close-at 1000")
+    operator.run(f"virtuallog metastore edit {file} {edited} --close-at 1000000")
     for node in (1, 2):
         operator.run(f"virtuallog metastore import {edited} --data {operator.data(node)} --members 1,2 --force")
         operator.restart(node)

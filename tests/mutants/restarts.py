@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import attrs
 import trio
 
+from database.control.messages import DatabaseStatus
 from database.identity import node_of
 from server.config import NodeConfig
 from server.config_file import spell_config
@@ -20,8 +21,6 @@ from simulation.world import cluster as simulated
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import UnavailableError
 from virtuallog.ports import Handlers, NodeEnvironment
-from virtuallog.register import NodeEntry
-from virtuallog.types import NodeId
 
 STARTED: Final = ["a restart is what was started"]
 COMES_BACK: Final = ["restarts serve what was served"]
@@ -68,10 +67,11 @@ def roles_are_what_the_config_says(self: Node) -> frozenset[str]:
     return frozenset()
 
 
-@mutant(explaining._has, scenario="comeback", found_by=UNSERVED)
-def replica_is_known_by_its_node_alone(entry: NodeEntry, node: NodeId, name: str) -> bool:
-    """That of a directory that was given up is taken for the one that serves now."""
-    return True
+@mutant(DatabaseFacts.view, scenario="comeback", found_by=UNSERVED)
+def view_is_of_those_that_answer(self: DatabaseFacts) -> Sequence[str]:
+    """A table of the replicas that were reached, and it looks whole."""
+    newest = max(self.replicas.values(), key=lambda status: status.cursor, default=DatabaseStatus(state=""))
+    return [member.name for member in newest.members if node_of(member.name) in self.replicas]
 
 
 @mutant(explaining._replica, scenario="comeback", found_by=UNSERVED)
@@ -87,6 +87,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     database_opens_in_new_directories_only,
     database_that_is_off_is_no_failure,
     roles_are_what_the_config_says,
-    replica_is_known_by_its_node_alone,
+    view_is_of_those_that_answer,
     silent_server_is_taken_for_one_that_restarts,
 )
