@@ -6,7 +6,7 @@
 #   make fix      lets the tools mend what they can
 #   make sim      soaks the simulator over many seeds, with a summary; `make sim SEED=7` replays one, `SEEDS=1..99`
 #                 or `MINUTES=30` say how many, `SCENARIO=all` which story, ARGUMENTS="--faults crash" whatever else
-#   make hostile  a million mutated frames and every flood against three nodes; FRAMES=100000 for fewer
+#   make hostile  a million mutated frames and every flood against three nodes, then ZooKeeper's ports; FRAMES=100000 for fewer
 #   make bench    measures appends on three local processes
 #   make paxos    the paxos loglet beside the native one and PySyncObj, then deaths of its coordinator, ten minutes; tables go to OUT
 #   make swaps    every kind of loglet swapped for every other (with ZooKeeper, if Debian's is here), the Delos experiment, stripes

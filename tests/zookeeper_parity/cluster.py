@@ -90,6 +90,11 @@ class ParityCluster:
     def log(self, node: int) -> str:
         return (self.folder / str(node) / "log").read_text()[-3000:]
 
+    def pid(self, node: int) -> int:
+        """Of its process; 0 if that has ended."""
+        process = self._processes.get(node)
+        return process.pid if process is not None and process.poll() is None else 0
+
     def close(self) -> None:
         self.stop(*list(self._processes))
 
