@@ -281,7 +281,8 @@ def _explained(line: Line, record: Record) -> bool:
         if each.server == line.claim.server and each.until - each.since > CONTACT_SECONDS - GRACE_SECONDS
     ]
     if line.read_only:
-        return not any(each.since < ended < each.until for each in outages)
+        was_healed = any(each.until < ended < each.until + 2 * GRACE_SECONDS for each in outages)
+        return was_healed or not any(each.since < ended < each.until for each in outages)
     return any(each.since < ended < each.until + 3 * GRACE_SECONDS for each in outages) or any(
         each.claim.session == line.session
         and each.claim.password == line.password

@@ -67,11 +67,15 @@ class Attacker:
     async def connect(self, target: Target, session: int = 0) -> trio.SocketStream:
         """A connection, after its handshake."""
         stream = await trio.open_tcp_stream(HOST, target.client)
-        password = self.chooser.randbytes(16) if session else bytes(16)
-        await stream.send_all(
-            Writer().int32(0).int64(0).int32(10_000).int64(session).buffer(password).flag(True).frame()
-        )
-        await stream.receive_some()
+        try:
+            password = self.chooser.randbytes(16) if session else bytes(16)
+            await stream.send_all(
+                Writer().int32(0).int64(0).int32(10_000).int64(session).buffer(password).flag(True).frame()
+            )
+            await stream.receive_some()
+        except BaseException:
+            stream.socket.close()
+            raise
         self.count["connections"] += 1
         return stream
 

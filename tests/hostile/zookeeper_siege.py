@@ -92,6 +92,9 @@ class HonestClient:
         await client._frame()
         return client
 
+    def close(self) -> None:
+        self._stream.socket.close()
+
     async def ask(self, opcode: int, body: Writer | None = None) -> int:
         """The error of the answer."""
         self._xid += 1
@@ -134,6 +137,7 @@ class ZooKeeperSiege:
             ("/zookeeper/quota/siege", b""), ("/zookeeper/quota/siege/zookeeper_limits", b"count=1000000,bytes=-1"),
         ):  # fmt: skip
             await client.create(path, data)
+        client.close()
 
     async def attack(
         self, kind: str, seconds: float, seed: int = 1, rest_seconds: float = REST_SECONDS, *, here: bool = False
@@ -141,12 +145,15 @@ class ZooKeeperSiege:
         """Let attackers loose, in a process of their own or in this one; empty: nothing happens, to compare with."""
         before, most = self._rss(), self._rss()
         took, late, written, seen = list[float](), [0.0], len(self._written), dict[str, int]()
+        honest: list[HonestClient] = []
         began = trio.current_time()  # noqa: TID251 -- against real processes
         async with trio.open_nursery() as watching:
             for node in range(1, SIZE + 1):
                 pinger = await HonestClient.connect(self.cluster.client_port(node))
+                honest.append(pinger)
                 watching.start_soon(self._ping, pinger, took, late)
             writer = await HonestClient.connect(self.cluster.client_port(2))
+            honest.append(writer)
             watching.start_soon(self._write, writer, f"{kind or 'nothing'}-{seed}-{len(self._written)}")
             watching.start_soon(self._watch, most)
             targets = [Target(self.cluster.port(node, 1), self.cluster.port(node, 2)) for node in range(1, SIZE + 1)]
@@ -167,6 +174,8 @@ class ZooKeeperSiege:
             else:
                 await trio.sleep(seconds)  # noqa: TID251 -- the same
             watching.cancel_scope.cancel()
+        for client in honest:
+            client.close()
         took.sort()
         lasted = trio.current_time() - began  # noqa: TID251 -- the same
         await trio.sleep(rest_seconds)  # noqa: TID251 -- the same
@@ -189,7 +198,9 @@ class ZooKeeperSiege:
         wrong = [f"server {node} has ended" for node, pid in self._pids.items() if self.cluster.pid(node) != pid]
         client = await HonestClient.connect(self.cluster.client_port(SIZE))
         await client.ask(9, Writer().string("/"))
-        return wrong + [path for path in self._written if await client.ask(3, Writer().string(path).flag(False))]
+        wrong += [path for path in self._written if await client.ask(3, Writer().string(path).flag(False))]
+        client.close()
+        return wrong
 
     async def _ping(self, client: HonestClient, took: list[float], late: list[float]) -> None:
         while True:
