@@ -70,7 +70,10 @@ def _undone(history: History, seen: tuple[NodeId, ...], change: Operation, made:
     """Another change of the members that the operator had not seen, and that this one took back."""
     before = chains(history).get(made.version - 1)
     own = any(
-        put.returned and put.client == change.client and put.action.version == made.version
+        put.returned
+        and put.client == change.client
+        and put.action.version == made.version
+        and put.invoked > change.invoked
         for put in history.operations(Put)
     )
     if not seen or before is None or not own:
