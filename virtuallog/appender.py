@@ -22,7 +22,7 @@ import attrs
 import trio
 
 from virtuallog.address_space import AddressSpace
-from virtuallog.api import PostsAppends
+from virtuallog.api import Loglet, PostsAppends
 from virtuallog.append_metrics import AppendMeter
 from virtuallog.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, ENTRY_BYTES_MAX, SessionId
 from virtuallog.chain import Chain, Segment
@@ -126,6 +126,9 @@ class Appender:
         """Why there is no session any more."""
         self._segment: Segment | None = None
         """Where the session appends now."""
+        self._loglet: Loglet | None = None
+        """The client of `_segment`'s loglet. It knows how the session's batches are numbered, so it is kept for as long as the
+        session stays in the segment, also once the view has dropped it with a segment that left the chain."""
         self._floor = LogPosition(0)
         """Nothing that is not acknowledged can be below."""
         self._poster: PostsAppends | None = None
@@ -299,8 +302,8 @@ class Appender:
             chain = (await self._view.refresh()).chain
         if chain.active is None:
             raise SealedError("the log has been closed")
-        self._segment, loglet = chain.active, self._view.loglet(chain.active)
-        self._poster = loglet if isinstance(loglet, PostsAppends) else None
+        self._segment, self._loglet = chain.active, self._view.loglet(chain.active)
+        self._poster = self._loglet if isinstance(self._loglet, PostsAppends) else None
         self._asked_for_successor = False
         # Nothing of ours is in this segment yet, and nothing can get below a tail that was seen before we send.
         self._floor = max(chain.active.start, self._view.known_tail)
@@ -328,10 +331,11 @@ class Appender:
     def _start_task(
         self, nursery: trio.Nursery, flight: Flight, segment: Segment, error: VirtualLogError | None = None
     ) -> None:
+        assert self._loglet is not None
         self._tasks += 1
-        nursery.start_soon(self._send, flight, segment, error)
+        nursery.start_soon(self._send, flight, segment, self._loglet, error)
 
-    async def _send(self, flight: Flight, segment: Segment, error: VirtualLogError | None) -> None:
+    async def _send(self, flight: Flight, segment: Segment, loglet: Loglet, error: VirtualLogError | None) -> None:
         """Offer one batch until the loglet has placed it or takes no more. Cancelled when the loglet is lost: the
         batch is then a maybe, like any other, and settled by the search.
 
@@ -341,7 +345,7 @@ class Appender:
         with trio.CancelScope() as scope:
             self._sends.append(scope)
             try:
-                await self._offer_until_placed(flight, segment, error)
+                await self._offer_until_placed(flight, segment, loglet, error)
             finally:
                 self._sends.remove(scope)
                 self._tasks -= 1
@@ -353,7 +357,9 @@ class Appender:
             self._has_told = True
             self._work.set()
 
-    async def _offer_until_placed(self, flight: Flight, segment: Segment, failed: VirtualLogError | None) -> None:
+    async def _offer_until_placed(
+        self, flight: Flight, segment: Segment, loglet: Loglet, failed: VirtualLogError | None
+    ) -> None:
         opens, pause = not self._session.opened, self._settings.retry_min
         while flight.batch.session == self._session.id:
             # Also if the attempt is cancelled, or refused for the moment: a second copy of the call may yet be taken.
@@ -361,7 +367,7 @@ class Appender:
             try:
                 if failed is not None:
                     raise failed
-                places = await self._offer(flight, segment, opens)
+                places = await _offer(flight, segment, loglet, opens)
             except (OutOfOrderError, OverloadedError, DiskFullError) as error:
                 self._meter.again.add(type(error).__name__)
                 if not isinstance(error, OutOfOrderError):  # that one only waits for a predecessor on its way
@@ -391,18 +397,6 @@ class Appender:
             failed = None
             await self._clock.sleep(pause)
             pause = min(2 * pause, self._settings.retry_max)
-
-    async def _offer(self, flight: Flight, segment: Segment, opens: bool) -> range:
-        expected = offers_of(flight)[0].expected_tail
-        if expected is None:
-            return await self._view.loglet(segment).append(flight.batch, opens=opens)
-        if expected < segment.start:
-            raise TailMismatchError(expected, segment.start)
-        try:
-            offset = segment.offset(expected)
-            return await self._view.loglet(segment).append(flight.batch, opens=opens, expected_tail=offset)
-        except TailMismatchError as error:
-            raise TailMismatchError(expected, segment.position(LogletOffset(error.found))) from error
 
     def _acknowledged(self, flight: Flight, segment: Segment, places: range) -> None:
         if flight.batch.session != self._session.id:
@@ -568,3 +562,15 @@ def offers_of(flight: Flight) -> list[Offer]:
     """The offers that a flight carries, in the order of their entries."""
     offers: list[Offer] = flight.tag
     return offers
+
+
+async def _offer(flight: Flight, segment: Segment, loglet: Loglet, opens: bool) -> range:
+    expected = offers_of(flight)[0].expected_tail
+    if expected is None:
+        return await loglet.append(flight.batch, opens=opens)
+    if expected < segment.start:
+        raise TailMismatchError(expected, segment.start)
+    try:
+        return await loglet.append(flight.batch, opens=opens, expected_tail=segment.offset(expected))
+    except TailMismatchError as error:
+        raise TailMismatchError(expected, segment.position(LogletOffset(error.found))) from error

@@ -292,6 +292,37 @@ async def test_an_idle_session_settles_by_what_came_after_it(autojump_clock: Moc
         nursery.cancel_scope.cancel()
 
 
+@attrs.define
+class CountingProvider(MemoryProvider):
+    """Remembers whose clients of which loglets were opened."""
+
+    opened: list[tuple[int, SegmentId]] = attrs.field(factory=list)
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
+        self.opened.append((id(environment), segment))
+        return MemoryProvider.open(self, segment, config, environment)
+
+
+async def test_an_idle_session_keeps_its_client_of_a_loglet_that_has_left_the_chain(autojump_clock: MockClock) -> None:
+    """A client that is opened anew does not know the session. That of a striped loglet refused its next batch as too early."""
+    async with trio.open_nursery() as nursery:
+        provider = CountingProvider()
+        w = World(nursery, providers={"memory": provider})
+        log, operator = w.client(), w.client()
+        await log.append(b"first")
+        await operator.reconfig_extend("memory")
+        await operator.append(b"a")
+        await operator.prefix_trim(LogPosition(1))
+        await log.view.refresh()
+        assert len(w.register.chain.segments) == 1
+
+        await log.append(b"second")
+
+        assert len(provider.opened) == len(set(provider.opened))
+        assert [payload for _, payload in await contents(operator)] == [b"a", b"second"]
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_full_queue_makes_callers_wait(autojump_clock: MockClock) -> None:
     """Bytes queued are bounded however many callers there are."""
     async with world() as w:
