@@ -19,7 +19,7 @@ from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.stories import comeback, intruders, leased, rights, strangers, zelos
+from simulation.stories import comeback, intruders, leased, rights, strangers, superseded, zelos
 from simulation.workload.shapes import ARCHIVING, MANAGING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
@@ -136,9 +136,14 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
     "native": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=(*_STORE, "create error")),
     # The same, with nothing in files.
-    "paxos": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=_FILES, looks=paxos.LOOKED),
+    "paxos": Demand(
+        without_classes=(*LOSING, *_STREAMS, LOST_DATABASE),
+        without_counters=_FILES,
+        looks=(*paxos.LOOKED, paxos.TOMBSTONES),
+    ),
     "duel": Demand(without_classes=NAMES, looks=paxos.LOOKED),
-    "amnesia": Demand(without_classes=NAMES, looks=(*paxos.LOOKED, paxos.RECOVERED)),
+    "superseded": Demand(without_classes=NAMES, looks=superseded.LOOKED),
+    "amnesia": Demand(without_classes=NAMES, looks=(*paxos.LOOKED, paxos.RECOVERED, paxos.TOMBSTONES)),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.
     "register": Demand(
         without_classes=(*LOSING, LOST_DATABASE),

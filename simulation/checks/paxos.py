@@ -30,6 +30,8 @@ LEARNED: Final = "looked: decided positions that a replica has learned"
 SEALS: Final = "looked: decided seals of paxos loglets"
 ACKNOWLEDGED: Final = "looked: acknowledged batches on the disks of replicas"
 RECOVERED: Final = "looked: replicas that vote again after their store was lost"
+TOMBSTONES: Final = "looked: positions that a replica has missed until they were trimmed"
+"""It was away while they were decided and truncated, and learns by a tombstone that they are gone."""
 LOOKED: Final = (ACCEPTED, DECIDED, LEARNED, SEALS, ACKNOWLEDGED)
 OFFSET_BITS: Final = 16
 """A position of a loglet is so many bits of offsets."""
@@ -54,6 +56,8 @@ class _Slot:
     """The value that was accepted with each number, and by whom first."""
     stored: dict[bytes, dict[NodeId, int]] = attrs.field(factory=dict)
     """Event before which each node has first stored each value. Kept when the store is lost."""
+    held: set[NodeId] = attrs.field(factory=set)
+    """Nodes whose present store has had a value here. Kept when the position is truncated."""
     decision: _Decision | None = None
 
 
@@ -93,6 +97,7 @@ class Ledger:
         for slots in self._slots.values():
             for slot in slots.values():
                 slot.records.pop(node, None)
+                slot.held.discard(node)
 
     def kept(
         self, segment: SegmentId, node: NodeId, status: Status, promised: int, begin: int, *, whole: bool = False
@@ -107,6 +112,8 @@ class Ledger:
         if (status == Status.VOTING or whole) and (segment, node) in self._lost:
             self._lost.discard((segment, node))
             self.looked[RECOVERED] += 1
+        if begin > store.begin:
+            self.looked[TOMBSTONES] += self._missed(segment, node, store.begin, begin)
         store.status, store.promised, store.begin = status, promised, begin
 
     def wrote(self, segment: SegmentId, node: NodeId, record: Record, now: int) -> None:
@@ -118,6 +125,7 @@ class Ledger:
         if record.performed == NOWHERE or values.is_tombstone(record.value):
             return
         slot.stored.setdefault(record.value, {}).setdefault(node, now)
+        slot.held.add(node)
         if record.learned:
             self._learned(segment, node, slot, record)
         else:
@@ -148,6 +156,15 @@ class Ledger:
     def recovering(self) -> bool:
         """Whether a replica that lost its store is not back yet."""
         return bool(self._lost)
+
+    def _missed(self, segment: SegmentId, node: NodeId, first: int, begin: int) -> int:
+        """Positions below `begin` that this store never had, unless it has the TRUNCATE itself."""
+        slots = self._slots.get(segment, {})
+        for slot in slots.values():
+            record = slot.records.get(node)
+            if record is not None and record.performed != NOWHERE and _truncates_to(record.value) >= begin:
+                return 0
+        return sum(position in slots and node not in slots[position].held for position in range(first, begin))
 
     # -- what must be true of it ----------------------------------------------------------------------------------
 
@@ -221,6 +238,10 @@ class Ledger:
         if batch not in values.payload_of(slot.decision.value):  # it may share the position with others
             return []
         return sorted(node for node, at in slot.stored[slot.decision.value].items() if at <= before)
+
+
+def _truncates_to(value: bytes) -> int:
+    return values.truncation_of(value).to if values.kind_of(value) == Kind.TRUNCATE else 0
 
 
 def _told(record: Record) -> str:

@@ -74,17 +74,25 @@ class EnsembleStory:
             link(node, other).blocked = link(other, node).blocked = True
 
     async def act(
-        self, name: str, replica: NodeId, act: Callable[[Loglet], Awaitable[None]], seconds: float = 3.0
+        self,
+        name: str,
+        replica: NodeId,
+        act: Callable[[Loglet], Awaitable[None]],
+        seconds: float = 3.0,
+        *,
+        also: Sequence[NodeId] = (),
     ) -> None:
-        """A client that reaches this replica only does this, as far as it gets within a few elections."""
+        """A client that reaches this replica, and those in `also`, does this as far as it gets within a few elections. A tail or a trim
+        takes a quorum of them."""
         self._clients += 1
         node = NodeId(_FIRST_CLIENT + self._clients)
-        pin(self, node, replica)
-        with trio.move_on_after(seconds), suppress(VirtualLogError):
+        pin(self, node, replica, *also)
+        with trio.move_on_after(seconds):
             async with self.world.client(node) as environment:
                 config = attrs.evolve(decode_untrusted(self.served.config(SEGMENT)), coordinator=replica)
                 loglet = PaxosProvider().open(SEGMENT, config.encode(), environment)
-                await act(RecordedLoglet(loglet, self.world.history, SEGMENT, f"{name} {node}"))
+                with suppress(VirtualLogError):
+                    await act(RecordedLoglet(loglet, self.world.history, SEGMENT, f"{name} {node}"))
 
     async def stand(self, node: NodeId) -> None:
         """Let this replica stand for election; it has sent its requests on return."""
@@ -123,9 +131,9 @@ class EnsembleStory:
         return RecordedLoglet(self.served.open(SEGMENT, environment), self.world.history, SEGMENT, who)
 
 
-def pin(story: EnsembleStory, client: NodeId, replica: NodeId) -> None:
-    """The client reaches this replica only: whom else it is told to ask does not answer."""
-    story.cut(client, [node for node in story.nodes if node != replica])
+def pin(story: EnsembleStory, client: NodeId, *replicas: NodeId) -> None:
+    """The client reaches these replicas only: whom else it is told to ask does not answer."""
+    story.cut(client, [node for node in story.nodes if node not in replicas])
 
 
 async def _append(loglet: Loglet) -> None:

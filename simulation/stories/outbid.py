@@ -67,8 +67,8 @@ async def _lossy(story: EnsembleStory, source: random.Random, a: NodeId, b: Node
                 node,
                 partial(append_some, world.random(f"session {session}"), session, source.randint(4, 12)),
             )
-        if source.random() < 0.3:
-            nursery.start_soon(story.act, "trimmer", c, _trim)
+        if source.random() < 0.1:
+            nursery.start_soon(partial(story.act, "trimmer", c, _trim, also=(a, b)))
 
 
 async def _trim(loglet: Loglet) -> None:

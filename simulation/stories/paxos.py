@@ -7,6 +7,7 @@ replica only, and somebody has replicas stand for election at the same moment, s
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Final
 
 import trio
@@ -14,10 +15,12 @@ import trio
 from simulation.faults.nemesis import LOSING, FaultPlan, Nemesis
 from simulation.stories.ensemble import CALM_SECONDS, EnsembleStory, pin
 from simulation.stories.loglet import Cast
+from simulation.stories.outbid import append_some
 from simulation.stories.scenario import Scenario
 from simulation.world.world import World
+from virtuallog.api import Loglet
 from virtuallog.testing.network import LinkQuality
-from virtuallog.types import NodeId
+from virtuallog.types import LogletOffset, NodeId
 
 _PACE: Final = 0.2
 """Of the faults: an election takes longer than an append, and several fit into a run."""
@@ -26,6 +29,9 @@ FOUNDING_SECONDS: Final = 0.1
 RACE_SECONDS: Final = 15.0
 """Who is turned out of the lead again and again may not get far."""
 _FIRST_APPENDER: Final = 1001
+_AWAY: Final = 0.4
+"""Share of the runs in which a replica misses a trim in the end."""
+_TRIM_SECONDS: Final = 10.0
 
 
 async def _paxos(world: World) -> None:
@@ -41,7 +47,30 @@ async def _paxos(world: World) -> None:
             await story.race.run(cast)
         nursery.cancel_scope.cancel()
     nemesis.stop(dead_max=story.minority)
+    away = world.random("away")
+    if away.random() < _AWAY:
+        await _trim_without(story, away)
     await story.finish()
+
+
+async def _trim_without(story: EnsembleStory, source: random.Random) -> None:
+    """A replica is away while batches are decided and trimmed, comes back, and stands for election: it must learn that they are gone."""
+    machines = story.served.machines
+    dead = [node for node, machine in machines.items() if not machine.running]
+    away = source.choice(dead or story.nodes)
+    if not dead:
+        machines[away].crash(power=source.random() < 0.5)
+    others = [node for node in story.nodes if machines[node].running]
+    count = source.randint(2, 6)
+    await story.act("writer", others[0], partial(_append_and_trim, source, count), _TRIM_SECONDS, also=others[1:])
+    machines[away].start()
+    await trio.sleep(source.random() * 0.5)
+    await story.stand(away)
+
+
+async def _append_and_trim(source: random.Random, count: int, loglet: Loglet) -> None:
+    await append_some(source, 9, count, loglet)
+    await loglet.prefix_trim(LogletOffset((await loglet.check_tail()).tail - source.choice((0, 0, 1))))
 
 
 def _draw_cast(source: random.Random) -> Cast:

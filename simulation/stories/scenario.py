@@ -75,6 +75,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.sealed import BROKEN_DISK, SEALED
     from simulation.stories.strangers import STRANGERS
     from simulation.stories.stripes import HALVES, STRIPES
+    from simulation.stories.superseded import SUPERSEDED
     from simulation.stories.trimmed import TRIMMED
     from simulation.stories.usurped import USURPED
     from simulation.stories.weak_seal import WEAK_SEAL
@@ -126,6 +127,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         STRANGERS,
         STRIPED,
         STRIPES,
+        SUPERSEDED,
         TORN,
         TRIMMED,
         UNEVEN,

@@ -7,16 +7,20 @@ from typing import Final
 import attrs
 
 from loglets.paxos import reception
-from loglets.paxos.audience import Audience, Pending
+from loglets.paxos.audience import Audience, Confirmation, Offer, Pending
+from loglets.paxos.coordinator_effects import Effect
 from loglets.paxos.leader_client import _Errand
 from loglets.paxos.leadership import Target
-from loglets.paxos.messages import Append, Seal, Settle, Truncate
+from loglets.paxos.messages import Append, Seal, Settle, Standing, Truncate
 from loglets.paxos.reception import Reception
+from loglets.paxos.reign import Reign
+from loglets.paxos.rounds import Rejected
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError, TailMismatchError
 from virtuallog.ordering.sessions import Placement, Sessions, _Session
 from virtuallog.ports import Done
+from virtuallog.types import NodeId
 
 TRUE: Final = ["loglet refusals are true"]
 TWICE: Final = ["one batch per place", "loglet keeps sessions in order", "loglet refusals are true"]
@@ -110,6 +114,36 @@ def refusal_names_an_old_tail(self: Audience, committed: int) -> list[Pending]:
     return [old(each) for each in release_as_it_should(self, committed)]
 
 
+@mutant(Confirmation.count, scenario="superseded", found_by=TRUE)
+def one_answer_confirms_the_lead(self: Confirmation, node: NodeId, standing: Standing) -> bool | None:
+    """The first replica that knows of no higher promise is enough: the one beside the coordinator never does."""
+    self._roll.hear(node, standing.incarnation, standing.incarnations)
+    if standing.promised > self.proposal:
+        return False
+    self._answers[node] = standing
+    return True
+
+
+@mutant(Reign._hold, scenario="superseded", found_by=TRUE)
+def refusals_need_no_confirmed_lead(self: Reign, offer: Offer) -> list[Effect]:
+    """An offer that looks wrong on arrival is refused for good, once what this coordinator has written is decided."""
+    return [*self._judge(offer, is_confirmed=True), *self._release()]
+
+
+@mutant(Reign.confirmed, scenario="superseded", found_by=TRUE)
+def answer_to_an_earlier_question_confirms(self: Reign, node: NodeId, number: int, standing: Standing) -> list[Effect]:
+    """Which question a standing answers is not looked at: one that was sent before a rival was elected counts for later callers."""
+    confirmation = self._audience.confirmation
+    if confirmation is None:
+        return []
+    match confirmation.count(node, standing):
+        case True:
+            return self._settle(confirmation)
+        case False:
+            self.writing.lost = Rejected(standing.promised, standing.coordinator)
+    return []
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     overloaded_settle_surfaces,
     full_queue_ends_the_role,
@@ -119,4 +153,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     batch_below_what_is_remembered_is_new,
     forgotten_session_is_told_that_a_batch_is_missing,
     refusal_names_an_old_tail,
+    one_answer_confirms_the_lead,
+    refusals_need_no_confirmed_lead,
+    answer_to_an_earlier_question_confirms,
 )
