@@ -60,6 +60,13 @@ class Story:
             if not results:
                 raise _GoneError
 
+    @contextmanager
+    def refused(self, action: Any, error: VirtualLogError, client: str = "c") -> Iterator[None]:
+        """A call that takes as long as the context, and fails then."""
+        with suppress(type(error)), self.history.record(client, action):
+            yield
+            raise error
+
     def became(self, the_chain: Chain, client: str = "operator") -> None:
         """A chain was decided, in the way in which that is done: whoever puts it has read the stop before."""
         for segment in the_chain.segments:

@@ -11,12 +11,21 @@ import attrs
 import pytest
 
 from tests.simulation.checks.story import LOGLET, A, B, Story, batch, filler, offer, trimmed
+from virtuallog.batch import SessionId
 from virtuallog.chain import SegmentId
-from virtuallog.errors import OverloadedError, SealedError, TailMismatchError, UnavailableError, VirtualLogError
-from virtuallog.testing.actions import LogletCopy, LogletRead, LogletSeal, LogletTail, LogletTrim
+from virtuallog.errors import (
+    OutOfOrderError,
+    OverloadedError,
+    SealedError,
+    TailMismatchError,
+    UnavailableError,
+    VirtualLogError,
+)
+from virtuallog.testing.actions import LogletAppend, LogletCopy, LogletRead, LogletSeal, LogletTail, LogletTrim
 from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed
 
 OTHER = SegmentId(2, 8)
+C = SessionId(b"c" * 16)
 
 
 def test_a_loglet_without_fault(story: Story) -> None:
@@ -152,6 +161,70 @@ def test_a_loglet_reader_that_differs(story: Story) -> None:
         story.happened(LogletRead(LOGLET, 0, 1), [PlacedBatch(range(1), batch(B, 0), 0)])
 
     assert story.broken() == {"acknowledged is readable"}
+
+
+def conditional(session: SessionId, first: int, expected_tail: int) -> LogletAppend:
+    return attrs.evolve(offer(session, first), expected_tail=expected_tail)
+
+
+def test_a_condition_refused_at_a_tail_below_a_known_one(story: Story) -> None:
+    """A coordinator that was outbid tells the tail of its own time."""
+    story.happened(offer(A, 0, 3), range(3))
+    story.failed(conditional(B, 0, 5), TailMismatchError(5, 2))
+
+    assert story.broken() == {"loglet refusals are true"}
+
+
+def test_a_condition_refused_at_a_tail_that_comes_later(story: Story) -> None:
+    """The tail must be decided before anything is refused because of it."""
+    story.failed(conditional(B, 0, 0), TailMismatchError(0, 4))
+    story.happened(LogletTail(LOGLET), Open(3))
+
+    assert story.broken() == {"loglet refusals are true"}
+
+
+def test_a_condition_refused_at_a_tail_of_the_time_of_the_call(story: Story) -> None:
+    """The tail may move while the call is under way, and may be higher than all that is known."""
+    story.happened(offer(A, 0, 3), range(3))
+    with story.during(conditional(B, 0, 7)):
+        story.happened(offer(A, 3, 2), range(3, 5))
+        story.failed(conditional(C, 0, 7), TailMismatchError(7, 6), "c")
+    story.happened(LogletTail(LOGLET), Open(6))
+
+    assert story.broken() == set()
+
+
+def test_a_condition_refused_with_the_tail_that_was_known_in_the_middle_of_the_call(story: Story) -> None:
+    """What is acknowledged after the call began is no reason to object."""
+    with story.during(offer(A, 0, 3)) as returned, story.refused(conditional(B, 0, 5), TailMismatchError(5, 0)):
+        returned(range(3))
+
+    assert story.broken() == set()
+
+
+def test_a_condition_refused_once_more_with_the_first_reason(story: Story) -> None:
+    """The same batch, offered again after the tail has moved, may hear what it was told before."""
+    story.failed(conditional(B, 0, 5), TailMismatchError(5, 0))
+    story.happened(offer(A, 0, 3), range(3))
+    story.failed(conditional(B, 0, 5), TailMismatchError(5, 0))
+
+    assert story.broken() == set()
+
+
+def test_a_batch_that_is_told_that_its_known_predecessor_is_missing(story: Story) -> None:
+    """The session continues behind what was acknowledged."""
+    story.happened(offer(A, 0, 2), range(2))
+    story.failed(offer(A, 2), OutOfOrderError(0))
+
+    assert story.broken() == {"loglet refusals are true"}
+
+
+def test_a_batch_that_overtakes_its_predecessor(story: Story) -> None:
+    """The predecessor was acknowledged during the call: it may have been missing before."""
+    with story.during(offer(A, 0, 2)) as returned, story.refused(offer(A, 2), OutOfOrderError(0)):
+        returned(range(2))
+
+    assert story.broken() == set()
 
 
 @pytest.mark.parametrize("error", [TailMismatchError(0, 1), SealedError(refused=True)])

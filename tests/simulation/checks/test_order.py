@@ -229,6 +229,39 @@ def test_a_conditional_append_refused_for_another_one(story: Story) -> None:
     assert story.broken() == set()
 
 
+def test_a_conditional_append_refused_at_a_tail_that_has_passed(story: Story) -> None:
+    """The one that was expected is ahead of it: the log may reach it, and the client was told that it had not got so far."""
+    story.happened(CheckTail(), Open(5))
+    story.failed(Append((b"x",), expected_tail=7), TailMismatchError(7, 4))
+
+    assert story.broken() == {"conditions hold"}
+
+
+def test_a_conditional_append_refused_at_a_tail_that_was_not_reached(story: Story) -> None:
+    """What it was refused for is not in the log later."""
+    story.failed(Append((b"x",), expected_tail=5), TailMismatchError(5, 8))
+    story.happened(CheckTail(), Open(6))
+
+    assert story.broken() == {"conditions hold"}
+
+
+def test_a_conditional_append_refused_while_the_tail_moves(story: Story) -> None:
+    """The tail that it names was the one when the call began."""
+    story.happened(CheckTail(), Open(5))
+    with story.refused(Append((b"x",), expected_tail=7), TailMismatchError(7, 5)):
+        story.happened(CheckTail(), Open(6))
+
+    assert story.broken() == set()
+
+
+def test_a_conditional_append_behind_the_expected_tail_names_an_older_one(story: Story) -> None:
+    """One that has passed stays past: which of the later tails it names does not matter."""
+    story.happened(CheckTail(), Open(9))
+    story.failed(Append((b"x",), expected_tail=2), TailMismatchError(2, 4))
+
+    assert story.broken() == set()
+
+
 def close(story: Story) -> None:
     story.happened(put(FIRST), 1)
     story.became(SECOND)
