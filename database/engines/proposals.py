@@ -94,6 +94,14 @@ class Proposals:
         self._under_way = len(self.pending)
         return list(self.pending)
 
+    def renew(self, incarnation: bytes) -> None:
+        """Go on as another incarnation with the same proposals, which are all to be sent again. The caller knows that no copy of a pending
+        one was applied, or can be."""
+        self.pending = deque(attrs.evolve(each, sequence=number) for number, each in enumerate(self.pending))
+        self._unknown.clear()
+        self.incarnation, self.error = incarnation, None
+        self._next_sequence, self._under_way, self._lost = len(self.pending), 0, True
+
     def abandon(self, incarnation: bytes, error: VirtualLogError) -> list[tuple[Done, VirtualLogError]]:
         """Give up all of them, and go on as another incarnation; returns whom to tell what. `error` holds from the first one on that
         cannot be in the log: what is behind it would be passed over. Those before may still be applied."""

@@ -11,6 +11,7 @@ when a copy is no longer under way. Its rules are in `proposals.py`.
 The state is one record for each replica. Those of replicas that are gone are dropped, the most silent one first, when there are more
 than `REPLICAS_MAX`; should one of them come back, it ends its incarnation and begins anew. Who is in the view is not gone, however
 silent: a server without clients proposes nothing, while programs that come and go, each under a new name, propose all the time.
+What a dropped record has refused stays refused: `forgotten.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any, ClassVar, Final
 import attrs
 import trio
 
-from database.engines import view
+from database.engines import forgotten, view
+from database.engines.cursor import read_cursor
 from database.engines.entry import Entry
 from database.engines.keys import section, section_span
 from database.engines.layer import Layer
@@ -95,6 +97,8 @@ class SessionOrder(Layer):
     _series: int = attrs.field(default=0, init=False)
     """Incarnations that this object has ended."""
     _proposals: Proposals = attrs.field(init=False)
+    _began: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """The cursor when the first proposal of this incarnation was made."""
     _progress: float = attrs.field(default=0.0, init=False)
     """When a proposal was last completed, or the first one made."""
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -124,11 +128,15 @@ class SessionOrder(Layer):
             self._progress = self.surroundings.environment.clock.monotonic()
         proposal = self._proposals.add(entry, done)
         if proposal is not None:
+            if not proposal.sequence:
+                self._began = read_cursor(self.surroundings.store)
             self._send(proposal)
 
     def _send(self, proposal: Proposal) -> None:
         stamp = Stamp(self._proposals.incarnation, proposal.sequence, self._replica)
         entry = proposal.entry.with_header(self.name, stamp.encode())
+        if not proposal.sequence:
+            entry = forgotten.with_beginning(entry, self._began)
         self.below.propose(entry, partial(self._settled, stamp.incarnation, stamp.sequence))
 
     def _settled(self, incarnation: bytes, sequence: int, outcome: Outcome[Any]) -> None:
@@ -148,9 +156,20 @@ class SessionOrder(Layer):
             await clock.sleep(self.settings.propose_again_pause)
             if clock.monotonic() - self._progress > self.settings.give_up:
                 self._begin_anew(UnavailableError("no progress for too long: unknown outcome"))
+            if self._is_forgotten():
+                self._series += 1
+                self._began = read_cursor(self.surroundings.store)
+                self._proposals.renew(self._incarnation())
             for proposal in self._proposals.again():
                 self._again.value += 1
                 self._send(proposal)
+
+    def _is_forgotten(self) -> bool:
+        """Whether no entry of this incarnation can be applied any more, as its record was dropped, or it began too early. To be asked
+        between transactions only: what is applied has been told then."""
+        store = self.surroundings.store
+        has_record = store.get(section(self.name) + self._replica) is not None
+        return bool(self._proposals.pending) and not has_record and self._began < forgotten.floor(store)
 
     def _begin_anew(self, error: VirtualLogError) -> None:
         self._series += 1
@@ -175,11 +194,14 @@ class SessionOrder(Layer):
             return self.apply_above(transaction, entry, position)
         stamp = Stamp.parse_untrusted(header)
         key = section(self.name) + stamp.replica
-        incarnation, expected = _expected(transaction.get(key), stamp.incarnation)
+        record = transaction.get(key)
+        incarnation, expected = _expected(record, stamp.incarnation)
         if stamp.incarnation < incarnation or stamp.sequence != expected:
             return SKIPPED
-        if not expected:
-            _make_room(transaction, key)
+        if record is None:
+            if forgotten.beginning_of(entry) < forgotten.floor(transaction):
+                return SKIPPED
+            _make_room(transaction)
         transaction.put(key, _RECORD.pack(stamp.incarnation, expected + 1, position))
         return self.apply_above(transaction, entry, position)
 
@@ -212,10 +234,12 @@ def _expected(record: bytes | None, incarnation: bytes) -> tuple[bytes, int]:
     return newest, following if newest == incarnation else 0
 
 
-def _make_room(transaction: Transaction, key: bytes) -> None:
-    """For the record of a replica that may be a new one."""
+def _make_room(transaction: Transaction) -> None:
+    """For the record of a replica that has none."""
     records = dict(transaction.scan(section_span(SessionOrder.name), REPLICAS_MAX + 1))
-    if len(records) >= REPLICAS_MAX and key not in records:
+    if len(records) >= REPLICAS_MAX:
+        last = {key: LogPosition(_RECORD.unpack(record)[2]) for key, record in records.items()}
         present = {section(SessionOrder.name) + name.encode() for name in view.members(transaction)}
-        gone = records.keys() - present or records.keys()
-        transaction.delete(min(gone, key=lambda each: _RECORD.unpack(records[each])[2]))
+        oldest = min(records.keys() - present or records.keys(), key=last.__getitem__)
+        transaction.delete(oldest)
+        forgotten.dropped(transaction, last[oldest])

@@ -36,7 +36,7 @@ from database.engines.log_backup import LogBackup, LogBackupSettings
 from database.engines.observer import Observer, StackMeter
 from database.engines.rollout import Rollout, RolloutSettings
 from database.engines.session_order import SessionOrder, SessionOrderSettings
-from database.engines.switches import BOUNDS
+from database.engines.switches import BOUNDS, FLOOR
 from database.engines.time import Time, TimeSettings
 from database.engines.view_tracking import ViewSettings, ViewTracking
 from virtuallog.errors import VirtualLogError
@@ -49,12 +49,13 @@ SAMPLE: Final = 16
 """Of so many commands one is measured, above Batching."""
 KNOWN: Final = (
     BOUNDS,
+    FLOOR,
     *(
         layer.name
         for layer in (Batching, Lease, SessionOrder, ViewTracking, Rollout, Checksums, Time, LogBackup, BrainDoctor)
     ),
 )
-"""Names of rules of the tree, and of the engines of `zelos`, the uppermost first."""
+"""Names of rules, and of the engines of `zelos`, the uppermost first."""
 
 
 @attrs.frozen(kw_only=True)

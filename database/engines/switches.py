@@ -20,6 +20,9 @@ from virtuallog.types import LogPosition
 NAME: Final = "rollout"
 BOUNDS: Final = "bounds"
 """No engine: rules of the tree, which are switched in the same way (`database.kv.bounds`). Cannot be taken back."""
+FLOOR: Final = "session_floor"
+"""No engine: a rule of SessionOrder, switched in the same way (`forgotten.py`); also the name of its header. Cannot be
+taken back: proposers have gone on as other incarnations, as no entry of the former ones could be applied any more."""
 SWITCHES_MAX: Final = 64
 """Engines that were ever switched, in one database. The paper has nine in four years."""
 _ON: Final = b"\1"
@@ -58,7 +61,7 @@ def switch(transaction: Transaction, command: Enable | Disable, position: LogPos
 
     Raises:
         UnsupportedError: a member of the view does not know what is to be enabled, or nobody knows what is to be disabled: a switch
-            is never removed.
+            is never removed. Or it is not to be taken back.
         OverloadedError: too many engines.
     """
     present = switches(transaction)
@@ -72,6 +75,8 @@ def switch(transaction: Transaction, command: Enable | Disable, position: LogPos
 
 
 def _check_known(transaction: Transaction, command: Enable | Disable, is_switched: bool) -> None:
+    if command == Disable(FLOOR) and is_enabled(transaction, FLOOR):  # so each replica knows this rule
+        raise UnsupportedError(f"{FLOOR!r} cannot be taken back")
     members = view.members(transaction)
     without = [name for name, member in members.items() if command.engine not in member.engines]
     if len(without) == len(members) and (isinstance(command, Enable) or not is_switched):

@@ -6,7 +6,7 @@ from database.engines.lease import Lease, LeaseSettings
 from database.engines.log_backup import LogBackup, LogBackupSettings
 from database.engines.rollout import RolloutSettings
 from database.engines.stack import StackSettings
-from database.engines.switches import BOUNDS
+from database.engines.switches import BOUNDS, FLOOR
 from database.engines.view_tracking import ViewSettings
 from database.hosting import HostSettings
 from database.replica import ReplicaSettings
@@ -22,7 +22,7 @@ def host_settings(zookeeper: ZooKeeperSettings, origin: str = "") -> HostSetting
 
 def replica_settings(zookeeper: ZooKeeperSettings) -> ReplicaSettings:
     """How the engines behave. What is off at first and wanted here is enabled for all, once all replicas know it."""
-    wanted = {BOUNDS: True, Lease.name: zookeeper.lease, LogBackup.name: bool(zookeeper.backup_url)}
+    wanted = {BOUNDS: True, FLOOR: True, Lease.name: zookeeper.lease, LogBackup.name: bool(zookeeper.backup_url)}
     stack = StackSettings(
         view=ViewSettings(eject_seconds=zookeeper.eject_seconds, copies=zookeeper.copies or None),
         lease=LeaseSettings(wanted=zookeeper.lease),

@@ -16,7 +16,7 @@ from database.engines.checksums import ChecksumSettings
 from database.engines.lease import Lease, LeaseSettings
 from database.engines.rollout import RolloutSettings
 from database.engines.stack import StackSettings
-from database.engines.switches import BOUNDS
+from database.engines.switches import BOUNDS, FLOOR
 from database.engines.time import Time
 from database.engines.view_tracking import ViewSettings
 from database.hosting import HostSettings, Life
@@ -66,7 +66,7 @@ class Engines:
     @classmethod
     def draw(cls, source: random.Random, nodes: Sequence[NodeId]) -> Engines:
         enabled = tuple(name for name in (Lease.name, Time.name) if source.random() < 0.6)
-        return cls((BOUNDS, *enabled), frozenset(source.sample(nodes, source.choice((1, 2, 3)))))
+        return cls((BOUNDS, FLOOR, *enabled), frozenset(source.sample(nodes, source.choice((1, 2, 3)))))
 
     def settings(self, node: NodeId, witness: Witness) -> HostSettings:
         """Small ones."""

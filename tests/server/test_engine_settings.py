@@ -12,7 +12,7 @@ from virtuallog.toml_text import FieldError
 def test_by_default_nothing_is_enabled_that_is_off_at_first() -> None:
     """A lease and a backup have costs that an operator has to choose; a config that says nothing must not begin either."""
     stack = replica_settings(ZooKeeperSettings()).stack
-    assert stack.rollout.enable == ("bounds",)
+    assert stack.rollout.enable == ("bounds", "session_floor")
     assert not stack.lease.wanted and not stack.log_backup.url
 
 
@@ -20,7 +20,7 @@ def test_what_is_wanted_is_enabled() -> None:
     """One option does both: the engine gets its settings, and the rollout that makes all replicas use it."""
     settings = ZooKeeperSettings(lease=True, backup_url="file:///backups", eject_seconds=60.0)
     stack = replica_settings(settings).stack
-    assert stack.rollout.enable == ("bounds", "lease", "log_backup")
+    assert stack.rollout.enable == ("bounds", "session_floor", "lease", "log_backup")
     assert stack.lease.wanted and stack.log_backup.url == "file:///backups"
     assert stack.view.eject_seconds == 60.0
 
