@@ -72,6 +72,7 @@ async def assembled(config: NodeConfig, connect: Connect) -> AsyncIterator[Assem
     async with open_data_directory(config.data) as data:
         identity = await Identity.open(data.root, config.node)
         book = AddressBook.of(config.all_peers, config.versions)
+        book.expect(identity.cluster or b"")
         # The system's own: passwords of sessions and nonces come from it, and from those that somebody has seen he must not be
         # able to tell the next one, as he could after some hundred numbers of Python's generator.
         clock, source = SystemClock(), random.SystemRandom()

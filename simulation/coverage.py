@@ -14,7 +14,7 @@ import attrs
 
 from loglets.paxos import provider  # noqa: F401  brings its crash points into the registry
 from server import node  # noqa: F401  and those of the rest of the product
-from simulation.checks import archives, lagging, metastore, native, paxos, whole
+from simulation.checks import archives, lagging, metastore, native, paxos, revival, whole
 from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
@@ -76,7 +76,7 @@ class Demand:
         yield from _OVER_STREAMS if self.over_streams else ()
 
 
-_ELSEWHERE: Final = ("paxos", "striped", "zookeeper", "archive", "joining", "replacing", "draining")
+_ELSEWHERE: Final = ("paxos", "striped", "zookeeper", "archive", "joining", "replacing", "draining", "revival")
 """Areas of crash points that other scenarios have."""
 _CHUNK: Final = "zookeeper: one chunk more of a large batch is written, its slot is not"
 _RELEASED: Final = "zookeeper: a released loglet has its tombstone, nothing is deleted"
@@ -131,6 +131,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     # They stage their dangers, but who dies at which step is drawn.
     "returned": Demand(without_classes=NAMES, crash_areas=("joining", "replacing")),
     "drained": Demand(without_classes=NAMES, crash_areas=("joining", "draining")),
+    "revived": Demand(without_classes=NAMES, crash_areas=("revival",), looks=revival.LOOKED),
     # What several operators do at once is drawn, and what they are refused.
     "operated": Demand(without_classes=NAMES, shapes=MANAGING, looks=(lagging.LOOKED, whole.LOOKED)),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.

@@ -23,6 +23,8 @@ class AddressBook:
     _versions: Versions = SPOKEN
     """Of the protocol, that we speak."""
     _register: Register | None = None
+    _cluster: bytes = b""
+    """Of everybody who is meant; empty before it is known."""
     _peers: dict[NodeId, Peer] = attrs.field(factory=dict, init=False)
     """Of all nodes that are known. Whoever is meant by the same words stays the same object: `find` is called often."""
 
@@ -32,6 +34,11 @@ class AddressBook:
     @classmethod
     def of(cls, seeds: Iterable[NodeAddress], versions: Versions = SPOKEN) -> AddressBook:
         return cls({NodeId(seed.id): seed.address for seed in seeds}, versions)
+
+    def expect(self, cluster: bytes) -> None:
+        """From now on mean nobody but nodes of this cluster, also before a register is known. To be called before anybody is asked."""
+        self._cluster = cluster
+        self._peers = {node: Peer((address,), self._stranger(node)) for node, address in self._seeds.items()}
 
     def learn(self, register: Register) -> None:
         """From now on go by this register, unless a newer one is known. A connection to somebody else than it names is
@@ -72,4 +79,6 @@ class AddressBook:
         return Peer(entry.addresses, expected)
 
     def _stranger(self, node: NodeId) -> Open:
-        return Open(node=node, protocol_first=self._versions.first, protocol_last=self._versions.last)
+        return Open(
+            cluster=self._cluster, node=node, protocol_first=self._versions.first, protocol_last=self._versions.last
+        )

@@ -5,6 +5,7 @@ Checks of the register itself, whatever its values mean, are in `register.py`.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from typing import Final
 
@@ -153,8 +154,10 @@ def _first_learned(history: History) -> dict[tuple[str, int], Operation]:
     """By client and version: when the client first learned of this version, or of a later one."""
     first: dict[tuple[str, int], Operation] = {}
     newest: dict[str, int] = {}
+    known = list(decided(history))  # an import leaves out most numbers
     for version, _, operation in sorted(learned(history), key=lambda found: found[2].done):
-        for missed in range(newest.get(operation.client, 0) + 1, version + 1):
+        before = newest.get(operation.client, 0)
+        for missed in known[bisect.bisect_right(known, before) : bisect.bisect_right(known, version)]:
             first[operation.client, missed] = operation
-        newest[operation.client] = max(version, newest.get(operation.client, 0))
+        newest[operation.client] = max(version, before)
     return first

@@ -27,6 +27,8 @@ STORE_LOST: Final = "store gone"
 """Counted where the directory of a store is deleted: its role is refused for good, unless it recovers it from others."""
 BEGAN_ANEW: Final = "role begun anew"
 """Counted each time that the judge sees one."""
+HALF_IMPORTED: Final = "import cut short"
+"""Counted where a node is started on a directory whose register is of another cluster than its identity (`server.revival`)."""
 _FAILED: Final = (
     "write error", "create error", "sync error", "read error", "disk full",
     "store write error", "store sync error", "store read error", "store full",
@@ -78,6 +80,6 @@ def _is_good(error: BaseException, happened: set[str]) -> bool:
         case StorageError() | DiskFullError():
             return not happened.isdisjoint(_FAILED)
         case WrongRecipientError():
-            return "wiped" in happened
+            return not happened.isdisjoint(("wiped", HALF_IMPORTED))
         case _:
             return False

@@ -42,6 +42,7 @@ AREAS: Final[Mapping[str, str]] = {
     "joining": "a new data directory that takes a place in the cluster",
     "replacing": "a node that gives the place of a lost directory to another one",
     "draining": "a node that moves everything off another one",
+    "revival": "an import of the register, when the MetaStore was lost",
 }
 """Parts of the product that have crash points."""
 

@@ -71,6 +71,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.register import REGISTER
     from simulation.stories.retired import RETIRED
     from simulation.stories.returned import RETURNED, UNSEATED
+    from simulation.stories.revived import REVIVED
     from simulation.stories.rights import RIGHTS
     from simulation.stories.sealed import BROKEN_DISK, SEALED
     from simulation.stories.strangers import STRANGERS
@@ -122,6 +123,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         RESTART,
         RETIRED,
         RETURNED,
+        REVIVED,
         RIGHTS,
         SEALED,
         STRANGERS,

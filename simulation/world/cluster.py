@@ -235,6 +235,7 @@ class Cluster:
         who = f"node {process.node}.{process.boot}"
         self.began[process.node] = self.world.now()
         identity = await Identity.open(await ports.storage("identity"), node_on(process.node))
+        self.world.transport.expect(process.node, identity.cluster or b"")
         node_ports = NodePorts(
             services=ports.services,
             clock=ports.clock,

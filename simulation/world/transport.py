@@ -75,6 +75,10 @@ class Transport(Protocol):
         """The process on this node knows a newer register."""
         ...
 
+    def expect(self, node: NodeId, cluster: bytes) -> None:
+        """The process on this node means nobody but nodes of this cluster, if it is not empty."""
+        ...
+
     async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
         """Who answers to the process on this machine at these addresses. Raises UnavailableError: nobody, or there are no addresses."""
         ...
@@ -131,6 +135,9 @@ class Calls:
         self._network.listen(process, handlers, handlers_for)
 
     def learn(self, node: NodeId, register: Register) -> None:
+        pass
+
+    def expect(self, node: NodeId, cluster: bytes) -> None:
         pass
 
     async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
@@ -213,6 +220,9 @@ class Streams:
 
     def learn(self, node: NodeId, register: Register) -> None:
         self._attached[node].book.learn(register)
+
+    def expect(self, node: NodeId, cluster: bytes) -> None:
+        self._attached[node].book.expect(cluster)
 
     async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
         return await self._attached[node].services.who_is_at(addresses, ANSWER_SECONDS)

@@ -24,6 +24,7 @@ from tests.mutants import (
     refusals,
     residence,
     restarts,
+    revival,
     rights,
     sequencer,
     stopping,
@@ -64,6 +65,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *rights.MUTANTS,
     *refusals.MUTANTS,
     *restarts.MUTANTS,
+    *revival.MUTANTS,
 )
 
 
