@@ -85,6 +85,15 @@ def test_addresses_come_from_the_register_once_there_is_one() -> None:
         book.find(NodeId(3))
 
 
+def test_a_known_cluster_is_meant_before_there_is_a_register() -> None:
+    """A node that belongs to a cluster takes no register from a node of another one."""
+    book = AddressBook.of([NodeAddress(id=1, address="seed:1")])
+
+    book.expect(b"c" * 16)
+
+    assert book.find(NodeId(1)).expected == Open(cluster=b"c" * 16, node=NodeId(1))
+
+
 def test_who_is_meant_changes_with_the_directory_of_a_node() -> None:
     """Given up: nobody, not even the one that may still be there. Then the new one. An older register takes nothing back, and the others stay."""
     one, two, cluster = NodeId(1), NodeId(2), ClusterId(b"c" * 16)
