@@ -56,7 +56,8 @@ class Import:
 
 def imports_take_what_fits(one: Import) -> Iterator[Violation]:
     """An import is refused whenever the manual says so, with nothing changed; else the directory is what the file says."""
-    check, refusal = "imports take what fits", _refusal(one)
+    check = "imports take what fits"
+    refusal = _refusal(one)
     if isinstance(one.outcome, VirtualLogError):
         if not refusal:
             yield Violation(check, f"refused, and nothing speaks against it: {one.outcome}")
