@@ -57,6 +57,9 @@ class WithClients:
     def learn(self, node: NodeId, register: Register) -> None:
         self._transport.learn(node, register)
 
+    def expect(self, node: NodeId, cluster: bytes) -> None:
+        self._transport.expect(node, cluster)
+
     async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
         return await self._transport.who_is_at(node, addresses)
 
