@@ -19,7 +19,7 @@ from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.stories import comeback, intruders, leased, rights, strangers, superseded, zelos
+from simulation.stories import belated, comeback, intruders, leased, rights, strangers, superseded, zelos
 from simulation.workload.shapes import ARCHIVING, MANAGING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
@@ -119,6 +119,7 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     ),
     # It stages its faults: what must have come about is told by its own counters.
     "comeback": Demand(without_classes=NAMES, looks=comeback.LOOKED),
+    "belated": Demand(without_classes=NAMES, looks=belated.LOOKED),
     "leased": Demand(without_classes=NAMES, looks=leased.LOOKED),
     # Doors only: no nodes, no network, no disks.
     "strangers": Demand(without_classes=NAMES, looks=strangers.LOOKED),

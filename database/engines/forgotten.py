@@ -5,8 +5,9 @@
     floor    the position behind the greatest `last` of any record that was dropped
 
 A copy of an entry of number 0 may be delayed for as long as a server that holds it stands still. While the record of its replica is
-there, the copy is passed over. Without a record, an entry of number 0 looks like the first one of a new replica. So it is passed over if its
-incarnation began below the floor. The rule is sound: each copy of an entry of an incarnation has a position of `began` or above, since
+there, the copy is passed over. Without a record, an entry of number 0 looks like the first one of a new replica. So an entry of number 0 is
+passed over if its incarnation began below the floor; also if there is a record, of an earlier incarnation, so that a replica which lags knows
+from any floor what cannot be applied any more. The rule is sound: each copy of an entry of an incarnation has a position of `began` or above, since
 what is below the cursor is decided. If a copy was applied, or an entry of a later incarnation, then `last` of the record was as
 high, and so is the floor once the record is gone.
 
@@ -52,7 +53,7 @@ def beginning_of(entry: Entry) -> LogPosition:
 
 
 def floor(state: Reading | Transaction) -> LogPosition:
-    """The least position at which an incarnation of a replica without a record may have begun; 0 while the rule is off.
+    """The least position at which an incarnation whose number 0 comes now may have begun; 0 while the rule is off.
 
     Raises:
         CorruptionError: what is stored is no position.

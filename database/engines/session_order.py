@@ -165,11 +165,13 @@ class SessionOrder(Layer):
                 self._send(proposal)
 
     def _is_forgotten(self) -> bool:
-        """Whether no entry of this incarnation can be applied any more, as its record was dropped, or it began too early. To be asked
-        between transactions only: what is applied has been told then."""
-        store = self.surroundings.store
-        has_record = store.get(section(self.name) + self._replica) is not None
-        return bool(self._proposals.pending) and not has_record and self._began < forgotten.floor(store)
+        """Whether no entry of this incarnation can be applied any more, as its record was dropped, or it began too early: the floor never
+        falls. To be asked between transactions only: what is applied has been told then."""
+        if not self._proposals.pending:
+            return False
+        store, incarnation = self.surroundings.store, self._proposals.incarnation
+        newest, _ = _expected(store.get(section(self.name) + self._replica), b"")
+        return newest != incarnation and self._began < forgotten.floor(store)
 
     def _begin_anew(self, error: VirtualLogError) -> None:
         self._series += 1
@@ -198,9 +200,9 @@ class SessionOrder(Layer):
         incarnation, expected = _expected(record, stamp.incarnation)
         if stamp.incarnation < incarnation or stamp.sequence != expected:
             return SKIPPED
+        if not expected and forgotten.beginning_of(entry) < forgotten.floor(transaction):
+            return SKIPPED
         if record is None:
-            if forgotten.beginning_of(entry) < forgotten.floor(transaction):
-                return SKIPPED
             _make_room(transaction)
         transaction.put(key, _RECORD.pack(stamp.incarnation, expected + 1, position))
         return self.apply_above(transaction, entry, position)

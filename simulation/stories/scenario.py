@@ -43,6 +43,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     """Every scenario there is. Imported here, as the stories import this module."""
     from simulation.stories.amnesia import AMNESIA
     from simulation.stories.ballots import BALLOTS
+    from simulation.stories.belated import BELATED
     from simulation.stories.bereft import BEREFT, NERVOUS
     from simulation.stories.burden import BURDEN
     from simulation.stories.cancelled import CANCELLED
@@ -88,6 +89,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         AMNESIA,
         ARCHIVE,
         BALLOTS,
+        BELATED,
         BEREFT,
         BROKEN_DISK,
         BURDEN,

@@ -12,6 +12,7 @@ from tests.mutants import (
     bounds,
     changes,
     copies,
+    forgotten,
     healing,
     identity,
     intruders,
@@ -66,6 +67,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *refusals.MUTANTS,
     *restarts.MUTANTS,
     *revival.MUTANTS,
+    *forgotten.MUTANTS,
 )
 
 
