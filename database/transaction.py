@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NewType
 
 import attrs
@@ -34,7 +35,7 @@ class Transaction:
     _former: dict[bytes, object] | None = attrs.field(default=None, init=False)
     """The last of these."""
     _ordered: list[bytes] | None = attrs.field(default=None, init=False)
-    """The keys of `_changes` in order, from the first scan on."""
+    """The keys that `_changes` had at the last scan, in order; None: there was no scan."""
     _parsed: dict[bytes, tuple[bytes, Any]] = attrs.field(factory=dict, init=False)
     """What some of `_changes` mean, with the bytes of which that is so: a rollback leaves other bytes, and this is passed over."""
     ends_here: bool = attrs.field(default=False, init=False)
@@ -49,8 +50,6 @@ class Transaction:
         changes, former = self._changes, self._former  # as `_change`: this is called several times for each command
         if former is not None and key not in former:
             former[key] = changes.get(key, _UNTOUCHED)
-        if self._ordered is not None and key not in changes:
-            insort(self._ordered, key)
         changes[key] = value
 
     def put_parsed(self, key: bytes, value: bytes, meaning: Any) -> None:
@@ -76,40 +75,49 @@ class Transaction:
     def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
         """The first `count` pairs in `span`, in order of their keys. The first scan sorts what this transaction has changed."""
         start, stop = span
-        ordered = self._ordered
-        if ordered is None:
-            ordered = self._ordered = sorted(self._changes)
+        ordered = self._arrange()
         own = ordered[bisect_left(ordered, start) : bisect_left(ordered, stop)]
         return scan_changed(self._store, self._changes, own, span, count)
 
     def savepoint(self) -> Savepoint:
         """A mark to return to. Open until `rollback` or `release`."""
+        undo = self._undo
         self._former = {}
-        self._undo.append(self._former)
-        return Savepoint(len(self._undo) - 1)
+        undo.append(self._former)
+        return Savepoint(len(undo) - 1)
+
+    @property
+    def next_savepoint(self) -> Savepoint:
+        """What `savepoint` would return: to `release` all that are made from here on."""
+        return Savepoint(len(self._undo))
 
     def rollback(self, savepoint: Savepoint) -> None:
         """Take back everything since `savepoint`. It is closed then, and so are those made after it."""
         changes, undo = self._changes, self._undo
+        ordered = None if self._ordered is None else self._arrange()
         while len(undo) > savepoint:
             for key, former in undo.pop().items():
                 if former is not _UNTOUCHED:
                     changes[key] = former  # type: ignore[assignment]
-                elif changes.pop(key, _UNTOUCHED) is not _UNTOUCHED and self._ordered is not None:
-                    del self._ordered[bisect_left(self._ordered, key)]
+                elif changes.pop(key, _UNTOUCHED) is not _UNTOUCHED and ordered is not None:
+                    del ordered[bisect_left(ordered, key)]
         self._former = undo[-1] if undo else None
 
     def release(self, savepoint: Savepoint) -> None:
         """Close `savepoint` and those made after it; what was done since stays, and can be taken back with an earlier one only."""
         undo = self._undo
+        if not savepoint:  # nothing is left that could be taken back
+            undo.clear()
+            self._former = None
+            return
         while len(undo) > savepoint:
             inner = undo.pop()
-            if undo and not undo[-1]:
-                undo[-1] = inner
-            elif undo:
-                outer = undo[-1]
+            outer = undo[-1]
+            if outer:
                 for key, former in inner.items():
                     outer.setdefault(key, former)
+            else:
+                undo[-1] = inner
         self._former = undo[-1] if undo else None
 
     def commit(self) -> None:
@@ -138,9 +146,16 @@ class Transaction:
         changes, former = self._changes, self._former
         if former is not None and key not in former:
             former[key] = changes.get(key, _UNTOUCHED)
-        if self._ordered is not None and key not in changes:
-            insort(self._ordered, key)
         changes[key] = value
+
+    def _arrange(self) -> list[bytes]:
+        """All keys of `_changes`, in order. A dict keeps new keys behind those that are in order already."""
+        ordered, changes = self._ordered, self._changes
+        if ordered is None:
+            ordered = self._ordered = sorted(changes)
+        for key in islice(reversed(changes), len(changes) - len(ordered)):
+            insort(ordered, key)
+        return ordered
 
 
 def scan_changed(

@@ -184,7 +184,11 @@ class Batching(Layer):
         if header is None:
             return self.apply_above(transaction, entry, position)
         commands = [Entry(command) for command in _cut_untrusted(header, entry.payload)]
-        return Group(commands, [self.apply_above(transaction, command, position) for command in commands])
+        results, savepoint = [], transaction.next_savepoint
+        for command in commands:
+            results.append(self.apply_above(transaction, command, position))
+            transaction.release(savepoint)  # a command that is applied is taken back with its group, or not at all
+        return Group(commands, results)
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
         if not isinstance(result, Group):

@@ -109,7 +109,8 @@ class Layer:
 
     def apply_above(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
         """Let the layer above apply this. If it raises a deterministic error, what it has written is taken back, and the
-        error is the result."""
+        error is the result. What is taken back with an outer savepoint is kept until the lowest layer is done with this entry: a layer
+        that applies several entries for one has to release what each has left (`Transaction.next_savepoint`)."""
         savepoint = transaction.savepoint()
         try:
             result = self.above.apply(transaction, entry, position)
@@ -118,7 +119,8 @@ class Layer:
         except Exception as error:
             transaction.rollback(savepoint)
             return Failed(error, self)
-        transaction.release(savepoint)
+        if not savepoint:  # those of the layers above are closed with that of the lowest
+            transaction.release(savepoint)
         return result
 
     def post_apply_above(self, entry: Entry, position: LogPosition, result: Any) -> None:

@@ -16,33 +16,23 @@ from database.kv.results import Error, RefusedError, Result
 from database.transaction import Transaction
 
 _UNSEEN: Final = (commands.Touch, commands.Expire, commands.Reap)
-_BOUNDED: Final = frozenset({
-    commands.Create, commands.Delete, commands.SetData, commands.SetAcl, commands.Check, commands.Multi
-})  # fmt: skip
-"""What clients ask for. What ends a session is not refused, however many ephemerals it has: they were paid for when they were created."""
 
 
 def apply(transaction: Transaction, command: Command) -> Result:
     """Do to the transaction what the command says, all of it or, of a refused one, nothing but that its session was heard of."""
-    meta = load_meta(transaction)
-    operation, origin = command.operation, command.origin
-    execution = Execution(transaction, meta, origin, command.time_ms, meta.zxid + 1)
-    if meta.is_bounded and type(operation) in _BOUNDED:
-        execution.work_max = bounds.allowance(command.size)
+    operation = command.operation
+    execution = Execution(transaction, load_meta(transaction), command)
     try:
-        if origin.session:
+        if execution.origin.session:
             session_operations.touch_origin(execution)
-        error, value = _carry_out(execution, operation)
+        if isinstance(operation, Multi):
+            error, value = _multi(execution, operation)
+        else:
+            error, value = Error.OK, _OPERATIONS[type(operation)](execution, operation)
     except RefusedError as refused:
         execution.take_back()
         error, value = refused.error, None
     return _finish(execution, isinstance(operation, _UNSEEN), error, value)
-
-
-def _carry_out(execution: Execution, operation: Any) -> tuple[Error, Any]:
-    if isinstance(operation, Multi):
-        return _multi(execution, operation)
-    return Error.OK, _OPERATIONS[type(operation)](execution, operation)
 
 
 def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...]]:
@@ -63,7 +53,7 @@ def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...
 def _finish(execution: Execution, is_unseen: bool, error: Error, value: Any) -> Result:
     meta = execution.meta
     execution.finish()
-    if meta.is_bounded and execution.recounted:
+    if execution.recounted and meta.is_bounded:
         meta.recounted_ms = bounds.after_recount(meta.recounted_ms, execution.time_ms, execution.recounted)
     if not is_unseen or execution.changes or execution.ended:
         meta.zxid = execution.zxid

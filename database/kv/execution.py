@@ -7,11 +7,14 @@ from typing import Final
 import attrs
 
 from database.engines.switches import BOUNDS, is_enabled
-from database.kv import acl, bounds, keys, paths
+from database.kv import acl, bounds, commands, keys, paths
 from database.kv.acl_codec import decode_acl, encode_acl
-from database.kv.commands import OPEN_ACL, Acl, Origin
+from database.kv.bounds import LOOK, WORK_FREE
+from database.kv.commands import OPEN_ACL, Acl, Command
 from database.kv.records import (
+    ACL_APART,
     APART_BYTES,
+    DATA_APART,
     Apart,
     Kind,
     Meta,
@@ -30,6 +33,10 @@ from virtuallog.errors import CorruptionError
 RIGHTS_BYTES_MAX: Final = 1 << 20
 """Of all ACLs of a command, as they are stored. As much as ZooKeeper's clients can spell out in a request; `auth` is short, and
 what it stands for may be long."""
+_BOUNDED: Final = frozenset({
+    commands.Create, commands.Delete, commands.SetData, commands.SetAcl, commands.Check, commands.Multi
+})  # fmt: skip
+"""What clients ask for. What ends a session is not refused, however many ephemerals it has: they were paid for when they were created."""
 _READ_ONLY_ACL: Final = (Acl(acl.READ, "world", "anyone"),)
 
 
@@ -75,36 +82,39 @@ class _Seldom:
     """What these say of the origin."""
 
 
-@attrs.define(eq=False)
 class Execution:
     """One command on its way. What it does to znodes is kept here, each znode once, until `finish` puts it into the transaction: so a
-    refused one is forgotten as a whole, and a multi decodes and encodes a parent once. `meta` is put by `finish` of `apply.py`."""
+    refused one is forgotten as a whole, and a multi decodes and encodes a parent once. `meta` is put by `finish` of `apply.py`.
 
-    transaction: Transaction
-    meta: Meta
-    origin: Origin
-    time_ms: int
-    zxid: int
-    work_max: int = bounds.UNBOUNDED
-    changes: list[Change] = attrs.field(factory=list)
-    rights: list[Rights] = attrs.field(factory=list)
-    """For each of `changes`."""
-    touched: list[int] = attrs.field(factory=list)
-    """Sessions that were heard of."""
-    ended: list[int] = attrs.field(factory=list)
-    """Sessions that are over."""
+    A plain class: one is made for each command at each replica, and what few commands need costs the others nothing."""
+
     recounted: int = 0
     """Znodes that new quotas have counted. Stays if the command is taken back."""
     _work: int = 0
     """See `bounds`."""
-    _znodes: dict[str, Znode | None] = attrs.field(factory=dict)
-    """Znodes that were put, and those that were deleted."""
-    _indexes: dict[bytes, bytes | None] = attrs.field(factory=dict)
-    """The same for what is not a znode."""
     _seldom: _Seldom | None = None
     """What few commands need."""
     _rights_bytes: int = 0
     """Of ACLs that were settled so far."""
+
+    def __init__(self, transaction: Transaction, meta: Meta, command: Command) -> None:
+        self.transaction = transaction
+        self.meta = meta
+        self.origin = command.origin
+        self.time_ms = command.time_ms
+        self.zxid = meta.zxid + 1
+        self.changes: list[Change] = []
+        self.rights: list[Rights] = []
+        """For each of `changes`."""
+        self.touched: list[int] = []
+        """Sessions that were heard of."""
+        self.ended: list[int] = []
+        """Sessions that are over."""
+        self._command = command
+        self._znodes: dict[str, Znode | None] = {}
+        """Znodes that were put, and those that were deleted."""
+        self._indexes: dict[bytes, bytes | None] = {}
+        """The same for what is not a znode."""
 
     # -- looking --------------------------------------------------------------------------------------------------------
 
@@ -116,12 +126,16 @@ class Execution:
         """
         if path in self._znodes:
             return self._znodes[path]
-        blob = self.transaction.get(keys.znode(path))
+        key = keys.znode(path)
+        blob = self.transaction.get(key)
         if blob is None:
-            self.spend(bounds.LOOK)
+            self.spend(LOOK)
             return None
-        self.spend(bounds.LOOK + len(blob))
+        self._work = work = self._work + LOOK + len(blob)
+        if work > WORK_FREE:
+            self.spend(0)
         znode = decode_znode(blob)
+        znode.key = key
         if znode.acl is not OPEN_ACL and len(blob) > 3 * APART_BYTES:  # of the former version
             self.spend(bounds.ACL_LOOKS * (len(blob) - len(znode.data or b"")))
         return znode
@@ -138,13 +152,13 @@ class Execution:
         if path in self._znodes:
             return self._znodes[path] is not None
         blob = self.transaction.get(keys.znode(path))
-        self.spend(bounds.LOOK if blob is None else bounds.LOOK + len(blob))
+        self.spend(LOOK if blob is None else LOOK + len(blob))
         return blob is not None
 
     def data(self, path: str, znode: Znode) -> bytes | None:
         """The data of this znode."""
         if isinstance(znode.data, Apart):
-            self.spend(bounds.LOOK + len(znode.data))
+            self.spend(LOOK + len(znode.data))
         return find_data(self.transaction, path, znode)
 
     def acl_of(self, path: str, znode: Znode) -> tuple[Acl, ...]:
@@ -154,7 +168,7 @@ class Execution:
             return rights
         apart = self._known.apart
         if path not in apart:
-            self.spend(bounds.LOOK + bounds.ACL_LOOKS * len(rights))
+            self.spend(LOOK + bounds.ACL_LOOKS * len(rights))
             apart[path] = find_acl(self.transaction, path, znode)
         return apart[path]
 
@@ -164,19 +178,20 @@ class Execution:
             self._seldom = _Seldom()
         return self._seldom
 
-    def check(self, path: str, znode: Znode, permission: int) -> None:
-        """Raises RefusedError: NO_AUTH."""
+    def check(self, path: str, znode: Znode, permission: int) -> tuple[Acl, ...]:
+        """The ACL of this znode, once it gives the origin this permission. Raises RefusedError: NO_AUTH."""
         if znode.acl is OPEN_ACL:
-            return
+            return OPEN_ACL
         rights = self.acl_of(path, znode)
         if not isinstance(znode.acl, Apart):
             acl.check(rights, permission, self.origin.identities)
-            return
+            return rights
         asked, allowed = (path, permission), self._known.allowed
         if asked not in allowed:
             allowed[asked] = acl.allows(rights, permission, self.origin.identities)
         if not allowed[asked]:
             raise RefusedError(Error.NO_AUTH)
+        return rights
 
     def settle(self, asked: tuple[Acl, ...]) -> tuple[Acl, ...]:
         """An ACL as it is stored. Raises RefusedError: INVALID_ACL, see `acl.settled`, or too many bytes."""
@@ -218,21 +233,25 @@ class Execution:
     def spend(self, work: int) -> None:
         """Raises RefusedError: BAD_ARGUMENTS: the command has done more than it may."""
         self._work += work
-        if self._work > self.work_max:
+        if self._work <= WORK_FREE or not self.meta.is_bounded or type(self._command.operation) not in _BOUNDED:
+            return
+        if self._work > bounds.allowance(self._command.size):
             raise RefusedError(Error.BAD_ARGUMENTS)
 
     # -- changing -------------------------------------------------------------------------------------------------------
 
     def put(self, path: str, znode: Znode) -> None:
         """Put a znode that was found, or a new one."""
+        if not znode.key:
+            znode.key = keys.znode(path)
         self._znodes[path] = znode
 
     def remove(self, path: str, znode: Znode) -> None:
         """Remove a znode that was found, and what of it stands apart."""
         self._znodes[path] = None
-        if znode.has_acl_apart:
+        if znode.apart & ACL_APART:
             self._indexes[keys.acl(path)] = None
-        if znode.has_data_apart:
+        if znode.apart & DATA_APART:
             self._indexes[keys.data(path)] = None
 
     def index(self, key: bytes, value: bytes | None) -> None:
@@ -246,8 +265,9 @@ class Execution:
 
     def grew(self, path: str, size: int, znodes: int) -> None:
         """Count so many more bytes of data, and znodes, at this path."""
-        self.meta.data_bytes += size
-        self.meta.znodes += znodes
+        meta = self.meta
+        meta.data_bytes += size
+        meta.znodes += znodes
         if self._seldom is not None:
             counted = self._seldom.counted
             for above, (count, total) in counted.items():
@@ -256,25 +276,23 @@ class Execution:
 
     def finish(self) -> None:
         """Put all of it into the transaction."""
-        transaction, is_bounded = self.transaction, self.meta.is_bounded
+        transaction = self.transaction
         if self._indexes:
             transaction.change(self._indexes)
         for path, znode in self._znodes.items():
             if znode is None:
                 transaction.delete(keys.znode(path))
-            elif not is_bounded or (
-                znode.acl is OPEN_ACL and not znode.is_apart and len(znode.data or b"") <= APART_BYTES
-            ):
-                transaction.put(keys.znode(path), znode.encode())
-            else:
+            elif znode.apart or (len(blob := znode.encode()) > APART_BYTES and self.meta.is_bounded):
                 self._put_apart(path, znode)
+            else:
+                transaction.put(znode.key, blob)
 
     def _put_apart(self, path: str, znode: Znode) -> None:
         head, rights, data = znode.encode_apart()
-        self.transaction.put(keys.znode(path), head)
+        self.transaction.put(znode.key, head)
         for key, part, is_there in (
-            (keys.acl(path), rights, znode.has_acl_apart),
-            (keys.data(path), data, znode.has_data_apart),
+            (keys.acl(path), rights, znode.apart & ACL_APART),
+            (keys.data(path), data, znode.apart & DATA_APART),
         ):
             if isinstance(part, bytes):
                 self.transaction.put(key, part)
@@ -293,7 +311,7 @@ class Execution:
 def load_meta(transaction: Transaction) -> Meta:
     """The counters. The first command of all finds an empty store, and puts the first znodes there."""
     if (known := transaction.take_parsed(keys.META)) is not None:  # `store_meta` is the only one to put it there
-        return _with_switch(transaction, known)
+        return known if known.is_bounded else _with_switch(transaction, known)
     if transaction.get(keys.META) is None:
         for key, value in FOUNDING.items():
             transaction.put(key, value)

@@ -33,7 +33,7 @@ _SESSION: Final = struct.Struct(">q")
 
 
 def znode(path: str) -> bytes:
-    return b"n" + encoded(path)
+    return b"n" + path.encode("utf-8", "surrogatepass")  # as `encoded`: this is called several times for each command
 
 
 def acl(path: str) -> bytes:
@@ -51,7 +51,7 @@ def znodes_below(path: str) -> Span:
 
 
 def child(parent: str, name: str) -> bytes:
-    return b"c" + encoded(parent) + b"\0" + encoded(name)
+    return encoded(f"c{parent}\0{name}")
 
 
 def children(parent: str) -> Span:

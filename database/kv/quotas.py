@@ -45,27 +45,18 @@ _TEXT: Final = re.compile(
 _HEAD: Final = re.compile(b"count=(-?[0-9]{1,19}),bytes=(-?[0-9]{1,19})(?=$|=;)")
 
 
-def check_text(execution: Execution, path: str, data: bytes | None) -> None:
-    """Raises RefusedError: BAD_ARGUMENTS, if this is to be a text of limits or statistics and is none. From the switch on."""
-    if (
-        path.startswith(_BELOW_QUOTA)
-        and execution.meta.is_bounded
-        and paths.name_of(path) in {LIMITS, STATS}
-        and not is_text(data)
-    ):
-        raise RefusedError(Error.BAD_ARGUMENTS)
-
-
 def is_text(data: bytes | None) -> bool:
     """Whether this has the known names only, each with a number, and is short."""
     return not data or (len(data) <= TEXT_BYTES_MAX and _TEXT.fullmatch(data) is not None)
 
 
-def check(execution: Execution, path: str, growth: int, znodes: int) -> None:
+def check(execution: Execution, path: str, data: bytes | None, growth: int, znodes: int) -> None:
     """Raises RefusedError: QUOTA_EXCEEDED, if this much more would be too much; BAD_ARGUMENTS, if the tree of quotas would be too
-    deep."""
-    if path.startswith(_BELOW_QUOTA) and path.count("/", len(paths.QUOTA)) > DEPTH_MAX:
-        raise RefusedError(Error.BAD_ARGUMENTS)
+    deep, or `data` are to be a text of limits or statistics and are none (from the switch on)."""
+    if path.startswith(_BELOW_QUOTA):
+        is_to_be_text = execution.meta.is_bounded and paths.name_of(path) in {LIMITS, STATS}
+        if (is_to_be_text and not is_text(data)) or path.count("/", len(paths.QUOTA)) > DEPTH_MAX:
+            raise RefusedError(Error.BAD_ARGUMENTS)
     if not execution.meta.limits or (limited := _limited(execution, path)) is None:
         return
     limits, stats = _read(execution, limited, LIMITS), _read(execution, limited, STATS)
@@ -95,8 +86,8 @@ def deleted(execution: Execution, path: str, znode: Znode) -> None:
 
 def changed(execution: Execution, path: str, growth: int, znodes: int) -> None:
     """Keep the statistics of the limited path that this one is in."""
-    is_bounded = execution.meta.is_bounded
-    if not execution.meta.limits or (limited := _limited(execution, path, shorten=is_bounded)) is None:
+    meta = execution.meta
+    if not meta.limits or (limited := _limited(execution, path, shorten=meta.is_bounded)) is None:
         return
     stats = _read(execution, limited, STATS)
     _write(execution, limited, attrs.evolve(stats, count=stats.count + znodes, size=stats.size + growth))

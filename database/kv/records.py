@@ -37,6 +37,8 @@ from virtuallog.errors import CorruptionError
 
 APART_BYTES: Final = 1024
 """A longer ACL, or longer data, stands apart."""
+ACL_APART: Final = 1
+DATA_APART: Final = 2
 _VERSION: Final = 1
 _BOUNDED: Final = 2
 _META: Final = struct.Struct("<BqIIIIQ")
@@ -119,23 +121,20 @@ class Znode:
     """Of an ephemeral: its session. Of a TTL znode: its time to live, in milliseconds."""
     acl: tuple[Acl, ...] | Apart = OPEN_ACL
     data: bytes | Apart | None = b""
-    has_acl_apart: bool = False
-    """Whether the store has a record of its ACL, before this one is put."""
-    has_data_apart: bool = False
-    is_apart: bool = False
-    """Either of these."""
+    apart: int = 0
+    """`ACL_APART`, `DATA_APART`: the store has a record of its ACL, of its data, before this one is put."""
+    key: bytes = attrs.field(default=b"", eq=False, repr=False)
+    """Under which it is put, once that is known: most znodes that are found are put again."""
 
     def encode(self) -> bytes:
-        """One record, of version 1."""
-        assert not isinstance(self.acl, Apart), "nothing of it stands apart"
-        assert not isinstance(self.data, Apart), "nothing of it stands apart"
-        acl = b"" if self.acl is OPEN_ACL else encode_acl(self.acl)
+        """One record, of version 1. Nothing of it may stand apart."""
+        acl = b"" if self.acl is OPEN_ACL else encode_acl(self.acl)  # type: ignore[arg-type]  # not apart
         data = self.data
         head = _ZNODE.pack(
             _VERSION, self.kind, data is not None, self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime,
             self.version, self.aversion, self.created, self.children, self.owner, len(acl),
         )  # fmt: skip
-        return head + acl + data if data else head + acl
+        return head + acl + data if data else head + acl  # type: ignore[operator]  # not apart
 
     def encode_apart(self) -> tuple[bytes, bytes | Apart | None, bytes | Apart | None]:
         """The record of the znode; that of its ACL and that of its data. None: there is to be none; `Apart`: it stays as it is."""
@@ -157,7 +156,7 @@ class Znode:
         """As clients see it: what belongs to containers and TTL znodes is not shown (ZooKeeper 3.8)."""
         return Stat(
             self.czxid, self.mzxid, self.ctime, self.mtime, self.version,
-            signed(2 * self.created - self.children), self.aversion,
+            (2 * self.created - self.children + 0x8000_0000 & 0xFFFF_FFFF) - 0x8000_0000, self.aversion,  # as `signed`
             self.owner if self.kind == 1 else 0, len(self.data or b""), self.children, self.pzxid,
         )  # fmt: skip
 
@@ -235,7 +234,7 @@ def _decode_apart(blob: bytes, version: int) -> Znode:
         data = blob[data_at:] if data_bytes <= APART_BYTES else Apart(data_bytes)
     return Znode(
         kind, czxid, mzxid, pzxid, ctime, mtime, data_version, aversion, created, children, owner, acl, data,
-        isinstance(acl, Apart), isinstance(data, Apart), True,
+        (ACL_APART if isinstance(acl, Apart) else 0) | (DATA_APART if isinstance(data, Apart) else 0),
     )  # fmt: skip
 
 

@@ -22,11 +22,14 @@ def touch_origin(execution: Execution) -> None:
         RefusedError: SESSION_EXPIRED: it is over. SESSION_MOVED: it goes on at another connection.
     """
     origin = execution.origin
-    known = execution.transaction.take_parsed(keys.session(origin.session))
+    key = keys.session(origin.session)
+    known = execution.transaction.take_parsed(key)
     session = _session(execution, origin.session) if known is None else known
     if session.generation != origin.generation:
         raise RefusedError(Error.SESSION_MOVED)
-    _touch(execution, origin.session, session)
+    session.touches += 1  # as `_touch`
+    execution.transaction.put_parsed(key, session.encode(), session)
+    execution.touched.append(origin.session)
 
 
 def create(execution: Execution, operation: CreateSession) -> Attached:

@@ -35,7 +35,7 @@ def create(execution: Execution, operation: Create) -> Created:
     rights = execution.settle(operation.acl)
     parent_path = paths.parent_of(path)
     parent = execution.znode(parent_path)
-    execution.check(parent_path, parent, CREATE)
+    parent_rights = execution.check(parent_path, parent, CREATE)
     if operation.mode in _SEQUENTIAL:
         path += f"{signed(parent.created):010d}"
     if not paths.is_valid(path):
@@ -44,8 +44,7 @@ def create(execution: Execution, operation: Create) -> Created:
         raise RefusedError(Error.NODE_EXISTS)
     if parent.kind == Kind.EPHEMERAL:
         raise RefusedError(Error.NO_CHILDREN_FOR_EPHEMERALS)
-    quotas.check_text(execution, path, operation.data)
-    quotas.check(execution, path, len(operation.data or b""), 1)
+    quotas.check(execution, path, operation.data, len(operation.data or b""), 1)
     zxid, now = execution.zxid, execution.time_ms
     znode = Znode(kind, zxid, zxid, zxid, now, now, owner=owner, acl=rights, data=operation.data)
     parent.created = parent.created + 1 & 0xFFFF_FFFF
@@ -54,9 +53,9 @@ def create(execution: Execution, operation: Create) -> Created:
     execution.put(parent_path, parent)
     execution.put(path, znode)
     stat = znode.stat()  # as it was created: a quota may count in it at once
-    _index(execution, path, znode)
+    _index(execution, parent_path, path, znode)
     quotas.created(execution, path, znode)
-    execution.changed(ChangeKind.CREATED, path, rights, execution.acl_of(parent_path, parent))
+    execution.changed(ChangeKind.CREATED, path, rights, parent_rights)
     return Created(path, stat)
 
 
@@ -73,8 +72,8 @@ def _kind_and_owner(execution: Execution, operation: Create) -> tuple[Kind, int]
     return kind, operation.ttl_ms
 
 
-def _index(execution: Execution, path: str, znode: Znode) -> None:
-    execution.index(keys.child(paths.parent_of(path), paths.name_of(path)), b"")
+def _index(execution: Execution, parent_path: str, path: str, znode: Znode) -> None:
+    execution.index(keys.child(parent_path, paths.name_of(path)), b"")
     execution.grew(path, len(znode.data or b""), 1)
     if znode.kind == Kind.EPHEMERAL:
         execution.meta.ephemerals += 1
@@ -121,10 +120,9 @@ def set_data(execution: Execution, operation: SetData) -> Stat:
     znode = execution.find(path)
     if znode is None:  # else the path is one that was valid when it was created
         raise RefusedError(Error.NO_NODE if paths.is_valid(path) else Error.BAD_ARGUMENTS)
-    execution.check(path, znode, WRITE)
+    rights = execution.check(path, znode, WRITE)
     growth = len(data or b"") - len(znode.data or b"")
-    quotas.check_text(execution, path, data)
-    quotas.check(execution, path, growth, 0)
+    quotas.check(execution, path, data, growth, 0)
     _check_version(znode.version, operation.version)
     znode.data = data
     znode.version = signed(znode.version + 1)
@@ -134,7 +132,7 @@ def set_data(execution: Execution, operation: SetData) -> Stat:
     stat = znode.stat()
     execution.grew(path, growth, 0)
     quotas.changed(execution, path, growth, 0)
-    execution.changed(ChangeKind.DATA_CHANGED, path, execution.acl_of(path, znode), OPEN_ACL)
+    execution.changed(ChangeKind.DATA_CHANGED, path, rights, OPEN_ACL)
     return stat
 
 

@@ -55,16 +55,17 @@ children_as_they_should = Tree.get_children
 
 
 @mutant(Execution.check, scenario="rights", found_by=MODEL)
-def deletes_need_no_right(self: Execution, path: str, znode: Znode, permission: int) -> None:
+def deletes_need_no_right(self: Execution, path: str, znode: Znode, permission: int) -> tuple[Acl, ...]:
     """Of all commands this one alone does not look at the parent's ACL."""
-    if permission != DELETE:
-        checked_as_it_should(self, path, znode, permission)
+    if permission == DELETE:
+        return self.acl_of(path, znode)
+    return checked_as_it_should(self, path, znode, permission)
 
 
 @mutant(Execution.check, scenario="rights", found_by=MODEL)
-def who_may_write_may_change_the_acl(self: Execution, path: str, znode: Znode, permission: int) -> None:
+def who_may_write_may_change_the_acl(self: Execution, path: str, znode: Znode, permission: int) -> tuple[Acl, ...]:
     """setACL asks for WRITE, and not for ADMIN."""
-    checked_as_it_should(self, path, znode, WRITE if permission == ADMIN else permission)
+    return checked_as_it_should(self, path, znode, WRITE if permission == ADMIN else permission)
 
 
 @mutant(acl.masked, scenario="rights", found_by=MODEL)
@@ -129,10 +130,12 @@ def sessions_are_given_away_in_read_only_mode(self: Attaching, session: int, *, 
 
 
 @mutant(quotas.check, scenario="rights", found_by=MODEL)
-def one_znode_more_than_the_quota(execution: Execution, path: str, growth: int, znodes: int) -> None:
+def one_znode_more_than_the_quota(
+    execution: Execution, path: str, data: bytes | None, growth: int, znodes: int
+) -> None:
     """The znode that is to be created is not counted."""
     if not znodes:
-        checked_quota_as_it_should(execution, path, growth, znodes)
+        checked_quota_as_it_should(execution, path, data, growth, znodes)
 
 
 @mutant(quotas.deleted, scenario="rights", found_by=MODEL)
