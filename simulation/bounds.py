@@ -1,7 +1,8 @@
 """Bounds of the product, drawn small in a share of the runs, so that queues fill and tables forget.
 
 Each bound of docs/limits.md that a run can reach without it being small is left alone. A small value may refuse more than usual, and nothing else:
-every promise holds whatever the bounds are, so no check knows of them. The reason of a refusal tells which bound it was (`Bound.says`), and
+every promise holds whatever the bounds are, so no check knows of them. Bounds of bytes that must hold one value of the largest size, such as
+`OPEN_BYTES_MAX` of a replica of paxos loglets and what a server of RPCs may have unsent, stay as they are. The reason of a refusal tells which bound it was (`Bound.says`), and
 the runner counts it: `simulation.coverage` demands these counters.
 """
 
@@ -36,6 +37,13 @@ class Bound:
     """One of them is drawn. Not so small that a lone, patient client gets nowhere."""
     says: str = ""
     """Part of the reason of those whom it refuses; empty: nobody is, as it forgets."""
+    scenarios: tuple[str, ...] = ()
+    """Where it may be small, if a batch of the others would never fit; empty: everywhere."""
+
+    @property
+    def counter(self) -> str:
+        """Counts those whom it refuses."""
+        return PREFIX + self.name
 
 
 BOUNDS: Final = (
@@ -79,10 +87,18 @@ BOUNDS: Final = (
         (16, 64),
         "are without an answer",
     ),
+    Bound("bytes for a node", ("virtuallog.rpc.session:UNSENT_BYTES_MAX",), (4 << 10, 32 << 10), "bytes wait for it"),
+    Bound(
+        "bytes before their order",
+        ("loglets.native.sequencer:QUEUE_BYTES_MAX", "loglets.paxos.agenda:QUEUE_BYTES_MAX"),
+        (300, 1000),
+        "bytes wait to be ordered",
+        scenarios=("native", "paxos", "duel", "amnesia"),
+    ),
 )  # fmt: skip
 
 
-def drawn(seed: int) -> Mapping[str, int]:
+def drawn(seed: int, scenario: str) -> Mapping[str, int]:
     """The bounds that are small in the run of a seed, for `simulation.patches`; those of most seeds are as usual."""
     source = random.Random(f"bounds {seed}")
     if source.random() >= SHARE:
@@ -90,7 +106,7 @@ def drawn(seed: int) -> Mapping[str, int]:
     found: dict[str, int] = {}
     for bound in BOUNDS:
         is_small, value = source.random() < SMALL, source.choice(bound.small)
-        if is_small:
+        if is_small and (not bound.scenarios or scenario in bound.scenarios):
             found |= dict.fromkeys(bound.targets, value)
     return found
 
@@ -108,6 +124,6 @@ def _counting(init: Callable[[Any, str], None], counts: Counter[str]) -> Callabl
         init(self, reason)
         for bound in BOUNDS:
             if bound.says and bound.says in reason:
-                counts[PREFIX + bound.name] += 1
+                counts[bound.counter] += 1
 
     return count

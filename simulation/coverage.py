@@ -14,12 +14,13 @@ import attrs
 
 from loglets.paxos import provider  # noqa: F401  brings its crash points into the registry
 from server import node  # noqa: F401  and those of the rest of the product
-from simulation.checks import archives, lagging, metastore, native, paxos, revival, whole
+from simulation import bounds
+from simulation.checks import archives, lagging, loglet, metastore, native, paxos, revival, whole
 from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.stories import belated, comeback, intruders, leased, rights, strangers, superseded, zelos
+from simulation.stories import belated, comeback, intruders, leased, retired, rights, strangers, superseded, zelos
 from simulation.workload.shapes import ARCHIVING, MANAGING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
@@ -60,6 +61,8 @@ class Demand:
     """What its workload must have brought about."""
     looks: tuple[str, ...] = ()
     """What the looks inside must have been able to compare: a check that has nothing to look at finds nothing."""
+    refused: tuple[str, ...] = ()
+    """Bounds that are drawn small (`bounds.py`), and that must have refused a request."""
     over_streams: bool = False
     """Whether some of its seeds must have run the whole RPC stack."""
 
@@ -73,6 +76,7 @@ class Demand:
                 yield COUNTED + point.name
         yield from (PREFIX + shape for shape in self.shapes)
         yield from self.looks
+        yield from (bounds.PREFIX + name for name in self.refused)
         yield from _OVER_STREAMS if self.over_streams else ()
 
 
@@ -90,7 +94,8 @@ DEMANDS: Final[Mapping[str, Demand]] = {
         without_classes=(LOST_STORE, LOST_DATABASE),
         crash_areas=tuple(area for area in AREAS if area not in _ELSEWHERE),
         shapes=SHAPES,
-        looks=(*native.LOOKED, *metastore.LOOKED),
+        looks=(*native.LOOKED, *metastore.LOOKED, loglet.AGAIN),
+        refused=("batches of a session", "appends before a sequencer"),
         over_streams=True,
     ),
     # All kinds on one chain. What `cluster` demands is not demanded again.
@@ -128,7 +133,13 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "rights": Demand(without_classes=NAMES, looks=rights.LOOKED),
     # Bare loglets of these kinds.
     "stripes": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=(*_STORE, "create error")),
-    "znodes": Demand(without_classes=NAMES, crash_areas=("zookeeper",), without_points=(_RELEASED,), looks=_ENSEMBLE),
+    "znodes": Demand(
+        without_classes=NAMES,
+        crash_areas=("zookeeper",),
+        without_points=(_RELEASED,),
+        looks=_ENSEMBLE,
+        refused=("batches of a session of a znode log",),
+    ),
     # They stage their dangers, but who dies at which step is drawn.
     "returned": Demand(without_classes=NAMES, crash_areas=("joining", "replacing")),
     "drained": Demand(without_classes=NAMES, crash_areas=("joining", "draining")),
@@ -136,16 +147,38 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     # What several operators do at once is drawn, and what they are refused.
     "operated": Demand(without_classes=NAMES, shapes=MANAGING, looks=(lagging.LOOKED, whole.LOOKED)),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.
-    "native": Demand(without_classes=(*LOSING, *_STREAMS, LOST_DATABASE), without_counters=(*_STORE, "create error")),
+    "native": Demand(
+        without_classes=(*LOSING, *_STREAMS, LOST_DATABASE),
+        without_counters=(*_STORE, "create error"),
+        looks=(loglet.AGAIN,),
+        refused=("refusals of a sequencer", "refusals that are remembered", "batches of a session"),
+    ),
+    # Small tables in every run.
+    "retired": Demand(without_classes=NAMES, looks=retired.LOOKED, refused=("idle sessions", "batches in a digest")),
     # The same, with nothing in files.
     "paxos": Demand(
         without_classes=(*LOSING, *_STREAMS, LOST_DATABASE),
         without_counters=_FILES,
         looks=(*paxos.LOOKED, paxos.TOMBSTONES),
+        refused=("requests before an election", "tails and refusals of a coordinator", "positions past the end"),
     ),
-    "duel": Demand(without_classes=NAMES, looks=paxos.LOOKED),
+    "duel": Demand(
+        without_classes=NAMES,
+        looks=paxos.LOOKED,
+        refused=(
+            "requests before an election",
+            "tails and refusals of a coordinator",
+            "held offers",
+            "batches of a session",
+            "refusals that are remembered",
+        ),
+    ),
     "superseded": Demand(without_classes=NAMES, looks=superseded.LOOKED),
-    "amnesia": Demand(without_classes=NAMES, looks=(*paxos.LOOKED, paxos.RECOVERED, paxos.TOMBSTONES)),
+    "amnesia": Demand(
+        without_classes=NAMES,
+        looks=(*paxos.LOOKED, paxos.RECOVERED, paxos.TOMBSTONES),
+        refused=("requests before an election", "requests before a replica"),
+    ),
     # Acceptors do not talk to each other, and have no files. A register may be down to one member.
     "register": Demand(
         without_classes=(*LOSING, LOST_DATABASE),

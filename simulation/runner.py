@@ -14,6 +14,7 @@ import structlog
 import trio
 
 from simulation import bounds
+from simulation.checks.loglet import AGAIN, offered_again
 from simulation.options import Options
 from simulation.patches import planted
 from simulation.recording import record
@@ -76,7 +77,7 @@ def run_seed(
         InvalidSettingError: no such scenario.
     """
     found = scenarios.find(scenario)
-    small = bounds.drawn(seed) if found.draws_bounds else {}
+    small = bounds.drawn(seed, scenario) if found.draws_bounds else {}
     refused = Counter({bounds.DRAWN: 1} if small else {})
     with planted({**bounds.counting(refused), **small, **(patches or {})}), _logs_kept() as logs:
         return scheduler.run(seed, lambda: _tell(found, seed, options or Options(), logs, refused, messages=messages))
@@ -107,7 +108,7 @@ async def _tell(
         options=options,
         violations=(*world.violations, *violations),
         history=world.history,
-        counts=world.counts + world.network.counts + refused,
+        counts=world.counts + world.network.counts + refused + Counter({AGAIN: offered_again(world.history)}),
         simulated_seconds=world.now(),
         demands=world.demands,
     )

@@ -38,6 +38,10 @@ _WAL: Final = WalSettings(
     segment_bytes=128 << 10, record_bytes_max=32 << 10, group_bytes_max=48 << 10, queue_bytes_max=1 << 20,
     headroom_bytes=32 << 10,
 )  # fmt: skip
+FORGOTTEN: Final = "retired: a session is told that it is forgotten"
+LOST: Final = "retired: an answer is lost, and the same batch offered again"
+NOT_ADMITTED: Final = "retired: a session is not admitted"
+LOOKED: Final = (FORGOTTEN, LOST)
 _SESSIONS: Final = "virtuallog.ordering.sessions"
 
 
@@ -80,7 +84,7 @@ async def _live(world: World, served: ServedLoglets, node: NodeId) -> None:
                 try:
                     await loglet.append(batch, opens=False)
                 except ReconfigurationNeededError:
-                    world.counts["session forgotten"] += 1
+                    world.counts[FORGOTTEN] += 1
                 except VirtualLogError:
                     return
 
@@ -94,11 +98,11 @@ async def _offer(
         if is_deaf:
             for server in (NodeId(1), NodeId(2), NodeId(3)):
                 world.network.link(server, node).blocked = True
-            world.counts["answer lost to a session"] += 1
+            world.counts[LOST] += 1
         try:
             await loglet.append(batch, opens=opens)
         except ReconfigurationNeededError:
-            world.counts["session forgotten"] += 1
+            world.counts[FORGOTTEN] += 1
             return False
         except RetryableError:
             continue
@@ -120,7 +124,7 @@ async def _come_and_go(world: World, served: ServedLoglets) -> None:
             try:
                 await loglet.append(Batch.build(SessionId(source.randbytes(16)), 0, [b"new"]), opens=True)
             except RetryableError:
-                world.counts["session not admitted"] += 1
+                world.counts[NOT_ADMITTED] += 1
 
 
 async def _read_all(world: World, served: ServedLoglets) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulation import coverage
+from simulation.bounds import BOUNDS, PREFIX
 from simulation.faults import registry
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.fault_class import FaultClass
@@ -81,6 +82,7 @@ def test_demands_are_those_of_scenarios() -> None:
     for demand in coverage.DEMANDS.values():
         assert set(demand.without_classes) <= set(NAMES)
         assert set(demand.crash_areas or ()) <= set(AREAS)
+        assert {PREFIX + name for name in demand.refused} <= {bound.counter for bound in BOUNDS if bound.says}
         assert set(demand.without_counters) <= {counter for fault in CLASSES for counter in fault.counters}
 
 
