@@ -61,8 +61,11 @@ class Transaction:
     def take_parsed(self, key: bytes) -> Any:
         """The meaning of what is at `key`; None if it has to be parsed. Told once: whoever has it, and does not come to `put_parsed`
         because something fails, may have changed it."""
-        found = self._parsed.pop(key, None)
-        return found[1] if found is not None and self._changes.get(key) is found[0] else None
+        try:
+            value, meaning = self._parsed.pop(key)
+        except KeyError:
+            return None
+        return meaning if self._changes.get(key) is value else None
 
     def delete(self, key: bytes) -> None:
         self._change(key, None)

@@ -15,7 +15,7 @@ from database.kv.execution import Execution, load_meta, store_meta
 from database.kv.results import Error, RefusedError, Result
 from database.transaction import Transaction
 
-_UNSEEN: Final = (commands.Touch, commands.Expire, commands.Reap)
+_UNSEEN: Final = frozenset({commands.Touch, commands.Expire, commands.Reap})
 
 
 def apply(transaction: Transaction, command: Command) -> Result:
@@ -25,14 +25,14 @@ def apply(transaction: Transaction, command: Command) -> Result:
     try:
         if execution.origin.session:
             session_operations.touch_origin(execution)
-        if isinstance(operation, Multi):
+        if type(operation) is Multi:
             error, value = _multi(execution, operation)
         else:
             error, value = Error.OK, _OPERATIONS[type(operation)](execution, operation)
     except RefusedError as refused:
         execution.take_back()
         error, value = refused.error, None
-    return _finish(execution, isinstance(operation, _UNSEEN), error, value)
+    return _finish(execution, type(operation) in _UNSEEN, error, value)
 
 
 def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...]]:

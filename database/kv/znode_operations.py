@@ -123,9 +123,11 @@ def set_data(execution: Execution, operation: SetData) -> Stat:
     rights = execution.check(path, znode, WRITE)
     growth = len(data or b"") - len(znode.data or b"")
     quotas.check(execution, path, data, growth, 0)
-    _check_version(znode.version, operation.version)
+    version = znode.version
+    if operation.version != ANY_VERSION:
+        _check_version(version, operation.version)
     znode.data = data
-    znode.version = signed(znode.version + 1)
+    znode.version = signed(version + 1)
     znode.mzxid = execution.zxid
     znode.mtime = execution.time_ms
     execution.put(path, znode)
