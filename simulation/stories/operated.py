@@ -582,7 +582,7 @@ async def _do_without(scene: Scene) -> None:
     await trio.sleep(SETTLE_SECONDS)
     async with scene.cluster.client("reader", node=NodeId(_READER), members=scene.running) as client:
         reader = Actor(scene.stage, client, client.random, "r")
-        if not await _get(scene, "go on without the nodes that were free", lambda: _go_on(scene, reader)):
+        if not await get(scene, "go on without the nodes that were free", lambda: go_on(scene, reader)):
             return
         await trio.sleep(CATCH_UP_SECONDS)
         scene.world.violations.extend(live_servers_catch_up(scene.cluster, reader.chain.last))
@@ -594,18 +594,18 @@ async def _do_without(scene: Scene) -> None:
         scene.cluster.machines[node].crash(power=False)
         async with scene.cluster.client("reader", node=NodeId(_READER + number), members=scene.running) as client:
             reader = Actor(scene.stage, client, client.random, f"r{number}")
-            if not await _get(scene, f"read without node {node}", partial(_read_all, scene, reader)):
+            if not await get(scene, f"read without node {node}", partial(read_all, scene, reader)):
                 return
         scene.cluster.machines[node].start()
         await trio.sleep(SETTLE_SECONDS)
 
 
-async def _go_on(scene: Scene, reader: Actor) -> None:
+async def go_on(scene: Scene, reader: Actor) -> None:
     register = await reader.client.log.view.refresh()
     for node in sorted(scene.stopped):
-        if found := _rests(register, node):
+        if found := rests_on_stopped(register, node):
             scene.object("done is done", f"node {node} was said to be free, and is needed by {', '.join(found)}")
-    await _read_all(scene, reader)
+    await read_all(scene, reader)
     await reader.change(ExtendAsked("native", ""), reader.client.log.reconfig_extend("native"))
     for _ in range(3):
         await reader.append()
@@ -624,7 +624,7 @@ async def _replace_all_members(scene: Scene, reader: Actor, register: Register) 
     members = tuple(sorted(scene.source.sample(free, len(register.members))))
     log = reader.client.log
     asked = MembersAsked(members, register.members)
-    if not await _get(
+    if not await get(
         scene,
         "replace all members",
         lambda: reader.change(asked, log.reconfig_members(members, register.members)),
@@ -633,7 +633,7 @@ async def _replace_all_members(scene: Scene, reader: Actor, register: Register) 
     for node in former:
         scene.cluster.machines[node].crash()
     scene.did("replace all members")
-    await _get(scene, "decide without the former members", lambda: _change_and_back(reader, members))
+    await get(scene, "decide without the former members", lambda: _change_and_back(reader, members))
     for node in former:
         scene.cluster.machines[node].start()
     await trio.sleep(SETTLE_SECONDS)
@@ -648,14 +648,14 @@ async def _change_and_back(reader: Actor, members: tuple[NodeId, ...]) -> None:
     await reader.change(MembersAsked(members, now), log.reconfig_members(members, now))
 
 
-async def _read_all(scene: Scene, reader: Actor) -> None:
+async def read_all(scene: Scene, reader: Actor) -> None:
     await reader.check_tail()
     at, stop = 0, scene.stage.tail
     while at < stop:
         at = await reader.read(at, stop, 1 << 20)
 
 
-def _rests(register: Register, node: NodeId) -> list[str]:
+def rests_on_stopped(register: Register, node: NodeId) -> list[str]:
     """What needs the node."""
     found = []
     for segment in register.chain.segments:
@@ -667,7 +667,7 @@ def _rests(register: Register, node: NodeId) -> list[str]:
     return [*(["the MetaStore"] if node in register.members else []), *found]
 
 
-async def _get(scene: Scene, what: str, work: Callable[[], Awaitable[object]]) -> bool:
+async def get(scene: Scene, what: str, work: Callable[[], Awaitable[object]]) -> bool:
     """Tried until it succeeds, or its time is over."""
     began = scene.world.now()
     with trio.move_on_after(READ_SECONDS) as limit:

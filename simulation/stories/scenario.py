@@ -53,6 +53,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.copied import COPIED
     from simulation.stories.crossed import CROSSED
     from simulation.stories.drained import DRAINED
+    from simulation.stories.emptied import EMPTIED
     from simulation.stories.estranged import ESTRANGED, EXPELLED, VACANT
     from simulation.stories.forgetful import FORGETFUL
     from simulation.stories.hollow import HOLLOW
@@ -102,6 +103,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         DRAINED,
         DROPPED,
         DUEL,
+        EMPTIED,
         ESTRANGED,
         EXPELLED,
         FORGETFUL,

@@ -17,10 +17,20 @@ from tests.mutants.mutant import Mutant, mutant
 from virtuallog import node_table
 from virtuallog.chain import Segment
 from virtuallog.membership import Progress
-from virtuallog.node_table import Expect, Remove
+from virtuallog.node_table import Expect, Remove, Reseat, Withdraw
 from virtuallog.reconfigure import ChangeMembers, Effect, Extend, Reconfiguration, _with_members
 from virtuallog.register import NodeEntry, Register
 from virtuallog.types import NodeId
+
+@attrs.frozen
+class Members:
+    """An amendment that names them all."""
+
+    members: tuple[NodeId, ...]
+
+    def amend(self, register: Register) -> Register | None:
+        return register.with_members(self.members)
+
 
 SETS: Final = "sets are amended"
 DONE: Final = "done is done"
@@ -59,6 +69,45 @@ def adding_a_node_sets_its_roles(self: Expect, register: Register) -> Register |
     if self.node in register.nodes and known.roles == self.roles:
         return None
     return register.with_nodes({**register.nodes, self.node: attrs.evolve(known, roles=self.roles)})
+
+
+@mutant(Reseat.amend, scenario="emptied", found_by=[SETS])
+def a_seat_goes_to_the_first_candidate_of_an_older_picture(self: Reseat, register: Register) -> Register | None:
+    """It was free, and in use, when the drain looked."""
+    if self.leaves not in register.members:
+        return None
+    return register.with_members(tuple(sorted({*register.members, self.candidates[0]} - {self.leaves})))
+
+
+@mutant(node_table._too_few_seats, scenario="emptied", found_by=[SETS, "progress"])
+def drained_nodes_count_as_free_for_seats(register: Register) -> str:
+    """All nodes without a seat do, with roles or without: the drain is begun, and cannot end."""
+    leaving, free = node_table.drained_members(register), register.nodes.keys() - set(register.members)
+    return "add a node first" if len(leaving) > len(free) else ""
+
+
+@mutant(Drain._step, scenario="emptied", found_by=[SETS, DONE])
+async def a_drain_puts_the_members_that_it_planned(self: Drain, picture: Picture, tell: Callable[[str], None]) -> bool:
+    """As a list, again after a lost put, on top of what others have decided meanwhile."""
+    if self.node in picture.register.members:
+        members = {*picture.register.members, picture.seatable[0]} - {self.node}
+        await self._amend(Members(tuple(sorted(members))))
+        return True
+    return await step(self, picture, tell)
+
+
+@mutant(node_table.seatable, scenario="emptied", used_in=pictures, found_by=[SETS, "progress"])
+def a_node_that_answers_is_offered_a_seat(register: Register) -> set[NodeId]:
+    """Drained or not: a drain that has no other place for its own seat is begun."""
+    return set(register.nodes) - set(register.members)
+
+
+@mutant(Withdraw.amend, scenario="emptied", found_by=[SETS, "progress"])
+def a_drain_is_checked_once_before_it_begins(self: Withdraw, register: Register) -> Register | None:
+    """Another one that has begun meanwhile needs the same nodes."""
+    known = register.nodes[self.node]
+    drained = attrs.evolve(known, roles=frozenset())
+    return register.with_nodes({**register.nodes, self.node: drained}) if known.roles else None
 
 
 @mutant(node_table.lost_copies, scenario="operated", used_in=pictures, found_by=[SETS, DONE, "progress"])
