@@ -22,7 +22,7 @@ from virtuallog.control import ChainChanged
 from virtuallog.errors import OverloadedError, UnavailableError, VirtualLogError
 from virtuallog.membership import AddNode, DrainNode, Progress, ReconfigMembers, RemoveNode, ReplaceNode
 from virtuallog.node_table import Amendment, Expect, Remove
-from virtuallog.ports import Done, Handler, Handlers
+from virtuallog.ports import Clock, Done, Handler, Handlers
 from virtuallog.replicated import Pace
 from virtuallog.types import NodeId
 from virtuallog.versions import roles_at
@@ -30,8 +30,12 @@ from virtuallog.virtual_log import VirtualLog
 
 REQUESTS_MAX: Final = 32
 """Being answered at a time on one node. Operators are few; more is a script gone wild."""
-REPORT_SECONDS: Final = 1.0
-"""How long whoever asks waits for the end of a chore before it hears how far it is."""
+REPORT_SECONDS: Final = 2.0
+"""How long an operator waits for the end of a chore before it hears how far the chore is: longer than a look at all nodes takes
+when one is silent. So an outcome that nobody has heard is found again by the next request, before its time is over."""
+UNTOLD_SECONDS: Final = 1.5
+UNTOLD_MAX: Final = 64
+"""A refusal that came between two requests of an operator is the answer to the next one, if that comes so soon."""
 
 Work: TypeAlias = Callable[[Callable[[str], None]], Awaitable[Progress]]
 
@@ -43,6 +47,8 @@ class Chore:
     says: str = "beginning"
     outcome: Progress | VirtualLogError = attrs.field(factory=lambda: UnavailableError("this node is stopping"))
     ended: trio.Event = attrs.field(factory=trio.Event)
+    waiting: int = 0
+    """Requests that wait for its end."""
 
     def tell(self, says: str) -> None:
         self.says = says
@@ -63,6 +69,8 @@ class Membership:
     _level: Callable[[], int]
     _requests: int = 0
     _chores: dict[tuple[str, NodeId], Chore] = attrs.field(factory=dict)
+    _untold: dict[tuple[str, NodeId], tuple[float, VirtualLogError]] = attrs.field(factory=dict)
+    """Refusals that no request has waited for, and when they came."""
 
     @property
     def handlers(self) -> Handlers:
@@ -142,23 +150,35 @@ class Membership:
         return await self._chore(virtual_log, "replace", request.node, replace.run)
 
     async def _chore(self, virtual_log: VirtualLog, what: str, node: NodeId, work: Work) -> Progress:
+        clock = virtual_log.view.environment.clock
+        came, refusal = self._untold.pop((what, node), (0.0, None))
+        if refusal is not None and clock.monotonic() - came <= UNTOLD_SECONDS:
+            raise refusal
         chore = self._chores.get((what, node))
         if chore is None:
             chore = self._chores[what, node] = Chore()
-            self._nursery().start_soon(self._do, chore, (what, node), work)
-        with virtual_log.view.environment.clock.timeout(REPORT_SECONDS):
-            await chore.ended.wait()
+            self._nursery().start_soon(self._do, chore, (what, node), work, clock)
+        chore.waiting += 1
+        try:
+            with clock.timeout(REPORT_SECONDS):
+                await chore.ended.wait()
+        finally:
+            chore.waiting -= 1
         if not chore.ended.is_set():
             return chore.progress
         if isinstance(chore.outcome, VirtualLogError):
             raise chore.outcome
         return chore.outcome
 
-    async def _do(self, chore: Chore, key: tuple[str, NodeId], work: Work) -> None:
+    async def _do(self, chore: Chore, key: tuple[str, NodeId], work: Work, clock: Clock) -> None:
         try:
             chore.outcome = await work(chore.tell)
         except VirtualLogError as error:
             chore.outcome = error
+            if not chore.waiting:
+                self._untold[key] = clock.monotonic(), error
+                if len(self._untold) > UNTOLD_MAX:
+                    del self._untold[next(iter(self._untold))]
         finally:
             del self._chores[key]
             chore.ended.set()

@@ -25,13 +25,13 @@ from simulation.checks.chain import CHAIN_CHECKS
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
 from simulation.checks.sets import sets_are_amended
-from simulation.stories.operated import Operator, Scene, get, go_on, read_all
 from simulation.stories.native import provider
+from simulation.stories.operated import Operator, Scene, get, go_on, read_all
 from simulation.stories.scenario import Scenario
 from simulation.workload.actor import Actor, Stage, attempt
 from simulation.workload.plan import WorkloadPlan
 from simulation.world.cluster import Client, Cluster, ClusterPlan
-from simulation.world.transport import CALLS, address_of
+from simulation.world.transport import CALLS
 from simulation.world.world import World
 from virtuallog.membership import AddNode, DrainNode, Progress
 from virtuallog.register import Register
@@ -65,7 +65,9 @@ async def _story(world: World) -> None:
             world.network.set_quality(LinkQuality())
             await _do_without(scene)
         nursery.cancel_scope.cancel()
-    world.check(*LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS, partial(sets_are_amended, placement=placement_of(client.log)))
+    world.check(
+        *LOG_CHECKS, *LOGLET_CHECKS, *CHAIN_CHECKS, partial(sets_are_amended, placement=placement_of(client.log))
+    )
 
 
 async def _build(scene: Scene, actor: Actor) -> None:
@@ -123,9 +125,7 @@ async def _round(scene: Scene, number: int, register: Register) -> bool:
     return not limit.cancelled_caught
 
 
-async def _work(
-    scene: Scene, number: int, act: Callable[[Operator], Awaitable[None]], ended: trio.Event
-) -> None:
+async def _work(scene: Scene, number: int, act: Callable[[Operator], Awaitable[None]], ended: trio.Event) -> None:
     able = [node for node in scene.running if node not in scene.stoppable]
     async with scene.cluster.client("operator", node=NodeId(_OTHERS + number), members=able) as client:
         await act(Operator(scene, client, scene.world.random(f"operator {number}"), number))

@@ -31,7 +31,7 @@ from simulation.checks.inside import log_servers
 from simulation.checks.lagging import live_servers_catch_up
 from simulation.checks.log import LOG_CHECKS
 from simulation.checks.loglet import LOGLET_CHECKS
-from simulation.checks.sets import sets_are_amended
+from simulation.checks.sets import Placements, sets_are_amended
 from simulation.checks.whole import made_copies_are_whole
 from simulation.stories.cluster import native as provider
 from simulation.stories.scenario import Scenario
@@ -449,7 +449,7 @@ class Operator:
             machine.start()
             answer = await self.ask(ReplaceNode(node=node, store_id=store_id), node)
             if isinstance(answer, Progress) and answer.done:
-                await _believe_whole(scene, self.client, node)
+                await believe_whole(scene, self.client, node)
 
     def _start(self, node: NodeId, store_id: bytes, loses: bool) -> None:
         """The node comes back: with its disk, unless that is given up. With an unknown answer it stays away: its disk may not come
@@ -492,14 +492,14 @@ class Operator:
             await _extend(scene, actor, settings)
 
 
-async def _believe_whole(scene: Scene, client: Client, node: NodeId) -> None:
+async def believe_whole(scene: Scene, client: Client, node: NodeId, place: Placements = _placement) -> None:
     """A replacement was said to be complete: then the register says of no segment that the node has lost it."""
     register = await client.log.view.refresh()
     entry = register.nodes[node]
     lost = [
         str(segment.id)
         for segment in register.chain.segments
-        if (found := _placement(segment)) is not None and node in found.servers and entry.joined >= segment.id.version
+        if (found := place(segment)) is not None and node in found.servers and entry.joined >= segment.id.version
     ]
     if entry.is_expected or lost:
         scene.object("done is done", f"node {node} was replaced, and lacks {', '.join(lost) or 'a directory'}")
@@ -528,7 +528,7 @@ async def _finish(scene: Scene) -> bool:
                 while True:
                     answer = await operator.ask(ReplaceNode(node=node, store_id=scene.asked[node]), node)
                     if isinstance(answer, Progress) and answer.done:
-                        await _believe_whole(scene, client, node)
+                        await believe_whole(scene, client, node)
                         break
                     await trio.sleep(0.3)
             await _drain_one_more(scene, operator, client)

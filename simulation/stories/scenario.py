@@ -71,6 +71,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
     from simulation.stories.reborn import REBORN
     from simulation.stories.rebuilt import REBUILT
     from simulation.stories.register import REGISTER
+    from simulation.stories.replaced import REPLACED
     from simulation.stories.retired import RETIRED
     from simulation.stories.returned import RETURNED, UNSEATED
     from simulation.stories.revived import REVIVED
@@ -124,6 +125,7 @@ def all_scenarios() -> tuple[Scenario, ...]:
         REBUILT,
         REGISTER,
         REPAIR,
+        REPLACED,
         RESTART,
         RETIRED,
         RETURNED,

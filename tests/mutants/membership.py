@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -10,7 +10,9 @@ import attrs
 from loglets.native.copying import Copying
 from server.healing.policy import PlacedSegment
 from server.membership import picture as pictures
+from server.membership import replace as replacing
 from server.membership.drain import Drain
+from server.membership.look import look_at_copies
 from server.membership.picture import Picture
 from server.membership.replace import Replace
 from tests.mutants.mutant import Mutant, mutant
@@ -21,6 +23,8 @@ from virtuallog.node_table import Expect, Remove, Reseat, Withdraw
 from virtuallog.reconfigure import ChangeMembers, Effect, Extend, Reconfiguration, _with_members
 from virtuallog.register import NodeEntry, Register
 from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+
 
 @attrs.frozen
 class Members:
@@ -136,6 +140,41 @@ async def a_drain_is_done_when_it_has_begun(self: Drain, tell: Callable[[str], N
 def a_drain_does_not_see_the_open_segment(self: Picture, node: NodeId) -> Sequence[PlacedSegment]:
     """It is closed at some time."""
     return [placed for placed in uses(self, node) if placed.segment.stop is not None]
+
+
+@mutant(pictures.whole_copies, scenario="replaced", found_by=[SETS, "acknowledged is readable", "progress"])
+def one_other_copy_is_enough(group: Collection[NodeId]) -> int:
+    """It may have a hole where the two servers that go have acknowledged."""
+    return 1
+
+
+@mutant(Picture.on, scenario="replaced", found_by=[SETS, "progress"])
+def a_directory_is_given_up_as_the_picture_was(
+    self: Picture, register: Register, placed: Sequence[PlacedSegment]
+) -> Picture:
+    """Another operator has given up the next one since."""
+    return self
+
+
+@mutant(Picture.on, scenario="replaced", found_by=[SETS, "progress"])
+def a_node_that_answered_counts_though_it_is_forgotten(
+    self: Picture, register: Register, placed: Sequence[PlacedSegment]
+) -> Picture:
+    """The register is the new one, and who holds a copy is as before."""
+    return attrs.evolve(self, register=register, placed=placed)
+
+
+@mutant(Picture.holders, scenario="replaced", found_by=[SETS, "progress"])
+def servers_that_are_down_count_as_holders(self: Picture, placed: PlacedSegment) -> frozenset[NodeId]:
+    """Their disks are said to be whole, and one of them is lost."""
+    lost = node_table.lost_copies(self.register, placed.segment, placed.placement.servers)
+    return frozenset(placed.placement.servers) - lost
+
+
+@mutant(look_at_copies, scenario="replaced", used_in=replacing, found_by=["progress"])
+async def a_replica_that_recovers_counts_as_a_whole_one(log: VirtualLog, picture: Picture) -> Picture:
+    """Its directory is the one that the register names."""
+    return picture
 
 
 @mutant(Replace._restore, scenario="operated", found_by=[DONE, "progress"])
