@@ -106,7 +106,7 @@ async def _story(world: World) -> None:
     async with trio.open_nursery() as nursery, cluster.client("operator", node=_OPERATOR) as client:
         scene = Scene(Stage(cluster, WorkloadPlan.draw(source), nursery), source, crashes=True)
         cast = await _fill(scene, Actor(scene.stage, client, world.random("operator"), "o"), kind)
-        ways = [_in_a_row, _in_a_row, _at_once, _unseen, *([_recovering] * 3 if kind == "paxos" else [])]
+        ways = [_in_a_row, _in_a_row, _at_once, _at_once, _unseen, *([_recovering] * 3 if kind == "paxos" else [])]
         await source.choice(ways)(cast)
         if await _finish(cast):
             await _read_without_one(cast)
