@@ -20,7 +20,19 @@ from simulation.faults import streams
 from simulation.faults.crash_points import AREAS, COUNTED
 from simulation.faults.processes import LOST_DATABASE, LOST_STORE
 from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.stories import belated, comeback, intruders, leased, retired, rights, strangers, superseded, zelos
+from simulation.stories import (
+    belated,
+    comeback,
+    emptied,
+    intruders,
+    leased,
+    replaced,
+    retired,
+    rights,
+    strangers,
+    superseded,
+    zelos,
+)
 from simulation.workload.shapes import ARCHIVING, MANAGING, PREFIX, REGISTERING, SHAPES, STRIPING, SWAPPING
 from virtuallog.crash_points import CRASH_POINTS
 
@@ -144,6 +156,9 @@ DEMANDS: Final[Mapping[str, Demand]] = {
     "returned": Demand(without_classes=NAMES, crash_areas=("joining", "replacing")),
     "drained": Demand(without_classes=NAMES, crash_areas=("joining", "draining")),
     "revived": Demand(without_classes=NAMES, crash_areas=("revival",), looks=revival.LOOKED),
+    # The same, staged: no nodes fail in the first one, two do in the second one.
+    "emptied": Demand(without_classes=NAMES, shapes=emptied.SHAPES),
+    "replaced": Demand(without_classes=NAMES, shapes=replaced.SHAPES),
     # What several operators do at once is drawn, and what they are refused.
     "operated": Demand(without_classes=NAMES, shapes=MANAGING, looks=(lagging.LOOKED, whole.LOOKED)),
     # Calls only. One loglet that cannot be replaced: who lost data is dead for good. No MetaStore. Nobody has time to roll over.

@@ -223,7 +223,7 @@ async def _do_without(scene: Scene) -> None:
         await get(scene, f"read without node {down.node}", partial(read_all, scene, reader))
 
 
-SHAPES: Final[Sequence[str]] = (
+SHAPES: Final = (
     "add a node once more with fewer roles",
     "change the members",
     "drain a node",

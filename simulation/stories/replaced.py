@@ -325,7 +325,7 @@ async def _extend_and_append(actor: Actor) -> None:
     await actor.append()
 
 
-SHAPES: Final[Sequence[str]] = (
+SHAPES: Final = (
     "complete a replacement",
     "make a copy with a hole",
     "refuse a replacement",
