@@ -132,7 +132,7 @@ async def _work(scene: Scene, number: int, act: Callable[[Operator], Awaitable[N
     ended.set()
 
 
-async def _drain(operator: Operator, node: NodeId) -> None:
+async def _drain(operator: Operator, node: NodeId, again: bool = False) -> None:
     """Asked until it is done or refused. It may be refused only if too few others are left."""
     scene = operator.scene
     scene.draining += 1
@@ -151,6 +151,10 @@ async def _drain(operator: Operator, node: NodeId) -> None:
     register = await operator.register()
     left = operator.used(register) if register else []
     if register and node in left and len(left) > max(COPIES, len(register.members)):
+        if not again:  # it was judged on an older picture, perhaps
+            await trio.sleep(SETTLE_SECONDS)
+            await _drain(operator, node, again=True)
+            return
         scene.object("progress", f"node {node} cannot be drained, though nodes {left} are in use: {answer}")
 
 
