@@ -12,7 +12,7 @@ docs/operating.md, "Add, replace, drain"; server/membership.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
