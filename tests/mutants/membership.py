@@ -100,12 +100,6 @@ async def a_drain_puts_the_members_that_it_planned(self: Drain, picture: Picture
     return await step(self, picture, tell)
 
 
-@mutant(node_table.seatable, scenario="emptied", used_in=pictures, found_by=[SETS, "progress"])
-def a_node_that_answers_is_offered_a_seat(register: Register) -> set[NodeId]:
-    """Drained or not: a drain that has no other place for its own seat is begun."""
-    return set(register.nodes) - set(register.members)
-
-
 @mutant(Withdraw.amend, scenario="emptied", found_by=[SETS, "progress"])
 def a_drain_is_checked_once_before_it_begins(self: Withdraw, register: Register) -> Register | None:
     """Another one that has begun meanwhile needs the same nodes."""
