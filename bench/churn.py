@@ -100,18 +100,18 @@ async def zelos(
     first = _free_row(NODES)
     addresses = {NodeId(node): f"{layout.HOST}:{first + node - 1}" for node in range(1, NODES + 1)}
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="virtuallog-churn-") as folder:
-        _prepare(Path(folder), loglet, config)
-        async with open_local_cluster(Path(folder), NODES, loglet=loglet, zookeeper_port=first) as cluster:
+        _prepare(Path(folder), loglet, first, config)
+        async with open_local_cluster(Path(folder), NODES, loglet=loglet) as cluster:
             async with open_services_to(cluster.file, INTERFACES) as services:
                 await cluster.wait_ready(services)
             yield cluster, addresses
 
 
-def _prepare(folder: Path, loglet: str, config: str) -> None:
+def _prepare(folder: Path, loglet: str, zookeeper_port: int, config: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for node in layout.prepare(folder, NODES, 0, 0, loglet):
+    for node in layout.prepare(folder, NODES, 0, 0, loglet, zookeeper_port=zookeeper_port):
         file = layout.config_file(node)
-        file.write_text(f"{file.read_text()}\n[zookeeper]\n{config}\n")
+        file.write_text(file.read_text().replace("[zookeeper]\n", f"[zookeeper]\n{config}\n"))
 
 
 def _free_row(count: int) -> int:
