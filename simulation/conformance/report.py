@@ -21,6 +21,7 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
         "loglet invents nothing",
         "one batch per sequence",
         "loglet conditions hold",
+        "loglet refusals are true",
     ),
     "seal": (
         "acknowledged below the stop",
@@ -28,7 +29,7 @@ PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
         "sealed takes nothing",
         "sealed by somebody",
     ),
-    "tail": ("loglet tails move forward", "loglet appends follow the tail"),
+    "tail": ("loglet tails move forward", "loglet appends follow the tail", "copies are whole"),
     "reads": ("loglet reads without holes", "loglet trim points move forward"),
     "progress": ("progress", "comes to an end"),
 }
