@@ -51,10 +51,12 @@ class World:
     )
     metastore: MemoryMetaStore = attrs.field(factory=MemoryMetaStore)
     clients: int = 0
+    roles: frozenset[str] = frozenset({"log-server"})
+    """Of each of the four nodes."""
 
     def __attrs_post_init__(self) -> None:
         first = chain.genesis("memory", b"", attempt=1)
-        entry = NodeEntry(store_id=b"s" * 16, addresses=(), roles=frozenset({"log-server"}))
+        entry = NodeEntry(store_id=b"s" * 16, addresses=(), roles=self.roles)
         nodes = {NodeId(node): entry for node in (1, 2, 3, 4)}
         register = Register(cluster=ClusterId(b"c" * 16), chain=first, members=(NodeId(1),), nodes=nodes)
         self.metastore.values.append(register.encode())

@@ -260,7 +260,7 @@ async def replicas() -> AsyncIterator[Replicas]:
     """A log without replicas yet."""
     provider = MoodyProvider()
     async with trio.open_nursery() as nursery:
-        world = World(nursery, providers={"memory": provider, "sparse": MemoryProvider("sparse", 4)})
+        world = World(nursery, providers={"memory": provider, "sparse": MemoryProvider("sparse", 4)}, roles=frozenset())
         yield Replicas(world, provider, nursery)
         nursery.cancel_scope.cancel()
 

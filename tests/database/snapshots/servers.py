@@ -158,7 +158,7 @@ async def servers() -> AsyncIterator[Servers]:
         timeline = Timeline()
         nursery.start_soon(timeline.run)
         network = SimulatedNetwork(timeline, random.Random(0))
-        made = Servers(World(nursery), network, nursery, SimulatedClock(Process(NodeId(9))))
+        made = Servers(World(nursery, roles=frozenset()), network, nursery, SimulatedClock(Process(NodeId(9))))
         for node in NODES:
             await made.start(node)
         await made.running[1].life.database.execute(Create("/a", b""), Origin())
