@@ -113,7 +113,7 @@ def test_garbage_is_malformed(garbage: bytes) -> None:
 def test_a_list_that_claims_to_be_long_is_malformed() -> None:
     """Empty structs take no room on the wire: four million of them would keep a reader busy for most of a minute."""
     blob = bytearray(SMALL.encode())
-    pointer = 40  # to the segments, after the frame header, the root pointer, two data words and one pointer
+    pointer = 48  # to the segments, after the frame header, the root pointer, three data words and one pointer
     tag = pointer + 8 + 8 * (struct.unpack_from("<i", blob, pointer)[0] >> 2)
     assert struct.unpack_from("<I", blob, tag) == (len(SMALL.chain.segments) << 2,)
     struct.pack_into("<IHH", blob, tag, 4_000_000 << 2, 0, 0)
@@ -126,9 +126,9 @@ def test_a_later_format_is_refused_by_number() -> None:
     """An old program stops, and says why, before it misreads what a newer one wrote."""
     blob = bytearray(SMALL.encode())
     at = blob.index(b"\x01\x00", 8)  # the first field of the root struct
-    blob[at] = 3
+    blob[at] = 4
 
-    with pytest.raises(MalformedError, match="format 3"):
+    with pytest.raises(MalformedError, match="format 4"):
         decode_untrusted(bytes(blob))
 
 
