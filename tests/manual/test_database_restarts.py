@@ -67,6 +67,8 @@ def use_the_database(operator: Operator) -> None:
     assert f"hold backup keeps it from {cursor} on" in operator.run("virtuallog database status")
     operator.run("virtuallog database release backup")
     assert int(operator.run("virtuallog database checksum")) >= cursor
+    assert "guarded since version 1 " in operator.run("virtuallog database guard")
+    assert "guarded since version 1 " in operator.run("virtuallog database guard --despite-entries")
     operator.run("virtuallog database enable lease")
     operator.run("virtuallog database disable lease")
     operator.run("virtuallog database disable log_backup")
