@@ -38,7 +38,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 # The whole of `make test` shall end within 20 minutes, verify included. When the time is over, pytest is interrupted: the
 # test that hangs fails, the others get two more minutes.
-TEST_SECONDS ?= 1050
+TEST_SECONDS ?= 1140
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup

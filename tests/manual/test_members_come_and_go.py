@@ -77,7 +77,9 @@ def drain(operator: Operator) -> None:
     operator.run("virtuallog node remove 3")
     assert members(operator) == {1, 2, 4}
     operator.run("virtuallog metastore members --set 1,2,4")
-    operator.run("virtuallog metastore members --set 1,2 --seen 1,2,3", 1)  # what another operator has changed meanwhile
+    operator.run(
+        "virtuallog metastore members --set 1,2 --seen 1,2,3", 1
+    )  # what another operator has changed meanwhile
     operator.run("virtuallog metastore members --set 1,2,4 --seen 1,2,4")
     assert operator.run("virtuallog read --raw").split() == ["two", "three", "four"]
 

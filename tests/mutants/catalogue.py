@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -80,9 +81,14 @@ class Found:
     """One that stands for the promise that the bug breaks."""
 
 
-def hunt(mutant: Mutant) -> Found | None:
-    """The first seed with which a check that stands for the broken promise objects; None: there is none."""
-    for seed in range(1, mutant.within + 1):
+def hunt(mutant: Mutant, likely: Sequence[int] = ()) -> Found | None:
+    """A seed with which a check that stands for the broken promise objects; None if there is none up to `mutant.within`.
+
+    Args:
+        mutant: what is planted.
+        likely: seeds to try first. Without any, the lowest seed is found.
+    """
+    for seed in (*(seed for seed in likely if seed <= mutant.within), *range(1, mutant.within + 1)):
         violations = run_seed(seed, mutant.scenario, mutant.patches, options=mutant.options).violations
         checks = sorted({violation.check for violation in violations} & mutant.found_by)
         if checks:
