@@ -77,7 +77,6 @@ class _Run:
     engines: Engines
     witness: Witness
     attempts: list[Attempt] = attrs.field(factory=list)
-    upgraded: set[NodeId] = attrs.field(factory=set)
     access: dict[NodeId, Access] = attrs.field(factory=dict)
     """Of the database in the present life of each node."""
     names: dict[NodeId, str] = attrs.field(factory=dict)
@@ -93,7 +92,7 @@ class _Run:
     # -- nodes ----------------------------------------------------------------------------------------------------
 
     def protocol(self, node: NodeId) -> int:
-        return 0 if self.begun == "fresh" or node in self.upgraded else GUARDED - 1
+        return 0 if self.begun == "fresh" else GUARDED - 1
 
     def prepare(self, node: Node, ports: MachinePorts, nursery: trio.Nursery) -> None:
         assert node.database is not None
@@ -119,7 +118,7 @@ class _Run:
         for node in nodes:
             machine = self.cluster.machines[node]
             machine.crash(power=self.random.random() < 0.5)
-            self.upgraded.add(node)
+            self.cluster.write_file(node, attrs.evolve(self.cluster.started[node], protocol=0))
             await trio.sleep(self.random.choice((0.1, 1.0)))
             machine.start()
             await trio.sleep(self.random.choice((0.5, 2.0)))

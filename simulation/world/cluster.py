@@ -85,7 +85,8 @@ class Cluster:
     zookeeper: ZooKeeperSettings | None = None
     """What its nodes serve clients of a database with, if at all."""
     protocol: Callable[[NodeId], int] = lambda node: 0
-    """The newest version of the protocol that a life of a node speaks, asked when it begins; 0: that of this program."""
+    """The newest version of the protocol that a node speaks, as its first config file says; 0: that of this program. An upgrade
+    changes the file (`write_file`)."""
     origin: Origin | None = None
     """What it goes on from, if it was restored."""
     on_node: Callable[[Node, MachinePorts, trio.Nursery], None] = lambda node, ports, nursery: None
