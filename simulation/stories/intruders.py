@@ -59,6 +59,8 @@ GUARD_SECONDS: Final = 60.0
 LOAD_SECONDS: Final = 2.0
 PEACE_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 3.0
+SWAPS_MAX: Final = 15
+"""Extensions of the chain in a run: the log is never trimmed, and the small WALs of the simulator hold snapshots of some 60 loglets."""
 Begun: TypeAlias = Literal["fresh", "upgraded", "mixed"]
 PREFIX: Final = "intruders: "
 REFUSED: Final = PREFIX + "appends refused"
@@ -80,7 +82,9 @@ class _Run:
     access: dict[NodeId, Access] = attrs.field(factory=dict)
     """Of the database in the present life of each node."""
     names: dict[NodeId, str] = attrs.field(factory=dict)
-    """Of replicas."""
+    """Of replicas, in the present life of each node."""
+    members: set[str] = attrs.field(factory=set)
+    """Names of replicas, in all lives."""
     written: dict[str, int] = attrs.field(factory=dict)
     """Acknowledged by members, by the path."""
     is_hostile: bool = False
@@ -106,7 +110,8 @@ class _Run:
 
         def begin(life: object) -> None:
             assert node.database is not None and node.database.life is not None
-            self.names[number] = node.database.life.replica.identity.name
+            self.names[number] = name = node.database.life.replica.identity.name
+            self.members.add(name)
             access.begin(node.database.life.database)
 
         node.database.on_life = begin
@@ -125,15 +130,17 @@ class _Run:
 
     async def disturb(self) -> None:
         """Nodes stand still for a while, so that some know an older register than others; loglets are swapped."""
+        swaps = 0
         async with self.cluster.client("operator") as client:
             while True:
                 await trio.sleep(self.random.expovariate(1 / 0.7))
-                if self.random.random() < 0.5:
+                if self.random.random() < 0.5 or swaps == SWAPS_MAX:
                     machine = self.cluster.machines[self.random.choice(self.cluster.nodes)]
                     machine.pause()
                     await trio.sleep(self.random.choice((0.2, 1.0)))
                     machine.resume()
                 else:
+                    swaps += 1
                     kind = self.random.choice(self.cluster.kind_names)
                     with trio.move_on_after(PATIENCE_SECONDS), suppress(VirtualLogError):
                         await client.log.reconfig_extend(kind, {})
@@ -264,7 +271,7 @@ async def _go_on(run: _Run, nursery: trio.Nursery) -> None:
     await trio.sleep(PEACE_SECONDS)
     content, guarded_from = await _read(run)
     world.check(intruder_checks(run.attempts, content, guarded_from, told, run.upgraded_at))
-    if not await _serving(run, "peace"):
+    if _is_disturbed(run) or not await _serving(run, "peace"):
         return
     for node in run.cluster.nodes:
         if not await run.write_once(node):
@@ -295,6 +302,8 @@ async def _wait_guarded(run: _Run) -> list[Told]:
         with trio.move_on_after(GUARD_SECONDS):
             while True:
                 await trio.sleep(0.2)
+                if _is_disturbed(run):
+                    return told
                 with suppress(VirtualLogError):
                     register = await admin.log.view.refresh()
                     if register.is_guarded and not register.is_open_to_clients:
@@ -348,6 +357,23 @@ async def _read(run: _Run) -> tuple[Mapping[bytes, LogPosition], LogPosition | N
     return content, min(starts) if register.is_guarded and starts else None
 
 
+def _is_disturbed(run: _Run) -> bool:
+    """Whether a part of some node has failed, or the view of some replica shows what no replica has announced."""
+    found = []
+    for number, node in sorted(run.cluster.products.items()):
+        found += [f"node {number}: {role} has failed: {cause}" for role, cause in node.refusals.items()]
+        life = None if node.database is None else node.database.life
+        tracking = None if life is None else life.replica.stack.find(ViewTracking)
+        if tracking is not None:
+            made_up = set(tracking.members()) - run.members
+            found += [
+                f"node {number} shows {name!r} in the view, and no replica has that name" for name in sorted(made_up)
+            ]
+    told = {violation.message for violation in run.world.violations}
+    run.world.violations.extend(Violation("members are not disturbed", each) for each in found if each not in told)
+    return bool(found)
+
+
 async def _judge_replicas(run: _Run) -> None:
     """What members have written is there, whichever replica is asked."""
     for node in run.cluster.nodes:
@@ -358,11 +384,7 @@ async def _judge_replicas(run: _Run) -> None:
                 if int(found.data) < value:
                     message = f"node {node} shows {found.data!r} at {path}, and {value} was acknowledged"
                     run.world.violations.append(Violation("members are not disturbed", message))
-    run.world.violations.extend(
-        Violation("members are not disturbed", f"node {number}: {role} has failed: {cause}")
-        for number, node in sorted(run.cluster.products.items())
-        for role, cause in node.refusals.items()
-    )
+    _is_disturbed(run)
 
 
 INTRUDERS: Final = Scenario(
