@@ -36,9 +36,9 @@ PEERS ?= ../shared/peers
 # Without SEEDS or MINUTES: a quarter of an hour on two cores.
 SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
-# The whole of `make test` shall end within 20 minutes, verify included. When the time is over, pytest is interrupted: the
+# The whole of `make test` shall end within 20 minutes on two quiet cores, verify included; half as much again is left for busy ones. When the time is over, pytest is interrupted: the
 # test that hangs fails, the others get two more minutes.
-TEST_SECONDS ?= 1140
+TEST_SECONDS ?= 1800
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup

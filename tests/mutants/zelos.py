@@ -214,7 +214,7 @@ def holds_hold_nothing(state: Reading) -> LogPosition:
 # -- the lease, timers ----------------------------------------------------------------------------------------------
 
 
-@mutant(Lease._complete, scenario="zelos", options=CALM, found_by=["linearizable reads"])
+@mutant(Lease._complete, scenario="leased", found_by=["linearizable reads"])
 def writes_of_others_do_not_wait_for_the_holder(self: Lease, done: Done, result: Any) -> None:
     """They are completed, and the holder has not applied them."""
     done(result)
