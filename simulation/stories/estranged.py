@@ -116,17 +116,19 @@ async def _successor(cast: Cast, operator: Actor) -> None:
 
 async def _look_from(cast: Cast, old: NodeId) -> None:
     """Ask the client of the directory that was given up for the tail, again and again. It may have none."""
-    log = cast.cluster.products[old].virtual_log
+    log, process = cast.cluster.products[old].virtual_log, cast.cluster.machines[old].process
     assert log is not None
+    assert process is not None
     history, name = cast.cluster.world.history, f"given up {old}"
     await trio.sleep(0.3 + cast.source.random())
     settings = {"servers": str(cast.lagging), "sequencer": str(cast.lagging)}
-    with suppress(VirtualLogError), trio.move_on_after(0.3):
-        await log.reconfig_extend("native", settings)
-    while True:
-        with suppress(VirtualLogError), history.record(name, CheckTail()) as returned:
-            returned(await _or_unavailable(log.check_tail()))
-        await trio.sleep(0.05)
+    with process.acting():  # what it starts goes on for longer than the operator's client lives
+        with suppress(VirtualLogError), trio.move_on_after(0.3):
+            await log.reconfig_extend("native", settings)
+        while True:
+            with suppress(VirtualLogError), history.record(name, CheckTail()) as returned:
+                returned(await _or_unavailable(log.check_tail()))
+            await trio.sleep(0.05)
 
 
 async def _or_unavailable(work: Awaitable[Tail]) -> Tail:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -220,3 +221,25 @@ async def test_a_path_that_is_none_is_refused() -> None:
     """Before anything is started."""
     with pytest.raises(InvalidSettingError):
         ZooKeeper(servers="127.0.0.1:2181", znode="logs")
+
+
+def test_lists_that_differ_by_one_replica_have_quorums_without_a_common_one() -> None:
+    """So a process that runs on with the former list can decide another value than the others do, and no replica can
+    notice: each list is safe by itself. Hence the rule of docs/paxos-log.md: stop all, change, start."""
+    former, latter = _quorums((1, 2, 3)), _quorums((1, 2, 4))
+
+    assert [(one, other) for one in former for other in latter if not one & other] == [
+        ({1, 3}, {2, 4}),
+        ({2, 3}, {1, 4}),
+    ]
+
+
+def test_an_empty_replica_under_a_known_number_keeps_all_quorums_in_touch() -> None:
+    """Which is how a lost one is replaced while the log is in use."""
+    assert all(one & other for one in _quorums((1, 2, 3)) for other in _quorums((1, 2, 3)))
+
+
+def _quorums(members: tuple[int, ...]) -> list[set[NodeId]]:
+    """The least sets of replicas that decide, of a log of quorum 2."""
+    ensemble = network(*members).ensemble()
+    return [set(chosen) for chosen in itertools.combinations(ensemble.members, ensemble.quorum)]

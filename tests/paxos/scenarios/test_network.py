@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable
 
@@ -57,26 +56,3 @@ def _expected(sizes: list[int], holds: Callable[[int, int], bool], wanted: int) 
     """By the step at which each watch began: the first size from then on that it waits for."""
     first = {step: next((size for size in sizes[step:] if holds(size, wanted)), None) for step in range(len(sizes))}
     return {step: size for step, size in first.items() if size is not None}
-
-
-def test_lists_that_differ_by_one_replica_have_quorums_without_a_common_one() -> None:
-    """So a process that runs on with the former list can decide another value than the others do, and no replica can
-    notice: each list is safe by itself. Hence the rule of docs/paxos-log.md: stop all, change, start."""
-    former, latter = _quorums((1, 2, 3)), _quorums((1, 2, 4))
-
-    assert [(one, other) for one in former for other in latter if not one & other] == [
-        ({1, 3}, {2, 4}),
-        ({2, 3}, {1, 4}),
-    ]
-
-
-def test_an_empty_replica_under_a_known_number_keeps_all_quorums_in_touch() -> None:
-    """Which is how a lost one is replaced while the log is in use."""
-    assert all(one & other for one in _quorums((1, 2, 3)) for other in _quorums((1, 2, 3)))
-
-
-def _quorums(members: tuple[int, ...]) -> list[set[NodeId]]:
-    """The least sets of replicas that decide, of a log of quorum 2."""
-    network = Network(b"l" * 16, 2, tuple(Member(node=NodeId(node), address=f"127.0.0.1:{node}") for node in members))
-    ensemble = network.ensemble()
-    return [set(chosen) for chosen in itertools.combinations(ensemble.members, ensemble.quorum)]
