@@ -10,8 +10,12 @@ from simulation.narrative import short_story
 from simulation.runner import Report, run_seed
 from simulation.stories.scenario import all_scenarios
 
-SEEDS: Final = {"cluster": 60, "mixed": 15, "register": 40, "native": 40, "paxos": 30, "cancelled": 10, "wiped": 6}
-"""About half of the time for whole clusters, at half a second each."""
+SEEDS: Final = {
+    "cluster": 60, "mixed": 15, "register": 40, "native": 40, "paxos": 30, "cancelled": 10, "wiped": 6, "zelos": 10,
+    "belated": 8, "burden": 8, "comeback": 4, "emptied": 8, "intruders": 4, "leased": 5, "operated": 8, "revived": 8, "rights": 5,
+    "strangers": 5,
+}  # fmt: skip
+"""About half of the time for whole clusters, at half a second each; of a scenario whose seeds take a second or more, a few."""
 OTHERS: Final = 20
 """Directed scenarios look for one danger each: whoever plants it finds it within a few seeds."""
 
