@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import attrs
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -180,6 +181,7 @@ def test_commands_are_counted_by_the_first_part_of_their_paths() -> None:
 def test_entries_that_nobody_can_read_are_told() -> None:
     """Each with its position; what comes after is read all the same."""
     newer = b"VE\x09" + bytes(9)
+    newer += crc32c(newer).to_bytes(4, "little")
     log = Log()
     log.append(b"of somebody else", newer, b"VE\x01\x05", *database_entries())
     found = [row for batch in observe(batches(log.rows), [DatabaseLook()]) for row in batch.to_pylist()]
