@@ -50,7 +50,7 @@ class Role:
         self.cause: VirtualLogError | None = None
         """What has closed the role for good."""
         self.setbacks: Final = Setbacks()
-        """What it has begun anew after."""
+        """Retryable errors after which the role was opened anew."""
         self.handlers: Handlers = {
             method.request: self._handler(method.request) for interface in interfaces for method in interface.methods
         }

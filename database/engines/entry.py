@@ -85,5 +85,5 @@ def _check_later(blob: bytes) -> None:
 
 
 def is_proposed(entry: Entry) -> bool:
-    """Whether an engine has appended it. Some other program may write what can be parsed; all replicas pass that over as well."""
+    """True if an engine appended the entry. Replicas pass over any other, also if it can be parsed: another program wrote it."""
     return len(entry.headers.get(PROPOSER, b"")) == TOKEN_BYTES

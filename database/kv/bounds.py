@@ -24,13 +24,13 @@ ACL_LOOKS: Final = 4
 """Work for each byte of an ACL that stands apart: it is parsed, and each entry is looked at."""
 UNBOUNDED: Final = 1 << 62
 ACL_BYTES_MAX: Final = 32 << 10
-"""Of one ACL, as it is stored: 256 entries of 128 bytes."""
+"""Bytes of one ACL as it is stored: 256 entries of 128 bytes."""
 RECOUNT_MAX: Final = 100_000
 """Znodes that a new quota may count, some 0.1 s on each replica."""
 RECOUNT_PER_MS: Final = 50
 """Znodes that all quotas together may count, for each millisecond of the clock in the commands: a twentieth of a processor."""
 RECOUNT_AHEAD_MS: Final = 1000
-"""How far ahead of that clock they may be."""
+"""Milliseconds by which the recounts may be ahead of that clock."""
 CLOCKS_MS: Final = 10_000
 """By more than this a clock is wrong, and what it has said is passed over."""
 
