@@ -159,7 +159,7 @@ def _members_problem(picture: Picture, node: NodeId) -> str:
     free = [other for other in picture.seatable if other != node]
     if leaving and len(free) < len(leaving):
         left, which = len(members) - len(leaving) + len(free), "no" if not free else f"only {len(free)}"
-        return f"the MetaStore: {left} of {len(members)} members would be left, and {which} other node lives"
+        return f"the MetaStore: {left} of {len(members)} members would be left, and {which} other node can take a seat"
     return ""
 
 

@@ -79,6 +79,21 @@ class Command:
     outcome: object = None
 
 
+@attrs.frozen
+class Propose:
+    """A replica writes a command."""
+
+    number: int
+
+
+@attrs.frozen
+class Apply:
+    """The first replica comes to a position."""
+
+    position: int
+    payload: bytes
+
+
 @attrs.define(eq=False)
 class Log:
     """A list of entries, and the copies that are still to come."""
@@ -108,6 +123,7 @@ class Log:
     def append_late(self, entry: Entry) -> None:
         """A copy comes out of a server that stood still."""
         self.world.counts[LATE] += 1
+        self.world.history.fault(f"late copy of {entry.payload!r}")
         self.append(entry)
 
     def object(self, check: str, message: str) -> None:
@@ -217,6 +233,7 @@ class Life:
         known = self.log.applied.get(position)
         if known is None:
             self.log.applied[position] = let_up
+            self.log.world.history.observed("log", Apply(int(position), entry.payload), bool(let_up))
             gone = records.keys() - dict(transaction.scan(section_span(SessionOrder.name), 100)).keys()
             stamp = session_order.Stamp.parse_untrusted(entry.headers[SessionOrder.name])
             self.log.world.counts[DROPPED] += len(gone)
@@ -246,7 +263,13 @@ class Run:
         number = next(self.numbers)
         command = Command(b"%d" % number, life.identity.name, number)
         self.log.commands[command.payload] = command
-        life.order.propose(Entry(command.payload), partial(setattr, command, "outcome"))
+        recorded = self.log.world.history.begin(life.identity.name, Propose(number))
+
+        def done(outcome: Any) -> None:
+            command.outcome = outcome
+            recorded(outcome)
+
+        life.order.propose(Entry(command.payload), done)
         return command
 
     async def live(self, node: int, disk: MemoryDisk, seconds: float, mean: float) -> None:

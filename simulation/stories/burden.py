@@ -69,6 +69,15 @@ READ_OF_A_PART: Final = 14 << 10
 STRANGER: Final = Origin(identities=(Identity("ip", "127.0.0.1"),))
 
 
+@attrs.frozen
+class Weigh:
+    """A command is applied, and its work counted."""
+
+    kind: str
+    size: int
+    """Bytes."""
+
+
 @attrs.define(eq=False)
 class Watcher:
     """Counts what it is told."""
@@ -225,6 +234,10 @@ class Story:
             operation = burden.command.operation
             self.world.counts[f"burden {type(operation).__name__.lower()} {burden.result.error.name.lower()}"] += 1
             self.world.counts["burden bounded" if burden.is_bounded else "burden former"] += 1
+            weigh = Weigh(type(operation).__name__, burden.command.size)
+            self.world.history.observed(
+                "replica", weigh, f"{burden.result.error.name}: read {burden.read}, put {burden.put}"
+            )
             for objection in burden.objections():
                 about = f"{type(operation).__name__} of {burden.command.size} bytes ({burden.result.error.name})"
                 self.object(CHECK, f"command {number}, {about}: {objection}")

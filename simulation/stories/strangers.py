@@ -114,7 +114,7 @@ class _Run:
         server.nursery.start_soon(_serve, serve, theirs, claim.host)
         if secure:
             await ours.send_all(_HELLO)
-        line = Line(claim, ours, trio.current_time())
+        line = Line(claim, ours, trio.current_time(), self.world.history)
         self.record.lines.append(line)
         await line.connect()
         if line.session and not line.read_only:

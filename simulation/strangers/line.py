@@ -16,6 +16,7 @@ from database.kv.commands import Acl, Identity
 from database.kv.results import ChangeKind
 from simulation.zelos.jute import Reader, Writer
 from virtuallog.errors import UnavailableError
+from virtuallog.testing.history import History
 
 ANSWER_SECONDS: Final = 2.5
 """That a client waits for an answer; then it leaves the connection."""
@@ -112,6 +113,8 @@ class Line:
     claim: Claim
     stream: trio.abc.Stream
     opened: float
+    history: History = attrs.field(repr=False)
+    """Of what is asked, for the timeline of a failing run."""
     session: int = 0
     """0: refused."""
     password: bytes = b""
@@ -134,20 +137,24 @@ class Line:
         """The handshake. Raises UnavailableError: closed without an answer, or none in time."""
         claim = self.claim
         writer = Writer().int32(0).int64(claim.last_zxid).int32(30_000).int64(claim.session).buffer(claim.password)
-        body = Reader(await self._in_time(writer.flag(claim.read_only).frame(), first=True))
-        body.int32()
-        body.int32()
-        self.is_answered = True
-        self.session, self.password, self.read_only = body.int64(), body.buffer() or b"", body.flag()
+        with self.history.record(claim.host, claim) as returned:
+            body = Reader(await self._in_time(writer.flag(claim.read_only).frame(), first=True))
+            body.int32()
+            body.int32()
+            self.is_answered = True
+            self.session, self.password, self.read_only = body.int64(), body.buffer() or b"", body.flag()
+            returned(self.session)
 
     async def ask(self, request: Request) -> Reply:
         """Raises UnavailableError: the connection is over."""
         self._xid += 1
         writer = Writer().int32(self._xid)
         _write(writer, request)
-        await self._in_time(writer.frame(), first=False, request=request)
-        reply = self.frames[-1]
-        assert isinstance(reply, Reply)
+        with self.history.record(self.claim.host, request) as returned:
+            await self._in_time(writer.frame(), first=False, request=request)
+            reply = self.frames[-1]
+            assert isinstance(reply, Reply)
+            returned(reply.error)
         return reply
 
     async def leave(self) -> None:

@@ -57,7 +57,7 @@ def swap(operator: Operator) -> None:
 
 def add(operator: Operator, port: int) -> None:
     """It is expected, started with an empty directory, and takes its place by itself."""
-    assert "no other node lives" in operator.run("virtuallog node drain 1", 1)
+    assert "no other node can take a seat" in operator.run("virtuallog node drain 1", 1)
     operator.run(f"virtuallog node add 4@127.0.0.1:{port}")
     peers = ",".join(f"{node}@127.0.0.1:{port - 4 + node}" for node in (1, 2, 3, 4))
     operator.serve(4, f"virtuallog serve --id 4 --data {operator.data(4)} --peers {peers}")

@@ -66,7 +66,7 @@ def test_without_a_spare_node_everything_that_would_get_less_is_named() -> None:
 
     assert "2 of 3 copies would be left, and no spare node lives" in closed
     assert opened == "the open segment: 3 servers are wanted, and without node 1 2 live"
-    assert members == "the MetaStore: 2 of 3 members would be left, and no other node lives"
+    assert members == "the MetaStore: 2 of 3 members would be left, and no other node can take a seat"
 
 
 def drained(before: Picture, *nodes: NodeId) -> Picture:
@@ -84,8 +84,8 @@ def test_a_seat_needs_a_node_that_is_used_and_votes() -> None:
     assert drained(five, FOUR).seatable == [NodeId(5)]
     assert attrs.evolve(five, closed_acceptors=frozenset({FOUR})).seatable == [NodeId(5)]
     waiting = drained(five, TWO, FOUR)
-    assert "and only 1 other node lives" in drain_problems(waiting, ONE)[-1]
-    assert "and no other node lives" in drain_problems(waiting, NodeId(5))[-1]
+    assert "and only 1 other node can take a seat" in drain_problems(waiting, ONE)[-1]
+    assert "and no other node can take a seat" in drain_problems(waiting, NodeId(5))[-1]
 
 
 def test_the_check_says_what_the_drain_would_say() -> None:

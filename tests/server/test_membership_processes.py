@@ -67,18 +67,29 @@ async def wait_running(cluster: LocalCluster, node: int) -> dict[str, Any]:
             await trio.sleep(0.2)  # noqa: TID251 -- real time
 
 
+async def wait_drainable(cluster: LocalCluster, node: int) -> None:
+    """Until nothing stands against it: a new node has to answer the others within a second, on a machine that may be busy."""
+    with trio.fail_after(60):  # noqa: TID251 -- real time, on a machine that may be busy
+        while True:
+            check = ("node", "drain", str(node), "--check", "--json")
+            done = await trio.to_thread.run_sync(partial(command, *check, cluster=cluster.file_path))
+            if not json.loads(done.stdout)["problems"]:
+                return
+            await trio.sleep(0.2)  # noqa: TID251 -- real time
+
+
 async def test_a_fourth_node_takes_the_place_of_the_first(folder: Path) -> None:
     """Added, formatted by itself; the first one drained, killed and removed: the log goes on, and nothing is lost."""
     async with local_cluster(folder / "data") as cluster:
         cluster.write_file()
         async with connect(cluster.file) as log:
             await log.append_many([b"%d" % number for number in range(100)])
-            assert "no other node lives" in await run(cluster, "node", "drain", "1", code=1)
+            assert "no other node can take a seat" in await run(cluster, "node", "drain", "1", code=1)
             address = f"127.0.0.1:{free_ports()}"
             assert (await run(cluster, "node", "add", f"4@{address}"))["expected"]
             async with serving(cluster, 4, folder / "node-4", address):
                 await wait_running(cluster, 4)
-                assert (await run(cluster, "node", "drain", "1", "--check"))["problems"] == []
+                await wait_drainable(cluster, 1)
                 assert (await run(cluster, "node", "drain", "1"))["done"]
                 await cluster.kill(NodeId(1))
 

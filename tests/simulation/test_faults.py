@@ -54,7 +54,7 @@ def answer(_: Any, done: Done) -> None:
 async def busy(ports: MachinePorts) -> None:
     """A program that does, without an aim, all that faults can spoil. Its disk fails now and then: it carries on."""
     ports.listen({Ping: answer})
-    storage, store = await ports.storage("files"), await ports.key_values(REPLICAS)
+    storage, store = await ports.storage("native"), await ports.key_values(REPLICAS)
     with suppress(StorageError):
         await _refuse_damage(storage)
     with suppress(VirtualLogError):
