@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -33,15 +34,15 @@ from simulation.world.world import World
 from simulation.zelos.inside import Manner
 from simulation.zelos.servers import Engines
 from simulation.zelos.three import NODES, ThreeServers
-from virtuallog.amending import amend
 from virtuallog.errors import VirtualLogError
-from virtuallog.node_table import Forget
+from virtuallog.membership import Progress, ReplaceNode
 from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
 
 START_SECONDS: Final = 30.0
 BACK_SECONDS: Final = 40.0
 """Within this time after the last act all serve, and nothing is told."""
+ASK_SECONDS: Final = 3.0
 ACTS: Final = (1, 2)
 SETTLE_SECONDS: Final = (0.3, 3.0)
 """Before the operator looks. A replica is ejected after four seconds (`zelos.servers.STACK`)."""
@@ -221,14 +222,12 @@ class _Run:
         cluster, machine = self.three.cluster, self.three.machine(node)
         product, former = self.product(node), cluster.started[node]
         store_id = b"" if product is None else product.identity.store_id
+        request = ReplaceNode(node=node, store_id=store_id)
         self.end(node)
+        if not await self._ask(request, lambda progress: progress.waits):
+            machine.start()
+            return
         machine.swap()
-        async with cluster.client("replacing") as client:
-            change = Forget(node=node, store_id=store_id)
-            try:
-                client.log.view.adopt(await amend(client.log.view.metastore, change, client.random))
-            except VirtualLogError:
-                return
         await self.look_after(self.settle())
         if self.source.random() < 0.5:
             cluster.write_file(node, attrs.evolve(former, zookeeper=None))
@@ -238,6 +237,19 @@ class _Run:
         cluster.write_file(node, former)
         machine.start()
         await self.look_after(self.settle())
+        await self._ask(request, lambda progress: progress.done)
+
+    async def _ask(self, request: ReplaceNode, is_enough: Callable[[Progress], bool]) -> bool:
+        """As `virtuallog node replace` does, again and again: a refusal may have a reason that passes."""
+        via = self.source.choice([node for node in NODES if node != request.node])
+        async with self.three.cluster.client("replacing") as client:
+            with trio.move_on_after(BACK_SECONDS):
+                while True:
+                    with suppress(VirtualLogError):
+                        if is_enough(await client.log.view.environment.services.call(via, request, ASK_SECONDS)):
+                            return True
+                    await trio.sleep(0.3)
+        return False
 
 
 _ACTS: Final[Sequence[tuple[float, Callable[[_Run, NodeId], Awaitable[None]]]]] = (
