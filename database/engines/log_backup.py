@@ -36,7 +36,7 @@ from loglets.archive.config import backup_directory_of, join
 from loglets.archive.files import NEEDS, Files, OpenFiles
 from loglets.archive.fsspec_files import FsspecFiles
 from virtuallog.api import Placed
-from virtuallog.errors import TrimmedError, UnsupportedError, VirtualLogError
+from virtuallog.errors import MalformedError, UnsupportedError, VirtualLogError
 from virtuallog.metrics import Family, Kind, Sample
 from virtuallog.types import POSITION_MAX, LogPosition, PlacedBatch
 from virtuallog.virtual_log import VirtualLog
@@ -187,8 +187,8 @@ class LogBackup(CommandedLayer):
         """On return the range is durable elsewhere, and was read back.
 
         Raises:
-            TrimmedError: some of it is gone, by a trim that was forced, and what is left is durable elsewhere; or a marker lies in the
-                directory that says so.
+            TrimmedError: some of it is gone, by a trim that was forced, and what is left is durable elsewhere.
+            MalformedError: a marker in the directory says that some of it is trimmed.
         """
         try:
             from loglets.archive import manifest as manifests
@@ -200,7 +200,8 @@ class LogBackup(CommandedLayer):
             raise UnsupportedError(NEEDS) from error
         log = self.surroundings.log
         cluster = (await log.view.current()).cluster.hex()
-        files: Files = self.settings.open_files(join(self.settings.url, backup_directory_of(cluster, start, stop)))
+        directory = join(self.settings.url, backup_directory_of(cluster, start, stop))
+        files: Files = self.settings.open_files(directory)
         crew = OneByOne(_Whole(log), files)
         blob = await Writing(
             crew=crew,
@@ -215,7 +216,9 @@ class LogBackup(CommandedLayer):
         # Nobody trims a backup: a marker is not ours, and whoever restores would take what is below it for trimmed.
         trimmed = trim_point(manifest, await files.list())
         if trimmed > start:
-            raise TrimmedError(LogPosition(trimmed))
+            raise MalformedError(
+                f"a marker in {directory} says that the log is trimmed up to {trimmed}: remove the directory"
+            )
 
     def _learn(self) -> None:
         bids = {str(start): int(each.bid) for start, each in backup_state.ranges(self.surroundings.store).items()}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 import trio
+from structlog.testing import capture_logs
 from trio.testing import MockClock
 
 from database.engines import backup_state, view
@@ -266,8 +267,10 @@ async def test_a_marker_in_its_directory_is_not_taken_for_a_trim(autojump_clock:
     """Whoever restores would take the range as trimmed: so it is not told as backed up, and the log stays. An operator removes the directory, and it goes on."""
     place = Marked()
     async with replicas() as world:
-        running = await enabled(world, place)
-        await trio.sleep(6.0)
+        with capture_logs() as told:
+            running = await enabled(world, place)
+            await trio.sleep(6.0)
+        assert any("a marker in" in line.get("reason", "") for line in told)
         progress = backup(running[0]).progress()
         assert progress is not None and progress.backed_up == progress.begin
         assert not any(world.provider.trims)
