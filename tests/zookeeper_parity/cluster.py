@@ -31,6 +31,8 @@ class ParityCluster:
     """Nodes are numbered from 1. Each keeps its data while it is stopped."""
 
     folder: Path
+    program: Path = NODE
+    """What a node runs; takes the options of `node.py`."""
     _base: int = attrs.field(factory=lambda: free_ports(SIZE * PORTS), init=False)
     _processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict, init=False)
 
@@ -108,7 +110,7 @@ class ParityCluster:
         }  # fmt: skip
         arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
         with (folder / "log").open("ab") as output:
-            command = [sys.executable, str(NODE), *arguments]
+            command = [sys.executable, str(self.program), *arguments]
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
