@@ -94,7 +94,7 @@ class Recorder(trio.abc.Instrument):
 def recorded(path: Path) -> Iterator[None]:
     """Every `trio.run` within the block has a recorder."""
     run = trio.run
-    trio.run = functools.partial(run, instruments=[Recorder(path)])
+    trio.run = functools.partial(run, instruments=[Recorder(path)])  # type: ignore[assignment]  # the same, with one argument given
     try:
         yield
     finally:

@@ -2,6 +2,7 @@
 
 requests  drawn requests of every opcode, sound or mutated, on paths with and without a megabyte of data, pipelined
 parent    multis of creates and deletes below a parent with a megabyte of data, and quotas that change
+multis    the same as `parent` with as many operations in a multi as one may have, one connection to each server
 watches   recursive watches of many lengths, and many watchers of what others change
 reads     multiReads of ten thousand reads of the large znode, answers thrown away
 silent    256 connections at the TLS port that say nothing, and as many at the other one
@@ -26,13 +27,14 @@ import trio
 
 from database.kv.commands import OPEN_ACL
 from server.zookeeper.opcodes import OpCode
+from server.zookeeper.requests import MULTI_OPERATIONS_MAX
 from simulation.zelos.jute import Writer
 from virtuallog.rpc.reception import HANDSHAKES_MAX
 
 HOST: Final = "127.0.0.1"
 LARGE: Final = "/siege/large"
 LARGE_BYTES: Final = 900_000
-PARALLEL: Final = {"requests": 8, "parent": 2, "watches": 4, "reads": 4, "silent": 1, "claims": 4}
+PARALLEL: Final = {"requests": 8, "parent": 2, "multis": 1, "watches": 4, "reads": 4, "silent": 1, "claims": 4}
 """Connections, or herds of them, to each server."""
 _PATHS: Final = (
     "/",
@@ -167,8 +169,16 @@ async def requests(attacker: Attacker, target: Target) -> None:
 
 
 async def parent(attacker: Attacker, target: Target) -> None:
+    await _fill_and_empty(attacker, target, 1000)
+
+
+async def multis(attacker: Attacker, target: Target) -> None:
+    await _fill_and_empty(attacker, target, MULTI_OPERATIONS_MAX)
+
+
+async def _fill_and_empty(attacker: Attacker, target: Target, count: int) -> None:
     async with await attacker.connect(target) as stream:
-        names = [f"{LARGE}/m{attacker.chooser.getrandbits(40)}-{number}" for number in range(1000)]
+        names = [f"{LARGE}/m{attacker.chooser.getrandbits(40)}-{number}" for number in range(count)]
         creates = [(OpCode.CREATE, Writer().string(each).buffer(b"").acl(OPEN_ACL).int32(0)) for each in names]
         deletes = [(OpCode.DELETE, Writer().string(each).int32(-1)) for each in names]
         limits = Writer().string("/zookeeper/quota/siege/zookeeper_limits").buffer(b"count=1000000,bytes=-1").int32(-1)
@@ -227,7 +237,7 @@ async def _read_for(stream: trio.SocketStream, seconds: float) -> None:
 
 
 KINDS: Final[dict[str, Callable[[Attacker, Target], Awaitable[None]]]] = {
-    each.__name__: each for each in (requests, parent, watches, reads, silent, claims)
+    each.__name__: each for each in (requests, parent, multis, watches, reads, silent, claims)
 }
 
 

@@ -149,6 +149,7 @@ class ZooKeeperSiege:
         for path, data in (
             ("/siege", b""), (LARGE, b"x" * LARGE_BYTES), ("/siege/small", b""), ("/honest", b""),
             ("/zookeeper/quota/siege", b""), ("/zookeeper/quota/siege/zookeeper_limits", b"count=1000000,bytes=-1"),
+            ("/zookeeper/quota/siege/zookeeper_stats", b"count=0,bytes=0"),
         ):  # fmt: skip
             await client.create(path, data)
         client.close()
