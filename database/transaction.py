@@ -38,6 +38,9 @@ class Transaction:
     """The keys that `_changes` had at the last scan, in order; None: there was no scan."""
     _parsed: dict[bytes, tuple[bytes, Any]] = attrs.field(factory=dict, init=False)
     """What some of `_changes` mean, with the bytes of which that is so: a rollback leaves other bytes, and this is passed over."""
+    operations: int = attrs.field(default=0, init=False)
+    """Steps that were taken for it, as far as the application counts them: what else is applied with it, a larger transaction holds up.
+    Of those that were taken back as well."""
     ends_here: bool = attrs.field(default=False, init=False)
     """Whether this is to be committed before the next entry is applied: set by who needs the store as it is at exactly one
     position, such as for a checksum. A function of the log, and without any effect on the state."""
@@ -128,7 +131,7 @@ class Transaction:
         if self._changes:
             self._store.write(self._changes)
         self._changes, self._undo, self._former, self._ordered = {}, [], None, None
-        self._parsed, self.ends_here = {}, False
+        self._parsed, self.ends_here, self.operations = {}, False, 0
 
     @property
     def changed(self) -> int:

@@ -61,6 +61,8 @@ class BaseSettings:
     """Entries in one transaction of the store, at most. Each may be a group of commands."""
     transaction_bytes: int = 1 << 20
     """The same by their payloads. What is played at a stretch keeps everybody else waiting."""
+    transaction_operations: int = 1024
+    """The same by what they do: no further entry is applied then. Bytes do not tell: twenty of them may be an operation of a multi, some 20 us."""
     fetch_bytes: int = 1 << 20
     """How much one read brings."""
     follow_pause: float = 0.025
@@ -182,30 +184,38 @@ class Base(Layer):
         """One transaction, or several if an engine wants the store as it is at one position."""
         settings = self.settings
         try:
-            self._apply(self._player.take(settings.transaction_entries, settings.transaction_bytes))
+            self._player.give_back(
+                self._apply(self._player.take(settings.transaction_entries, settings.transaction_bytes))
+            )
         except Exception as error:
             self.fail(error)
 
-    def _apply(self, todo: list[Item]) -> None:
-        while todo:
-            todo = todo[self._apply_once(todo) :]
+    def _apply(self, todo: list[Item]) -> list[Item]:
+        """Returns those that are left for the next turn."""
+        left = self.settings.transaction_operations
+        while todo and left > 0:
+            taken, operations = self._apply_once(todo, left)
+            todo, left = todo[taken:], left - operations
+        return todo
 
-    def _apply_once(self, todo: list[Item]) -> int:
-        """One transaction; returns how many of these it has: all, unless an engine wants it to end before."""
+    def _apply_once(self, todo: list[Item], operations_max: int) -> tuple[int, int]:
+        """One transaction; returns how many of these it has, and operations: all, unless an engine wants it to end before, or they are too
+        much work."""
         transaction = Transaction(self.surroundings.store)
         played: list[tuple[LogPosition, Entry, Any]] = []
         taken = 0
-        while taken < len(todo) and not transaction.ends_here:
+        while taken < len(todo) and not transaction.ends_here and transaction.operations < operations_max:
             position, entry = todo[taken]
             taken += 1
             if entry is not None:
                 played.append((position, entry, self.apply_above(transaction, entry, position)))
         cursor = LogPosition(todo[taken - 1][0] + 1)
         transaction.put(CURSOR, cursor.to_bytes(8, "big"))
+        operations = transaction.operations
         transaction.commit()
         self.cursor = cursor
         self._tell(played)
-        return taken
+        return taken, operations
 
     def _tell(self, played: list[tuple[LogPosition, Entry, Any]]) -> None:
         self.meter.played(len(played), sum(len(entry.payload) for _, entry, _ in played))

@@ -48,7 +48,7 @@ class BatchingSettings:
     group_bytes: int = 256 << 10
     """A group takes waiting commands until it would exceed this (one larger command may)."""
     group_commands: int = 1024
-    """The same, counted: what is applied at a stretch keeps everybody else waiting, some 10 ms then."""
+    """The same, counted; one of many operations counts as many. What is applied at a stretch keeps everybody else waiting, some 10 ms then."""
     window: int = 8
     """Groups under way. More helps over long distances, fewer keeps groups larger."""
 
@@ -81,8 +81,12 @@ class Batching(Layer):
     settings: BatchingSettings
     _commands: list[bytes] = attrs.field(factory=list, init=False)
     _dones: list[Done] = attrs.field(factory=list, init=False)
+    _weights: list[int] = attrs.field(factory=list, init=False)
+    """Operations of each command."""
     _bytes: int = attrs.field(default=0, init=False)
     """Of the commands that wait."""
+    _operations: int = attrs.field(default=0, init=False)
+    """The same."""
     _groups: int = attrs.field(default=0, init=False)
     """Under way."""
     _company: int = attrs.field(default=0, init=False)
@@ -110,7 +114,9 @@ class Batching(Layer):
             return
         self._commands.append(entry.payload)
         self._dones.append(done)
+        self._weights.append(entry.operations)
         self._bytes += size
+        self._operations += entry.operations
         if self._was_alone and not self._groups:
             # As in the appender: who is alone, and was so before, need not wait for others until the end of the turn.
             self._cut()
@@ -156,25 +162,30 @@ class Batching(Layer):
     def _take(self) -> tuple[list[bytes], list[Done]]:
         """The commands of the next group, and whom to tell."""
         count = len(self._commands)
-        if self._bytes > self.settings.group_bytes or count > self.settings.group_commands:
+        if self._bytes > self.settings.group_bytes or self._operations > self.settings.group_commands:
             count = self._fitting()
         commands, self._commands = self._commands[:count], self._commands[count:]
         dones, self._dones = self._dones[:count], self._dones[count:]
+        weights, self._weights = self._weights[:count], self._weights[count:]
         self._bytes -= sum(map(len, commands))
+        self._operations -= sum(weights)
         return commands, dones
 
     def _fitting(self) -> int:
         """How many fit in a group: at least one."""
-        size = 0
-        for count, command in enumerate(self._commands[: self.settings.group_commands]):
+        size = operations = 0
+        settings = self.settings
+        for count, (command, weight) in enumerate(zip(self._commands, self._weights, strict=True)):
             size += len(command)
-            if count and size > self.settings.group_bytes:
+            operations += weight
+            if count and (size > settings.group_bytes or operations > settings.group_commands):
                 return count
-        return min(len(self._commands), self.settings.group_commands)
+        return len(self._commands)
 
     def stop(self, error: VirtualLogError) -> None:
         self.stopped = error
-        dones, self._dones, self._commands = self._dones, [], []
+        dones, self._dones, self._commands, self._weights = self._dones, [], [], []
+        self._bytes = self._operations = 0
         _tell(dones, error)
 
     # -- applying -------------------------------------------------------------------------------------------------

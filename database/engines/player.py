@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -81,6 +81,13 @@ class Player:
         if taken:
             self.cursor = LogPosition(taken[-1][0] + 1)
         return taken
+
+    def give_back(self, items: Sequence[Item]) -> None:
+        """The last of what was taken was not applied: it is next again."""
+        if items:
+            assert self.cursor == items[-1][0] + 1
+            self._ready.extendleft(reversed(items))
+            self.cursor = items[0][0]
 
     @property
     def missing(self) -> tuple[LogPosition, LogPosition] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from database.kv import bounds, commands, session_operations, znode_operations
-from database.kv.commands import Command, Multi
+from database.kv.commands import Command, Multi, Operation
 from database.kv.execution import Execution, load_meta, store_meta
 from database.kv.results import Error, RefusedError, Result
 from database.transaction import Transaction
@@ -32,7 +32,7 @@ def apply(transaction: Transaction, command: Command) -> Result:
     except RefusedError as refused:
         execution.take_back()
         error, value = refused.error, None
-    return _finish(execution, type(operation) in _UNSEEN, error, value)
+    return _finish(execution, operation, error, value)
 
 
 def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...]]:
@@ -50,12 +50,15 @@ def _multi(execution: Execution, multi: Multi) -> tuple[Error, tuple[Result, ...
     return Error.OK, tuple(results)
 
 
-def _finish(execution: Execution, is_unseen: bool, error: Error, value: Any) -> Result:
+def _finish(execution: Execution, operation: Operation, error: Error, value: Any) -> Result:
     meta = execution.meta
+    execution.transaction.operations += (
+        len(operation.operations) if type(operation) is Multi else 1 + len(execution.changes)
+    )
     execution.finish()
     if execution.recounted and meta.is_bounded:
         meta.recounted_ms = bounds.after_recount(meta.recounted_ms, execution.time_ms, execution.recounted)
-    if not is_unseen or execution.changes or execution.ended:
+    if type(operation) not in _UNSEEN or execution.changes or execution.ended:
         meta.zxid = execution.zxid
         store_meta(execution.transaction, meta)
     return Result(

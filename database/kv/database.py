@@ -21,9 +21,9 @@ import trio
 
 from database.engines.api import Engine
 from database.engines.asking import answer_to
-from database.engines.entry import Entry
+from database.engines.entry import Entry, HeavyEntry
 from database.kv import acl, apply, codec, metrics, reaping
-from database.kv.commands import Command, Operation, Origin
+from database.kv.commands import Command, Multi, Operation, Origin
 from database.kv.expiry import TICK_SECONDS, Expiry
 from database.kv.results import ChangeKind, RefusedError, Result
 from database.kv.tree import Tree
@@ -74,7 +74,10 @@ class Database:
             done(error)
             return
         self._outstanding += 1
-        self._engine.propose(Entry(payload), partial(self._settled, done))
+        entry = (
+            HeavyEntry(payload, operations=len(operation.operations)) if type(operation) is Multi else Entry(payload)
+        )
+        self._engine.propose(entry, partial(self._settled, done))
 
     def _settled(self, done: Done, outcome: Outcome[Result]) -> None:
         self._outstanding -= 1

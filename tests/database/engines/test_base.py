@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 
+import attrs
 import pytest
 import trio
 from crc32c import crc32c
 from trio.testing import MockClock
 
 from database.engines.api import Failed
+from database.engines.base import Base
 from database.engines.brain_doctor import BrainDoctor
 from database.engines.cursor import read_cursor
 from database.engines.entry import Entry
 from database.engines.layer import Layer
 from database.errors import BinaryTooOldError, SnapshotNeededError
-from tests.database.engines.worlds import Running, caught_up, only_base, replicas
+from tests.database.engines.worlds import SETTINGS, Running, caught_up, only_base, replicas
 from virtuallog.errors import StorageError, TooLargeError, UnavailableError
 from virtuallog.types import LogPosition
 
@@ -34,6 +36,24 @@ async def test_a_proposal_is_told_what_apply_returned_here(autojump_clock: MockC
         await caught_up(one, two)
         assert one.application.items == two.application.items == [b"a", b"b", b"c"]
         assert one.application.seen == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+async def test_heavy_entries_do_not_share_a_transaction(autojump_clock: MockClock) -> None:
+    """Others have their turn between them; nothing is left out, or applied twice."""
+    settings = attrs.evolve(SETTINGS, base=attrs.evolve(SETTINGS.base, transaction_operations=150))
+    async with replicas() as r:
+        one = await r.start(1, recipe=only_base)
+        payloads = [b"heavy %d" % number for number in range(10)] + [b"%d" % number for number in range(60)]
+        for payload in payloads:
+            await one.propose(payload)
+        two = await r.start(2, recipe=only_base, settings=settings)
+        await caught_up(two)
+
+        assert two.application.items == payloads
+        assert [payload for _, payload in two.application.seen] == payloads
+        base = two.replica.stack.find(Base)
+        assert base is not None
+        assert sum(base.meter.transaction_entries.distribution().counts) == 6
 
 
 async def test_an_own_entry_that_is_next_is_not_read(autojump_clock: MockClock) -> None:

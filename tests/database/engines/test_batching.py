@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from database.engines.batching import Batching, BatchingSettings
-from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry, parse_untrusted
+from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry, HeavyEntry, parse_untrusted
 from database.engines.layer import Layer, Surroundings
 from database.engines.stack import StackSettings
 from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
@@ -100,6 +100,20 @@ async def test_groups_are_bounded_and_keep_their_order(autojump_clock: MockClock
             count = len(entry.headers["batching"]) // 4
             assert count <= 7
             assert count == 1 or len(entry.payload) <= 100
+
+
+async def test_a_command_of_many_operations_takes_the_room_of_as_many(autojump_clock: MockClock) -> None:
+    """However short it is: what an entry does is done at a stretch. One that is larger than a group travels alone."""
+    async with replicas() as r:
+        one = await r.start(recipe=batched, settings=small(group_commands=100))
+        told: list[Any] = []
+        for number, weight in enumerate((1, 1, 60, 40, 1, 500, 1, 1)):
+            one.application.engine.propose(HeavyEntry(b"%d" % number, operations=weight), told.append)
+        while len(told) < 8:
+            await trio.sleep(0.01)
+
+        assert told == list(range(8))
+        assert [entry.payload for entry in await entries_of(one)] == [b"0", b"12", b"34", b"5", b"67"]
 
 
 async def test_a_command_that_is_too_large_is_refused_alone(autojump_clock: MockClock) -> None:

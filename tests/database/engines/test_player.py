@@ -56,6 +56,20 @@ def test_a_transaction_is_bounded_and_has_at_least_one_entry() -> None:
     assert len(player.take(9, 1)) == 1
 
 
+def test_what_was_taken_and_not_applied_is_next_again() -> None:
+    """In its order, before what has come since."""
+    player = at(0)
+    player.fetched([(LogPosition(number), Entry(b"%d" % number)) for number in range(4)])
+    taken = player.take(3, 100)
+    player.give_back(taken[1:])
+    assert player.cursor == 1
+
+    player.acknowledge(LogPosition(4), Entry(b"4"))
+    assert [position for position, _ in player.take(9, 100)] == [1, 2, 3, 4]
+    player.give_back([])
+    assert (player.cursor, player.can_play) == (5, False)
+
+
 class Interleavings(RuleBasedStateMachine):
     """Own and other entries get into a log; acknowledgements come in any order or never, reads bring parts, and everything is
     played once, in order, and only what is committed."""

@@ -41,7 +41,8 @@ ITEMS = (b"item/", b"item0")
 class ListApplication:
     """Appends each command to a list in the store. Some commands go wrong: those that start with
 
-    "refuse": after having written, with an error that every replica meets; "disk": with one that only this replica meets.
+    "refuse": after having written, with an error that every replica meets; "disk": with one that only this replica meets. Those that start with
+    "heavy" count as a hundred operations.
     """
 
     engine: Engine = attrs.field(init=False)
@@ -58,6 +59,7 @@ class ListApplication:
 
     def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> int:
         number = len(items_of(transaction))
+        transaction.operations += 100 if entry.payload.startswith(b"heavy") else 1
         transaction.put(ITEMS[0] + number.to_bytes(8, "big"), entry.payload)
         if entry.payload.startswith(b"refuse"):
             raise ValueError(entry.payload)
