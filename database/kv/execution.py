@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -70,6 +71,17 @@ def find_session(reading: Reading, session: int) -> Session | None:
     return None if blob is None else decode_session(blob)
 
 
+class Limited(NamedTuple):
+    """The limited paths that a znode is in, and what it takes to find them."""
+
+    found: Sequence[str]
+    """The longest one last."""
+    looked: Sequence[str]
+    """Paths of znodes that were looked at."""
+    work: int
+    """See `bounds`."""
+
+
 @attrs.define(eq=False)
 class _Seldom:
     """What a command has learned that it need not learn again."""
@@ -80,6 +92,10 @@ class _Seldom:
     """ACLs that stand apart, as far as they were read."""
     allowed: dict[tuple[str, int], bool] = attrs.field(factory=dict)
     """What these say of the origin."""
+    limited: dict[str, Limited] = attrs.field(factory=dict)
+    """What limits the children of a path, as the store has it."""
+    texts: dict[str, tuple[bytes, int]] = attrs.field(factory=dict)
+    """Data of znodes as the store has them, and the work of looking there."""
 
 
 class Execution:
@@ -154,6 +170,37 @@ class Execution:
         blob = self.transaction.get(keys.znode(path))
         self.spend(LOOK if blob is None else LOOK + len(blob))
         return blob is not None
+
+    def limited(self, parent: str) -> Limited | None:
+        """What was kept of the search for what limits the children of this path, unless the command has changed what it found. Costs the same
+        work as another search."""
+        known = None if self._seldom is None else self._seldom.limited.get(parent)
+        if known is None or not self._znodes.keys().isdisjoint(known.looked):
+            return None
+        self.spend(known.work)
+        return known
+
+    def keep_limited(self, parent: str, limited: Limited) -> None:
+        """A search that `limited` spares the next operation, if it has met nothing that this command has changed."""
+        if self._znodes.keys().isdisjoint(limited.looked):
+            self._known.limited[parent] = limited
+
+    def known_text(self, path: str) -> bytes | None:
+        """What was kept of the data of this znode, unless the command has changed it. Costs the same work as another look."""
+        if self._seldom is None or path in self._znodes or (known := self._seldom.texts.get(path)) is None:
+            return None
+        self.spend(known[1])
+        return known[0]
+
+    def keep_text(self, path: str, text: bytes, work: int) -> None:
+        """Data that `known_text` spares the next operation, if they are in the store so."""
+        if path not in self._znodes:
+            self._known.texts[path] = text, work
+
+    @property
+    def work(self) -> int:
+        """So far: see `bounds`."""
+        return self._work
 
     def data(self, path: str, znode: Znode) -> bytes | None:
         """The data of this znode."""

@@ -17,14 +17,14 @@ a hard limit means it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from database.kv import bounds, paths
-from database.kv.execution import Execution
-from database.kv.records import Znode
+from database.kv.execution import Execution, Limited
+from database.kv.records import Apart, Znode
 from database.kv.results import Error, RefusedError
 
 LIMITS: Final = "zookeeper_limits"
@@ -90,7 +90,7 @@ def changed(execution: Execution, path: str, growth: int, znodes: int) -> None:
     if not meta.limits or (limited := _limited(execution, path, shorten=meta.is_bounded)) is None:
         return
     stats = _read(execution, limited, STATS)
-    _write(execution, limited, attrs.evolve(stats, count=stats.count + znodes, size=stats.size + growth))
+    _write(execution, limited, Text(stats.count + znodes, stats.size + growth, stats.rest))
 
 
 def parse(data: bytes | None) -> dict[str, int]:
@@ -165,15 +165,32 @@ def _limited(execution: Execution, path: str, *, shorten: bool = False) -> str |
 
     Looked for from the top, as that ends where nobody has set a quota: however long a path is, its write costs no more for it.
     """
-    found = None
+    parent = paths.parent_of(path)
+    known = execution.limited(parent)
+    found = _search(execution, path, parent) if known is None else known.found
+    if shorten:
+        for above in found:
+            _shorten(execution, above)
+    return found[-1] if found else None
+
+
+def _search(execution: Execution, path: str, parent: str) -> Sequence[str]:
+    found: list[str] = []
+    looked: list[str] = []
+    work, is_same_for_all = execution.work, False
     for name in _NAME.finditer(path):
         above = path[: name.end()]
-        if execution.exists(f"{paths.QUOTA}{above}/{LIMITS}"):
-            found = above
-            if shorten:
-                _shorten(execution, above)
-        elif not execution.exists(paths.QUOTA + above):
+        limits = f"{paths.QUOTA}{above}/{LIMITS}"
+        looked.append(limits)
+        if execution.exists(limits):
+            found.append(above)
+            continue
+        looked.append(paths.QUOTA + above)
+        if not execution.exists(paths.QUOTA + above):
+            is_same_for_all = above != path
             break
+    if is_same_for_all:
+        execution.keep_limited(parent, Limited(found, looked, execution.work - work))
     return found
 
 
@@ -184,13 +201,25 @@ def _of_quota_path(path: str) -> str:
 
 def _read(execution: Execution, limited: str, name: str) -> Text:
     path = f"{paths.QUOTA}{limited}/{name}"
-    znode = execution.find(path)
-    if znode is None:
-        return Text()
-    data = execution.data(path, znode)
-    if execution.meta.is_bounded and len(data or b"") > TEXT_BYTES_MAX:
-        return Text.read(_known(data or b""))
-    return Text.read(data)
+    text = execution.known_text(path)
+    if text is None:
+        znode, text = _look(execution, path)
+        if znode is not None and isinstance(znode.data, Apart):
+            text = execution.data(path, znode) or b""
+    if execution.meta.is_bounded and len(text) > TEXT_BYTES_MAX:
+        text = _known(text)
+    return Text.read(text)
+
+
+def _look(execution: Execution, path: str) -> tuple[Znode | None, bytes]:
+    """A znode and its text, if it is short. That is kept for the next operation of the command."""
+    work, znode = execution.work, execution.find(path)
+    data = b"" if znode is None else znode.data or b""
+    if isinstance(data, Apart):
+        return znode, b""
+    if len(data) <= TEXT_BYTES_MAX:
+        execution.keep_text(path, data, execution.work - work)
+    return znode, data
 
 
 def _known(text: bytes) -> bytes:
@@ -204,7 +233,9 @@ def _known(text: bytes) -> bytes:
 def _shorten(execution: Execution, limited: str) -> None:
     """Leave of limits of the former version what counts, so that they cost no other write their length."""
     path = f"{paths.QUOTA}{limited}/{LIMITS}"
-    znode = execution.find(path)
+    if execution.known_text(path) is not None:
+        return
+    znode, _ = _look(execution, path)
     if znode is not None and len(znode.data or b"") > TEXT_BYTES_MAX:
         _set_text(execution, path, znode, _known(execution.data(path, znode) or b""))
 

@@ -15,8 +15,10 @@ PLAIN_BYTES = 4 << 10
 
 @attrs.define(eq=False)
 class MeteredStore(MemoryStore):
-    """Counts in bytes, but `visited`."""
+    """Counts in bytes, but `looks` and `visited`."""
 
+    looks: int = 0
+    """Calls of `get`."""
     read: int = 0
     """By `get`: of values."""
     scanned: int = 0
@@ -32,6 +34,7 @@ class MeteredStore(MemoryStore):
 
     def get(self, key: bytes) -> bytes | None:
         found = super().get(key)
+        self.looks += 1
         if found is not None:
             self.read += len(found)
             if key[:1] == b"n" and len(found) > PLAIN_BYTES:

@@ -15,10 +15,13 @@ from database.kv.apply import apply
 from database.kv.commands import (
     Acl,
     Check,
+    CloseSession,
     Command,
     Create,
+    CreateSession,
     Delete,
     Identity,
+    Mode,
     Multi,
     Operation,
     Origin,
@@ -361,3 +364,40 @@ def test_checks_of_a_large_znode_of_the_former_version_are_bounded() -> None:
     world.switch()
     assert world.error(Multi((Check("/p"),) * 100)) is Error.BAD_ARGUMENTS
     assert world.error(Multi((Check("/p"),) * 3)) is Error.OK
+
+
+def test_operations_are_counted_for_the_transaction() -> None:
+    """Of a multi each, also if it is refused, as it has been carried out by then; of the end of a session what it deletes."""
+    world = World()
+    session = 7
+    world.do(CreateSession(session, b"p" * 16, 10_000))
+    owner = Origin(session=session, generation=1)
+    many = Multi(tuple(Create(f"/{number}", b"", mode=Mode.EPHEMERAL) for number in range(30)))
+    for operation, expected in (
+        (many, 30),
+        (many, 30),
+        (SetData("/1", b""), 2),
+        (Check("/1", 5), 1),
+        (CloseSession(session), 31),
+    ):
+        transaction = Transaction(world.store)
+        apply(transaction, Command(operation, owner, NOW_MS))
+        assert transaction.operations == expected
+        transaction.commit()
+        assert transaction.operations == 0
+
+
+def test_what_limits_a_parent_is_looked_for_once_in_a_multi() -> None:
+    """In the store; the work that it counts for stays the same for each operation, as refusals hang on it."""
+    world = Metered()
+    for path in ("/a", "/a/b", "/zookeeper/quota/a"):
+        world.do(Create(path, b""))
+    world.do(Create("/zookeeper/quota/a/zookeeper_limits", b"count=1000,bytes=-1"))
+    world.do(Create("/zookeeper/quota/a/zookeeper_stats", b"count=0,bytes=0"))
+    looks = []
+    for count in (1, 101):
+        before = world.meter.looks
+        world.do(Multi(tuple(Create(f"/a/b/{count}-{number}", b"") for number in range(count))))
+        looks.append(world.meter.looks - before)
+    assert looks[1] - looks[0] == 100, "each asks for its own znode only"
+    assert world.tree.get_data("/zookeeper/quota/a/zookeeper_stats", ())[0] == b"count=104,bytes=0"

@@ -116,7 +116,7 @@ def test_a_quota_costs_nothing_where_it_does_not_apply() -> None:
     limit(world, "/limited", b"count=9,bytes=-1")
     deep = ["/a" * depth for depth in range(1, 301)]
     world.do(Multi(tuple(Create(path, b"") for path in deep)))
-    assert store.gets_of(world, SetData(deep[-1], b"")) == store.gets_of(world, SetData(deep[0], b""))
+    assert store.gets_of(world, SetData(deep[-1], b"")) <= store.gets_of(world, SetData(deep[0], b""))
 
 
 def test_the_tree_of_quotas_is_not_deep() -> None:
