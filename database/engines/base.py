@@ -11,7 +11,8 @@ Rules:
   them are in the store and have been through `post_apply`.
 * An entry knows its proposer by a token in its header, so a proposal is completed when its entry is *applied*, whether the
   acknowledgement came before, came later, or was lost.
-* If the next entry is an own one and has just been acknowledged, it is applied within that callback: no task is woken.
+* If the next entry is an own one and has just been acknowledged, it is applied within that callback: no task is woken, unless a task's
+  worth of operations has been applied like that before.
 * Before each transaction the store is asked whether it is behind: proposers wait then, and reads and heartbeats do not.
 * The store is not flushed here: whoever takes snapshots does that. What a crash takes is played again.
 
@@ -61,8 +62,9 @@ class BaseSettings:
     """Entries in one transaction of the store, at most. Each may be a group of commands."""
     transaction_bytes: int = 1 << 20
     """The same by their payloads. What is played at a stretch keeps everybody else waiting."""
-    transaction_operations: int = 1024
-    """The same by what they do: no further entry is applied then. Bytes do not tell: twenty of them may be an operation of a multi, some 20 us."""
+    transaction_operations: int = 512
+    """The same by what they do: no further entry is applied then. Bytes do not tell: twenty of them may be an operation of a multi, some 20 us.
+    So much is played in callbacks as well, before those who wait for the event loop have a turn."""
     fetch_bytes: int = 1 << 20
     """How much one read brings."""
     follow_pause: float = 0.025
@@ -102,6 +104,8 @@ class Base(Layer):
     _watchers: list[tuple[LogPosition, int, trio.Event]] = attrs.field(factory=list, init=False)
     """A heap: who waits until the cursor has reached a position."""
     _numbers: Iterator[int] = attrs.field(factory=count, init=False)
+    _stretch: int = attrs.field(default=0, init=False)
+    """Operations that were applied since others had a turn, as far as that is known."""
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
     """There is something to read, or more to play than fits in a callback."""
     _trimming: Trimming = attrs.field(init=False)
@@ -168,9 +172,10 @@ class Base(Layer):
         self._player.acknowledge(LogPosition(outcome.start), entry)
         if self.failure is not None:
             return
-        if self._player.can_play and not self.surroundings.store.is_behind:
+        operations_max = self.settings.transaction_operations
+        if self._player.can_play and self._stretch < operations_max and not self.surroundings.store.is_behind:
             self._play()
-        if self._player.can_play or self._player.missing:
+        if self._player.can_play or self._player.missing or self._stretch >= operations_max:
             self._work.set()
 
     def _complete(self, token: bytes, outcome: Any) -> None:
@@ -192,15 +197,13 @@ class Base(Layer):
 
     def _apply(self, todo: list[Item]) -> list[Item]:
         """Returns those that are left for the next turn."""
-        left = self.settings.transaction_operations
-        while todo and left > 0:
-            taken, operations = self._apply_once(todo, left)
-            todo, left = todo[taken:], left - operations
+        operations_max = self.settings.transaction_operations
+        while todo and self._stretch < operations_max:
+            todo = todo[self._apply_once(todo, operations_max - self._stretch) :]
         return todo
 
-    def _apply_once(self, todo: list[Item], operations_max: int) -> tuple[int, int]:
-        """One transaction; returns how many of these it has, and operations: all, unless an engine wants it to end before, or they are too
-        much work."""
+    def _apply_once(self, todo: list[Item], operations_max: int) -> int:
+        """One transaction; returns how many of these it has: all, unless an engine wants it to end before, or they are too much work."""
         transaction = Transaction(self.surroundings.store)
         played: list[tuple[LogPosition, Entry, Any]] = []
         taken = 0
@@ -211,11 +214,11 @@ class Base(Layer):
                 played.append((position, entry, self.apply_above(transaction, entry, position)))
         cursor = LogPosition(todo[taken - 1][0] + 1)
         transaction.put(CURSOR, cursor.to_bytes(8, "big"))
-        operations = transaction.operations
+        self._stretch += transaction.operations
         transaction.commit()
         self.cursor = cursor
         self._tell(played)
-        return taken, operations
+        return taken
 
     def _tell(self, played: list[tuple[LogPosition, Entry, Any]]) -> None:
         self.meter.played(len(played), sum(len(entry.payload) for _, entry, _ in played))
@@ -234,13 +237,14 @@ class Base(Layer):
                 if self.surroundings.store.is_behind:
                     await self.surroundings.environment.clock.sleep(self.settings.behind_pause)
                 else:
+                    self._stretch = 0
                     self._play()
                     await trio.lowlevel.checkpoint()  # those who were told shall not wait for the rest
             if (missing := self._player.missing) is not None:
                 await self._fetch(*missing)
             else:
                 await self._work.wait()
-                self._work = trio.Event()
+                self._work, self._stretch = trio.Event(), 0
 
     async def _fetch(self, start: LogPosition, stop: LogPosition) -> None:
         try:

@@ -17,7 +17,7 @@ from database.engines.cursor import read_cursor
 from database.engines.entry import Entry
 from database.engines.layer import Layer
 from database.errors import BinaryTooOldError, SnapshotNeededError
-from tests.database.engines.worlds import SETTINGS, Running, caught_up, only_base, replicas
+from tests.database.engines.worlds import SETTINGS, ListApplication, Running, caught_up, only_base, replicas
 from virtuallog.errors import StorageError, TooLargeError, UnavailableError
 from virtuallog.types import LogPosition
 
@@ -54,6 +54,35 @@ async def test_heavy_entries_do_not_share_a_transaction(autojump_clock: MockCloc
         base = two.replica.stack.find(Base)
         assert base is not None
         assert sum(base.meter.transaction_entries.distribution().counts) == 6
+
+
+class Turns(trio.abc.Instrument):
+    """How much is applied between two looks of the event loop for what has come in."""
+
+    def __init__(self, application: ListApplication) -> None:
+        self.most, self._application, self._seen = 0, application, 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        seen = len(self._application.seen)
+        self.most, self._seen = max(self.most, seen - self._seen), seen
+
+
+async def test_heavy_entries_that_are_acknowledged_together_are_applied_in_turns(autojump_clock: MockClock) -> None:
+    """Also where each is applied in the callback of its acknowledgement."""
+    settings = attrs.evolve(SETTINGS, base=attrs.evolve(SETTINGS.base, transaction_operations=150))
+    async with replicas() as r:
+        one = await r.start(1, recipe=only_base, settings=settings)
+        turns, told = Turns(one.application), list[object]()
+        trio.lowlevel.add_instrument(turns)
+        payloads = [b"heavy %d" % number for number in range(20)]
+        for payload in payloads:
+            one.replica.propose(payload, told.append)
+        await wait_until(lambda: len(told) == 20)
+        trio.lowlevel.remove_instrument(turns)
+
+        assert told == list(range(20))
+        assert one.application.items == payloads
+        assert turns.most == 2
 
 
 async def test_an_own_entry_that_is_next_is_not_read(autojump_clock: MockClock) -> None:
