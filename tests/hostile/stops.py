@@ -47,6 +47,8 @@ class Turn:
     """By the monotonic clock, which all processes of a machine share."""
     took_ms: float
     machine_ms: float
+    worked_ms: float
+    """Of the processor, by the main thread. What is neither, it has waited for: for a disk, or for a thread that holds the interpreter."""
     step: str
     """The task whose step took most."""
     step_ms: float
@@ -63,12 +65,12 @@ class Recorder(trio.abc.Instrument):
         self._file = path.open("a", buffering=1)
         self._readiness = Readiness(os.getpid())
         self._began = self._step_began = time.monotonic()  # noqa: TID251 -- real processes
-        self._ready = self._readiness.seconds()
+        self._ready, self._worked = self._readiness.seconds(), time.thread_time()
         self._step, self._step_seconds = "", 0.0
 
     def after_io_wait(self, timeout: float) -> None:
         self._began = time.monotonic()  # noqa: TID251 -- real processes
-        self._ready = self._readiness.seconds()
+        self._ready, self._worked = self._readiness.seconds(), time.thread_time()
         self._step, self._step_seconds = "", 0.0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
@@ -85,7 +87,12 @@ class Recorder(trio.abc.Instrument):
         if took_ms > TOLD_MS:
             machine_ms = 1000 * (self._readiness.seconds() - self._ready)
             turn = Turn(
-                ended=ended, took_ms=took_ms, machine_ms=machine_ms, step=self._step, step_ms=1000 * self._step_seconds
+                ended=ended,
+                took_ms=took_ms,
+                machine_ms=machine_ms,
+                worked_ms=1000 * (time.thread_time() - self._worked),
+                step=self._step,
+                step_ms=1000 * self._step_seconds,
             )
             self._file.write(json.dumps(attrs.asdict(turn)) + "\n")
 

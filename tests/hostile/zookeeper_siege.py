@@ -33,7 +33,7 @@ GROWTH_MIB: Final = 96
 """Of a server, from before an attack to some seconds after it: records in RocksDB's memory, and what Python's allocator keeps."""
 REST_SECONDS: Final = 3.0
 _MIB: Final = 1 << 20
-NO_TURN: Final = Turn(ended=0.0, took_ms=0.0, machine_ms=0.0, step="", step_ms=0.0)
+NO_TURN: Final = Turn(ended=0.0, took_ms=0.0, machine_ms=0.0, worked_ms=0.0, step="", step_ms=0.0)
 
 
 @attrs.frozen(kw_only=True)
