@@ -18,7 +18,7 @@ from server.zookeeper.opcodes import ERROR_ENTRY, XID_EVENT, OpCode
 
 MULTI_READ_BYTES_MAX: Final = 4 << 20
 """Of one answer. A request of 1 MiB could ask for the largest znode ten thousand times; clients take no such frame either."""
-MULTI_READ_LOOKED_MAX: Final = 8 << 20
+MULTI_READ_LOOKED_MAX: Final = 4 << 20
 """Bytes that one answer may look at: ten thousand reads that tell little, of znodes with 1 MB of the former version, or with long ACLs, would keep
 the event loop for seconds."""
 _HEADER: Final = struct.Struct(">iiqi")

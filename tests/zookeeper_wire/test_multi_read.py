@@ -52,6 +52,22 @@ def test_reads_that_tell_little_look_at_little(path: str, opcode: OpCode, is_for
     assert is_former or looked < 1000 * 300
 
 
+@pytest.mark.parametrize("children", [10, 1000])
+def test_names_of_children_are_work(children: int) -> None:
+    """Ten thousand reads of some children each, in half a megabyte, took 0.2 to 0.8 s in one step of the event loop."""
+    world = World()
+    world.do(Create("/a", b""))
+    for number in range(children):
+        world.do(Create(f"/a/{number}", b""))
+    store = MeteredStore(world.disk, None, None)
+    tree = Tree(store)
+    reads = ((OpCode.GET_CHILDREN, partial(tree.get_children, "/a", STRANGER)) for _ in range(10_000))
+    with pytest.raises(RefusedError, match="MARSHALLING"):
+        replies.multi_read(1, 1, reads, lambda: tree.looked)
+    assert store.visited <= 16_384 + children
+    assert store.looks <= 2000
+
+
 def test_ten_thousand_small_reads_are_answered() -> None:
     """As many as a request may have."""
     world = World()
