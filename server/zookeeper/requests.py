@@ -28,9 +28,7 @@ from server.zookeeper.quorum_config import Change
 from virtuallog.errors import MalformedError
 
 MULTI_OPERATIONS_MAX: Final = 1000
-"""In one multi. It is applied at a stretch on every server: below a quota 40 to 90 us each, and others wait. A frame might hold eighty times as many."""
-MULTI_READS_MAX: Final = 10_000
-"""In one multiRead, whose work has a bound of its own. Each costs some 13 bytes at least, so that a frame might hold eight times as many."""
+"""In one multi, or multiRead. A multi is applied at a stretch on every server: below a quota 40 to 90 us each, and others wait. A frame might hold eighty times as many."""
 
 
 class Read(NamedTuple):
@@ -151,8 +149,8 @@ def multi_read(reader: Reader) -> MultiRead:
     reads = []
     while (opcode := _next_part(reader, _READS)) is not None:
         reads.append((opcode, read(reader)))
-        if len(reads) > MULTI_READS_MAX:
-            raise MalformedError(f"more than {MULTI_READS_MAX} operations in a multiRead")
+        if len(reads) > MULTI_OPERATIONS_MAX:
+            raise MalformedError(f"more than {MULTI_OPERATIONS_MAX} operations in a multi")
     return MultiRead(tuple(reads))
 
 

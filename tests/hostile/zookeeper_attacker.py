@@ -4,7 +4,7 @@ requests  drawn requests of every opcode, sound or mutated, on paths with and wi
 parent    multis of creates and deletes below a parent with a megabyte of data, and quotas that change
 multis    the same as `parent` with as many operations in a multi as one may have, one connection to each server
 watches   recursive watches of many lengths, and many watchers of what others change
-reads     multiReads of ten thousand reads of the large znode, answers thrown away
+reads     multiReads of the children of the large znode, as many as one may have, answers thrown away
 silent    256 connections at the TLS port that say nothing, and as many at the other one
 claims    handshakes for sessions that never were
 
@@ -207,7 +207,7 @@ async def watches(attacker: Attacker, target: Target) -> None:
 async def reads(attacker: Attacker, target: Target) -> None:
     async with await attacker.connect(target) as stream:
         one = (OpCode.GET_CHILDREN, Writer().string(LARGE).flag(False))
-        await attacker.send(stream, [(OpCode.MULTI_READ, multi([one] * 10_000))])
+        await attacker.send(stream, [(OpCode.MULTI_READ, multi([one] * MULTI_OPERATIONS_MAX))])
         await _read_for(stream, 1.0)
 
 

@@ -276,7 +276,7 @@ async def test_operations_in_a_multi_are_bounded() -> None:
         more = [(13, check)] * (requests.MULTI_OPERATIONS_MAX + 1)
         assert (await client.call(14, multi(*more))).error == -5
         assert requests.MULTI_OPERATIONS_MAX <= 1000
-        reads = [(4, watched("/", False))] * (requests.MULTI_READS_MAX + 1)
+        reads = [(4, watched("/", False))] * (requests.MULTI_OPERATIONS_MAX + 1)
         assert (await client.call(22, multi(*reads))).error == -5
 
 
