@@ -14,6 +14,7 @@ from database.engines.lease import Lease
 from database.engines.silence import Silence
 from database.engines.view_tracking import ViewTracking
 from database.kv import apply, keys, session_operations
+from database.kv.commands import Operation
 from database.kv.database import Database
 from database.kv.execution import Execution
 from database.kv.expiry import PATIENCE_SECONDS, Expiry
@@ -261,11 +262,11 @@ def cursor_outside_of_the_transaction(self: Transaction) -> None:
     found_by=["equal cursors have equal states"],
 )
 def apply_counts_what_this_process_has_applied(
-    execution: Execution, is_unseen: bool, error: Error, value: Any
+    execution: Execution, operation: Operation, error: Error, value: Any
 ) -> Result:
     """Something that is no function of the log gets into the state."""
     execution.meta.data_bytes += next(_applied) % 7
-    return finished_as_it_should(execution, is_unseen, error, value)
+    return finished_as_it_should(execution, operation, error, value)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = tuple(found for found in list(globals().values()) if isinstance(found, Mutant))
