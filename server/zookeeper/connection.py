@@ -70,6 +70,8 @@ class Connection:
     _is_word: Callable[[bytes], bool]
     _on_output: Callable[[], None]
     """Called when there is something to send where nothing was before."""
+    _may_look: Callable[[], bool] = lambda: True
+    """Whether the tree may be looked at now. After a no, whoever said it calls `pipeline.advance`."""
     outbox: Outbox = attrs.field(factory=Outbox, init=False)
     pipeline: Pipeline = attrs.field(init=False)
     phase: Phase = attrs.field(default=Phase.BEGUN, init=False)
@@ -101,6 +103,7 @@ class Connection:
         return (
             self.phase in _READING
             and len(pipeline) < self.outstanding_max
+            and not pipeline.is_stopped
             and pipeline.held_bytes < PENDING_BYTES_MAX
             and self.outbox.waiting_bytes < UNSENT_BYTES_MAX
         )
@@ -162,7 +165,7 @@ class Connection:
         self._on_output()
 
     def _may_answer(self) -> bool:
-        return self.failure is None and self.outbox.waiting_bytes < UNSENT_BYTES_MAX
+        return self.failure is None and self.outbox.waiting_bytes < UNSENT_BYTES_MAX and self._may_look()
 
     def _next_untrusted(self) -> Event | None:
         if self.phase is Phase.BEGUN:

@@ -11,6 +11,7 @@ end); and when it takes nothing of what is sent to it. Its watches end with it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -26,6 +27,7 @@ from server.zookeeper.handshake import ConnectRequest
 from server.zookeeper.hooks import Standing
 from server.zookeeper.meter import Meter, Sampler
 from server.zookeeper.operations import Operations
+from server.zookeeper.read_budget import ReadBudget
 from server.zookeeper.reads import View
 from server.zookeeper.syncs import Syncs
 from virtuallog.errors import UnavailableError, VirtualLogError
@@ -37,6 +39,9 @@ class House(Host, Protocol):
 
     @property
     def syncs(self) -> Syncs: ...
+
+    @property
+    def read_budget(self) -> ReadBudget: ...
 
     @property
     def meter(self) -> Meter: ...
@@ -89,7 +94,11 @@ class Guest:
     def __attrs_post_init__(self) -> None:
         house, settings = self.house, self.house.settings
         self.connection = Connection(
-            settings.jute_maxbuffer_bytes, settings.outstanding_max, house.hooks.words.is_word, self._on_output
+            settings.jute_maxbuffer_bytes,
+            settings.outstanding_max,
+            house.hooks.words.is_word,
+            self._on_output,
+            partial(house.read_budget.admits, self._go_on),
         )
         self.channel = Channel(self.connection, house.clock)
         self.operations = Operations(
@@ -200,6 +209,11 @@ class Guest:
         if not self.operations.closing:
             self.end(f"the session is not served here any more: {reason.name}")
 
+    def _go_on(self) -> None:
+        """The tree may be looked at again."""
+        self.connection.pipeline.advance()
+        self.channel.kick()  # more of what has come may have room now
+
     # -- what comes --------------------------------------------------------------------------------------------------
 
     def _on_output(self) -> None:
@@ -273,6 +287,7 @@ class Guest:
 
     def _leave(self) -> None:
         self.operations.is_over = True
+        self.house.read_budget.leave(self._go_on)
         if self.connection.phase is not Phase.ENDING:
             self.connection.stop()
         database = self.house.database

@@ -66,6 +66,12 @@ class Pipeline:
     def __len__(self) -> int:
         return len(self._turns)
 
+    @property
+    def is_stopped(self) -> bool:
+        """The next answer could be made, and there was no room for it."""
+        turns = self._turns
+        return bool(turns) and turns[0].run is not None
+
     def answer(self, run: Run, after: Callable[[], None] = _nothing) -> None:
         """A request that asks nothing of the tree."""
         if self._turns:

@@ -18,6 +18,7 @@ from server.zookeeper.facts import LISTED_MAX, Traffic, WatchFacts
 from server.zookeeper.guest import Caller, Guest
 from server.zookeeper.hooks import Hooks
 from server.zookeeper.meter import Meter
+from server.zookeeper.read_budget import ReadBudget
 from server.zookeeper.settings import ZooKeeperSettings
 from server.zookeeper.syncs import Syncs
 from virtuallog.metrics import Family
@@ -65,6 +66,7 @@ class ZooKeeperServer:
         self.hooks: Final = hooks or Hooks()
         self.attempts: Final = Attempts()
         self.syncs: Final = Syncs(database.sync)
+        self.read_budget: Final = ReadBudget(lambda: database.tree.looked)
         self.meter: Final = Meter()
         self._complaints = Complaints(clock, counts=self.meter.complaints)
         self._guests: dict[Guest, None] = {}
@@ -74,9 +76,10 @@ class ZooKeeperServer:
         self._admission = Admission(limits)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Needed by `serve_stream`: ends connections whose time is over, and carries out `sync`. Until cancelled."""
+        """Needed by `serve_stream`: ends connections whose time is over, carries out `sync`, and lets reads go on. Until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.syncs.run)
+            nursery.start_soon(self.read_budget.run)
             task_status.started()
             while True:
                 await self.clock.sleep(TICK_SECONDS)

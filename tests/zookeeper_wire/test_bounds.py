@@ -7,6 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from database.kv.results import ChangeKind
+from server.zookeeper import read_budget
 from server.zookeeper.connection import PENDING_BYTES_MAX, UNSENT_BYTES_MAX
 from server.zookeeper.guest import Guest
 from server.zookeeper.settings import ZooKeeperSettings
@@ -144,3 +145,44 @@ def _reading(number: int, path: str) -> bytes:
     writer = Writer().int32(number).int32(4)
     writer.content += watched(path, False).content
     return writer.frame()
+
+
+async def test_reads_of_one_turn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all connections together: who sends many at once, or comes with many, holds up nobody for the sum of them."""
+    monkeypatch.setattr(read_budget, "WORK_MAX", 10_000)
+    async with served() as world:
+        clients = [await world.client() for _ in range(3)]
+        await clients[0].create("/a", bytes(1000))
+        tree, steps = world.server.database.tree, list[int]()
+
+        async def count() -> None:
+            while True:
+                before = tree.looked
+                await trio.lowlevel.checkpoint()
+                steps.append(tree.looked - before)
+
+        frames = b"".join(Writer().int32(number).int32(4).string("/a").flag(False).frame() for number in range(1, 41))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            for client in clients:
+                nursery.start_soon(client.send_bytes, frames)
+            for client in clients:
+                assert [(await client.reply()).xid for _ in range(40)] == list(range(1, 41))
+            nursery.cancel_scope.cancel()
+        assert 10_000 <= max(steps) <= 2 * 12_000  # two turns of the server may fall between two of the counter
+        assert sum(steps) >= 120 * 1000
+
+
+async def test_a_client_that_goes_while_its_reads_wait_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the others go on."""
+    monkeypatch.setattr(read_budget, "WORK_MAX", 1)
+    async with served() as world:
+        leaving, staying = await world.client(), await world.client()
+        await staying.create("/a", bytes(1000))
+        frames = b"".join(Writer().int32(number).int32(4).string("/a").flag(False).frame() for number in range(1, 11))
+        await leaving.send_bytes(frames)
+        await staying.send_bytes(frames)
+        await trio.aclose_forcefully(leaving.stream)
+        assert [(await staying.reply()).xid for _ in range(10)] == list(range(1, 11))
+        await world.settled()
+        assert not world.server.read_budget._waiting

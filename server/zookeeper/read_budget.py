@@ -1,0 +1,58 @@
+"""A bound on the reads of all connections in one turn of the event loop, by what they look at.
+
+A read of the tree is done in one go, and every other client waits for it. One may be long; many in the same turn, of many connections or
+of one that has sent many, would be as long as their sum. So once `WORK_MAX` is spent, reads stay in their pipelines until the
+turn is over, and go on in the order in which they came to wait. Most turns spend a hundredth of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import trio
+
+WORK_MAX: Final = 1 << 20
+"""In the units of `Tree.looked`: some 8 ms. The last read of a turn may go beyond it."""
+
+
+@attrs.define(eq=False)
+class ReadBudget:
+    """See above.
+
+    Args:
+        work: tells the work of all reads so far; grows only.
+    """
+
+    _work: Callable[[], int]
+    _begun: int = attrs.field(init=False)
+    """The work when the budget was last full."""
+    _waiting: dict[Callable[[], None], None] = attrs.field(factory=dict, init=False)
+    _is_spent: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._begun = self._work()
+
+    def admits(self, go_on: Callable[[], None]) -> bool:
+        """Whether a read may be done now. If not, `go_on` is called in a later turn, once for all the reads that it was asked for."""
+        if self._work() - self._begun < WORK_MAX:
+            return True
+        self._waiting[go_on] = None
+        self._is_spent.set()
+        return False
+
+    def leave(self, go_on: Callable[[], None]) -> None:
+        """`go_on` need not be called any more."""
+        self._waiting.pop(go_on, None)
+
+    async def run(self) -> None:
+        """Fill the budget once it is spent, and let those go on that wait. Until cancelled: they wait for good then."""
+        while True:
+            await self._is_spent.wait()
+            self._is_spent = trio.Event()
+            await trio.lowlevel.checkpoint()  # all that are ready now are served before
+            self._begun = self._work()
+            waiting, self._waiting = self._waiting, {}
+            for go_on in waiting:
+                go_on()
