@@ -8,7 +8,8 @@ from typing import TypeAlias
 import attrs
 
 from server.healing.healer import placed_segments
-from server.membership.picture import Picture
+from server.healing.policy import PlacedSegment
+from server.membership.picture import Picture, rests_on
 from virtuallog.api import Cluster
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import MalformedError
@@ -75,3 +76,16 @@ def placement_of(log: VirtualLog) -> Callable[[Segment], Placement | None]:
             return None
 
     return placement
+
+
+def user_of(log: VirtualLog, node: NodeId) -> Callable[[Segment], bool]:
+    """Tells whether a segment needs a node. It may need any node if its kind or its config cannot be read here."""
+    placement = placement_of(log)
+
+    def is_used(segment: Segment) -> bool:
+        if _is_elsewhere(log.view.providers.get(segment.kind)):
+            return False
+        found = placement(segment)
+        return found is None or rests_on(PlacedSegment(segment, found), node)
+
+    return is_used

@@ -13,11 +13,9 @@ import attrs
 import trio
 
 from server.membership.drain import Drain
-from server.membership.look import Survey, look, placement_of
-from server.membership.picture import Picture
+from server.membership.look import Survey, placement_of, user_of
 from server.membership.replace import Replace
 from virtuallog.amending import amend
-from virtuallog.chain import Segment
 from virtuallog.control import ChainChanged
 from virtuallog.errors import OverloadedError, UnavailableError, VirtualLogError
 from virtuallog.membership import AddNode, DrainNode, Progress, ReconfigMembers, RemoveNode, ReplaceNode
@@ -115,8 +113,8 @@ class Membership:
         return await self._amend(virtual_log, expect)
 
     async def _remove(self, virtual_log: VirtualLog, request: RemoveNode) -> ChainChanged:
-        picture = await look(virtual_log, self._survey)
-        remove = Remove(node=request.node, is_used=_user(picture, request.node), placement=placement_of(virtual_log))
+        is_used, placement = user_of(virtual_log, request.node), placement_of(virtual_log)
+        remove = Remove(node=request.node, is_used=is_used, placement=placement)
         return await self._amend(virtual_log, remove)
 
     async def _reconfig_members(self, virtual_log: VirtualLog, request: ReconfigMembers) -> ChainChanged:
@@ -182,19 +180,3 @@ class Membership:
         finally:
             del self._chores[key]
             chore.ended.set()
-
-
-def _user(picture: Picture, node: NodeId) -> Callable[[Segment], bool]:
-    """Whether the node is needed by a segment. One that has come since the picture was taken was planned without a node
-    that is drained; of one that is not, nothing is known, so it counts as needed."""
-    placed = {placed.segment.id: placed for placed in picture.placed}
-    used = {placed.segment.id for placed in picture.uses(node)}
-    known = {segment.id for segment in picture.register.chain.segments}
-    drained = node in picture.register.nodes and not picture.register.nodes[node].roles
-
-    def is_used(segment: Segment) -> bool:
-        if segment.id in placed or segment.id in known:
-            return segment.id in used
-        return not drained
-
-    return is_used

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
+import pytest
+import trio
 
+from loglets.native.config import NativeConfig
+from loglets.native.provider import NativeProvider
 from server.healing.policy import PlacedSegment
+from server.healing.rebuild import RateLimit
 from server.healing.shortage import shortage
 from server.membership.picture import (
     Picture,
@@ -17,9 +22,15 @@ from server.membership.picture import (
     seat_problems,
     servers_without,
 )
+from server.membership.service import Membership
+from tests.virtuallog.worlds import World, no_nodes
 from virtuallog.chain import extend, genesis
-from virtuallog.register import ClusterId, NodeEntry, Register
+from virtuallog.clock import SystemClock
+from virtuallog.errors import InvalidSettingError
+from virtuallog.membership import RemoveNode
+from virtuallog.register import ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.replicated import Placement, Sequencer
+from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import NodeId
 
 ONE, TWO, THREE, FOUR = (NodeId(node) for node in (1, 2, 3, 4))
@@ -202,3 +213,54 @@ def test_what_a_new_directory_lacks() -> None:
     assert not joined.bare_groups(joined.closed[0])
     assert joined.thin_groups(joined.closed[0], without=ONE) == [(ONE, TWO, THREE)]
     assert lost_on(joined, ONE) == []
+
+
+@attrs.define
+class Overtaken(MemoryMetaStore):
+    """A register that another operator changes before the first put: `overtake` makes the version that comes first."""
+
+    overtake: Callable[[Register], Register] | None = None
+
+    async def put(
+        self, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None
+    ) -> int:
+        overtake, self.overtake = self.overtake, None
+        if overtake is not None:
+            await super().put(overtake(decode_untrusted(self.values[-1])).encode(), expected_version, 99)
+        return await super().put(value, expected_version, attempt, members)
+
+
+@pytest.mark.parametrize("kind", ["native", "unheard"])
+async def test_a_removal_is_judged_by_the_register_that_it_is_put_on(kind: str) -> None:
+    """The node was drained when the operator asked. Meanwhile another one has added it again, and the log goes on on it; or it goes
+    on on loglets of a kind that the node asked does not know, which may be anywhere."""
+    without, config = (
+        NativeConfig(servers=servers, sequencer=TWO, boot=1).encode()
+        for servers in ((ONE, TWO, THREE), (TWO, THREE, FOUR))
+    )
+    chain = extend(genesis("native", without, 7), 100, "native", without, 8)
+    looked = attrs.evolve(drained(picture((1, 2, 3, 4), nodes=5), FOUR).register, chain=chain)
+
+    def added_again(before: Register) -> Register:
+        used = attrs.evolve(before.nodes[FOUR], roles=ROLES)
+        nodes = {**before.nodes, FOUR: used} if kind == "native" else before.nodes
+        return attrs.evolve(before, chain=extend(before.chain, 200, kind, config, 9), nodes=nodes)
+
+    metastore, outcomes, answered = Overtaken(overtake=added_again), list[object](), trio.Event()
+    async with trio.open_nursery() as nursery:
+        log = World(nursery, providers={"native": NativeProvider()}, metastore=metastore).client()
+        metastore.values.append(looked.encode())
+        metastore.attempts.append(8)
+        membership = Membership(lambda: log, no_nodes, lambda: nursery, RateLimit(SystemClock()), lambda: 1)
+
+        def done(outcome: object) -> None:
+            outcomes.append(outcome)
+            answered.set()
+
+        membership.handlers[RemoveNode](RemoveNode(node=FOUR), done)
+        await answered.wait()
+        nursery.cancel_scope.cancel()
+    assert [str(outcome) for outcome in outcomes] == [
+        str(InvalidSettingError("node 4", "is needed by segments 3.9: drain it first"))
+    ]
+    assert FOUR in decode_untrusted(metastore.values[-1]).nodes
