@@ -29,6 +29,8 @@ from virtuallog.ports import KeyValues, Storage
 
 _BULK: Final = frozenset({"paxos"})
 """Roles whose maps are large: what they hold are the entries of logs."""
+_OF_NO_STORE: Final = frozenset({"LOCK", "lost+found"})
+"""Names that a folder has before anything was stored in it."""
 
 
 @attrs.define(eq=False)
@@ -99,11 +101,14 @@ async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
 
 
 def _present(path: Path) -> Collection[tuple[str, str]]:
-    """A folder that is empty, such as the place of a mount that did not come up, is no store; neither is the lock file of one."""
+    """A folder that is empty, such as the place of a mount that did not come up, is no store; neither is the lock file of one, nor what
+    a new file system has."""
     folders = [path / kind for kind in (FILES, VALUES, REPLICAS) if (path / kind).is_dir()]
     stores = [store for folder in folders for store in folder.iterdir() if store.is_dir()]
     return {
-        (store.parent.name, store.name) for store in stores if any(found.name != "LOCK" for found in store.iterdir())
+        (store.parent.name, store.name)
+        for store in stores
+        if any(found.name not in _OF_NO_STORE for found in store.iterdir())
     }
 
 

@@ -8,7 +8,8 @@ A store is *founded* by its role, then marked, and only then does the role answe
 nothing, and is founded (again); one with a mark that is not there has been lost: a mount that did not come up, a folder that was moved away.
 Founded anew it would vote twice, or call an empty copy whole. Its role is refused instead, as a directory without its identity is.
 
-A directory of a former version has no marks. It has had all that is there, and whatever is not there may have been lost.
+A directory of a former version has no marks. It has had all that is there, which is marked before any role opens, and whatever is not
+there may have been lost.
 
 Some roles need no refusal: their protocol tells them from others what a lost store has known, before they say anything. They are told
 that it was lost (`NodeEnvironment.is_lost`).
@@ -79,6 +80,9 @@ class Stores:
         stores = cls(node, root, data, set(present), marked, COMPLETE in names)
         if is_new:
             await stores.complete()
+        elif not stores._is_complete:  # of a former version
+            for kind, role in sorted(stores._present):
+                await stores.mark(kind, role)
         return stores
 
     def is_lost(self, kind: str, role: str) -> bool:

@@ -135,6 +135,21 @@ async def test_a_directory_of_a_former_version_has_what_is_there_and_has_lost_th
     assert [again.is_lost(*store) for store in (METASTORE, NATIVE, (VALUES, "state"))] == [False, True, False]
 
 
+async def test_a_store_of_a_former_version_that_cannot_be_opened_is_had_all_the_same() -> None:
+    """Its role is refused before it has founded anything. An operator who moves the damaged files away makes no empty store of it."""
+    machine = Machine()
+    await machine.founded()
+    for name in list(machine.root.files):
+        del machine.root.files[name]
+    stores = await machine.start()
+    await machine.opening(stores).storage("native")  # and what reads it raises CorruptionError
+    await stores.complete()
+
+    machine.files["native"].kill()
+    machine.files["native"].clear()
+    assert (await machine.start()).is_lost(*NATIVE)
+
+
 async def test_an_empty_folder_is_no_store(tmp_path: Path) -> None:
     """The place of a mount that did not come up, say. What looks at the directory makes none."""
     async with open_data_directory(tmp_path) as data:
@@ -145,3 +160,12 @@ async def test_an_empty_folder_is_no_store(tmp_path: Path) -> None:
         await (await data.key_values("metastore")).write({b"a": b"b"})
     async with open_data_directory(tmp_path) as data:
         assert data.present == {METASTORE}
+
+
+async def test_a_new_file_system_in_the_place_of_a_store_is_no_store(tmp_path: Path) -> None:
+    """It has a folder of its own."""
+    for kind, role in (NATIVE, METASTORE):
+        (tmp_path / kind / role / "lost+found").mkdir(parents=True)
+    (tmp_path / "identity").touch()
+    async with open_data_directory(tmp_path) as data:
+        assert data.present == set()
