@@ -416,7 +416,7 @@ class Node:
         """Where the role keeps a replica of a database. One that is lost is restored from others."""
         await self._stores.check(DATABASES, role)
         directory = await self._ports.local_store(role)
-        await self._stores.mark(DATABASES, role)
+        await self._stores.mark_founded(DATABASES, role)
         return directory
 
     async def _serve_metastore(self, environment: NodeEnvironment) -> Handlers:

@@ -3,6 +3,7 @@
     DIR/storage/ROLE, DIR/values/ROLE, DIR/stores/ROLE        a store of a role (server/data_directory.py)
     DIR/founded.KIND.ROLE                                     an empty mark: this directory has that store
     DIR/founded                                               the marks are complete: what has none was never there
+    DIR/lost.KIND.ROLE                                        the store was lost, and its role has not founded it anew yet
 
 A store is *founded* by its role, then marked, and only then does the role answer anybody. So a store without a mark has been asked for
 nothing, and is founded (again); one with a mark that is not there has been lost: a mount that did not come up, a folder that was moved away.
@@ -12,7 +13,7 @@ A directory of a former version has no marks. It has had all that is there, whic
 there may have been lost.
 
 Some roles need no refusal: their protocol tells them from others what a lost store has known, before they say anything. They are told
-that it was lost (`NodeEnvironment.is_lost`).
+that it was lost (`NodeEnvironment.is_lost`), also by a process that finds an empty store which the one before it had made and not founded.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from virtuallog.types import NodeId
 
 COMPLETE: Final = "founded"
 """Name of a file in the data directory, as are those below."""
+LOST: Final = "lost"
 FILES: Final = "storage"
 VALUES: Final = "values"
 REPLICAS: Final = "stores"
@@ -57,6 +59,7 @@ class Stores:
     _present: set[tuple[str, str]]
     """Stores of which anything was there when this process began, or that it has founded, by folder and role."""
     _marked: set[str]
+    """Names of all marks that the directory has."""
     _is_complete: bool
 
     @classmethod
@@ -76,7 +79,7 @@ class Stores:
             StorageError: the disk failed.
         """
         names = set(await root.names())
-        marked = {name for name in names if name.startswith(f"{COMPLETE}.")}
+        marked = {name for name in names if name.startswith((f"{COMPLETE}.", f"{LOST}."))}
         stores = cls(node, root, data, set(present), marked, COMPLETE in names)
         if is_new:
             await stores.complete()
@@ -87,6 +90,8 @@ class Stores:
 
     def is_lost(self, kind: str, role: str) -> bool:
         """Whether the directory had this store, or may have had it, and has it no more."""
+        if _lost_mark(kind, role) in self._marked:
+            return True
         if (kind, role) in self._present:
             return False
         return _mark(kind, role) in self._marked or not self._is_complete
@@ -103,6 +108,9 @@ class Stores:
         await self.mark(kind, role)  # else it would look like one that was never there, once the marks are complete
         path = self._data / kind / role
         if (kind, role) in RECOVERING:
+            await self._create(
+                _lost_mark(kind, role)
+            )  # opening it makes an empty one, that looks like one which is not lost
             log.warning("store lost", path=str(path), role=role, does="recovers from other nodes")
             return
         remedy = f"bring it back, or stop this node and give up its directory: `virtuallog node replace {self._node}`"
@@ -116,6 +124,9 @@ class Stores:
         """The same, and it is there: a role that begins anew in this process finds it."""
         await self.mark(kind, role)
         self._present.add((kind, role))
+        if (lost := _lost_mark(kind, role)) in self._marked:
+            await self._root.remove(lost)
+            self._marked.remove(lost)
 
     async def complete(self) -> None:
         """From now on a store without a mark was never there."""
@@ -184,3 +195,7 @@ class Opening:
 
 def _mark(kind: str, role: str) -> str:
     return f"{COMPLETE}.{kind}.{role}"
+
+
+def _lost_mark(kind: str, role: str) -> str:
+    return f"{LOST}.{kind}.{role}"

@@ -92,6 +92,22 @@ async def test_a_role_that_recovers_is_told_that_its_store_is_lost() -> None:
     assert not machine.opening(await machine.start()).is_lost("paxos")
 
 
+async def test_a_lost_store_stays_lost_until_its_role_has_founded_it() -> None:
+    """A process made it anew, and died before its role could write down that it has forgotten what it said."""
+    machine = Machine()
+    await machine.founded()
+    machine.values["paxos"].wipe()
+    await machine.opening(await machine.start()).key_values("paxos")
+    for _ in range(2):
+        assert PAXOS in machine.present
+        opening = machine.opening(await machine.start())
+        await opening.key_values("paxos")
+        assert opening.is_lost("paxos")
+    await opening.founded()
+    assert not opening.is_lost("paxos")
+    assert not machine.opening(await machine.start()).is_lost("paxos")
+
+
 async def test_a_store_that_was_not_founded_to_its_end_is_founded_again() -> None:
     """The process died after it was made, or before: nobody was answered from it, so nothing is lost."""
     machine = Machine()
