@@ -61,6 +61,8 @@ class Following:
         self._roles = roles
         self._on_register = on_register
         self._closing = closing
+        self._forgotten: dict[str, int] = {}
+        """By kind, the version of the register by which its role has let go of loglets."""
 
     async def run(self, view: View, clock: Clock) -> None:
         """Act on every newer register, for ever."""
@@ -71,6 +73,7 @@ class Following:
                 if register.version > acted_on:
                     await self._act_on(register)
                     acted_on = register.version
+                await self._forget_dropped(register)
             except RetryableError as error:
                 log.debug("following the register", error=str(error))
             await clock.sleep(FOLLOW_SECONDS)
@@ -84,10 +87,19 @@ class Following:
             self._stay_behind(register.level)
         self._on_register(register)
         _FOLLOWING.reached()
-        live = live_loglets(register.chain, self._providers)
-        for kind, role in self._roles.items():
-            if role.is_open and live is not None:
-                await self._forget(role, self._providers[kind], register, live)
+
+    async def _forget_dropped(self, register: Register) -> None:
+        """Tell each open role which loglets the chain rests on, once for each register: one that opens later is told then."""
+        behind = [
+            kind
+            for kind, role in self._roles.items()
+            if role.is_open and self._forgotten.get(kind, 0) < register.version
+        ]
+        live = live_loglets(register.chain, self._providers) if behind else None
+        for kind in behind:
+            if live is not None:
+                await self._forget(self._roles[kind], self._providers[kind], register, live)
+            self._forgotten[kind] = register.version
 
     def _leave(self, register: Register) -> None:
         """The place of this directory is somebody else's, for good: what it holds is no part of the cluster any more. Its

@@ -30,6 +30,7 @@ from virtuallog.cluster_file import NodeAddress
 from virtuallog.control import GetStatus, NodeStatus, PrefixTrim, ReconfigExtend, SealLog, Setting
 from virtuallog.errors import (
     CorruptionError,
+    DiskFullError,
     InvalidSettingError,
     SealedError,
     UnavailableError,
@@ -80,6 +81,7 @@ class FragileProvider(MemoryProvider):
 
     kind: str = "fragile"
     corrupt: bool = False
+    opening_seconds: float = 0.0
     forgotten: list[int] = attrs.field(factory=list)
     environment: NodeEnvironment | None = None
     interfaces: Sequence[Interface] = (
@@ -89,6 +91,7 @@ class FragileProvider(MemoryProvider):
     async def serve(self, environment: NodeEnvironment) -> Handlers:
         if self.corrupt:
             raise CorruptionError("a bad block")
+        await environment.clock.sleep(self.opening_seconds)
         self.environment = environment
         return {Ping: lambda request, done: done(Pong())}
 
@@ -471,6 +474,26 @@ async def test_changes_of_the_chain_are_made_by_the_node(world: World, autojump_
     sealed = await client.call(NodeId(3), SealLog(), 5)
     assert decode_untrusted(sealed.register).chain.active is None
     assert await own.check_tail() == Sealed(3)
+
+
+async def test_a_role_that_begins_anew_forgets_what_was_dropped_meanwhile(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """It was closed for a moment when the chain got shorter, and nothing changes in the chain after that."""
+    fragile = FragileProvider()
+    nodes = [await world.start(1, fragile), await world.start(2), await world.start(3)]
+    await until(lambda: all(node.identity.cluster for node in nodes))
+    own, client = nodes[0].virtual_log, world.client()
+    assert own is not None
+    assert fragile.environment is not None
+    await own.append(b"a")
+    fragile.opening_seconds = 5.0
+    fragile.environment.fail(DiskFullError("not a byte"))
+
+    await client.call(NodeId(2), ReconfigExtend(kind="memory", settings=()), 5)
+    assert (await client.call(NodeId(2), PrefixTrim(position=1), 5)).position == 1
+    await until(lambda: nodes[0].is_open("fragile"))
+    await until(lambda: 2 in fragile.forgotten)
 
 
 async def test_bad_wishes_are_refused_with_their_reason(world: World, autojump_clock: MockClock) -> None:
