@@ -1,11 +1,13 @@
 """The file `pid` in a data directory: the number of the process that uses it.
 
 The process that holds LOCK writes it, and removes it at an orderly end. A process that was killed leaves it: whoever has
-started that process, `virtuallog up`, removes it (`drop`). So `find` asks whether the process is there.
+started that process, `virtuallog up`, removes it (`drop`). So `find` asks whether the process is there, and LOCK is held: after a while,
+above all in containers, another process has the number.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from server.file_errors import file_errors
+from virtuallog.disk import LOCK
 
 NAME: Final = "pid"
 
@@ -43,7 +46,7 @@ def read(folder: Path) -> int | None:
 
 
 def find(folder: Path) -> int | None:
-    """The number in the file, if there is a process of that number."""
+    """The number in the file, if there is a process of that number, and the directory is in use."""
     pid = read(folder)
     if pid is None or pid <= 0:
         return None
@@ -52,8 +55,24 @@ def find(folder: Path) -> int | None:
     except ProcessLookupError:
         return None
     except PermissionError:
-        return pid  # of another user
-    return pid
+        pass  # of another user
+    return pid if _is_locked(folder) else None
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        lock = os.open(folder / LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # nobody can tell
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def drop(folder: Path, pid: int) -> None:

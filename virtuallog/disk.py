@@ -22,7 +22,8 @@ from virtuallog.worker import Worker
 
 ResultT = TypeVar("ResultT")
 
-_LOCK: Final = "LOCK"
+LOCK: Final = "LOCK"
+"""Name of the file in each directory that is held for as long as a process uses the directory."""
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 _JOIN_BYTES_MAX: Final = 256 << 10
 """Up to here it is cheaper to join chunks in memory than to hand over a list of them."""
@@ -74,7 +75,7 @@ class DiskStorage(Storage):
 
     async def names(self) -> list[str]:
         found = await self.on_helper(lambda: [entry.name for entry in self.path.iterdir()])
-        return sorted(name for name in found if name != _LOCK)
+        return sorted(name for name in found if name != LOCK)
 
     async def create(self, name: str, size: int) -> File:
         descriptor = await self.on_helper(lambda: self._create(name, size))
@@ -223,7 +224,7 @@ def _lock_directory(path: Path) -> tuple[int, int]:
     try:
         path.mkdir(parents=True, exist_ok=True)
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=directory)
+        lock = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600, dir_fd=directory)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.fsync(directory)
     except OSError as error:
