@@ -106,9 +106,10 @@ class TellsPartialCopies(Protocol):
     """A `ReplicatedProvider` whose servers know whether they have all that they should have of a loglet."""
 
     async def partial_copies(self, segment: SegmentId, config: bytes, environment: Environment) -> Collection[NodeId]:
-        """The servers that answer, and say that they have not: they recover a lost store, or wait for a copy.
+        """The servers that do not say that they have: they recover a lost store, wait for a copy, or do not answer. A node may answer
+        while its role begins, and nobody knows yet what that has lost.
 
-        Changes nothing. One that does not answer is not among them.
+        Changes nothing.
 
         Raises:
             MalformedError: not a config of this kind.

@@ -29,9 +29,9 @@ async def explain(loglet: SegmentId, config: PaxosConfig, environment: Environme
 
 
 async def partial(loglet: SegmentId, config: PaxosConfig, environment: Environment) -> set[NodeId]:
-    """The replicas that answer, and lack something that they may have accepted."""
+    """The replicas that do not say that they have all that they may have accepted."""
     answers = await ask_each(environment.services, config.replicas, GetStanding(segment=loglet), ANSWER_SECONDS)
-    return {node for node, answer in answers.items() if isinstance(answer, Standing) and not _is_whole(answer)}
+    return {node for node, answer in answers.items() if not (isinstance(answer, Standing) and _is_whole(answer))}
 
 
 def _is_whole(standing: Standing) -> bool:

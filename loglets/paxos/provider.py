@@ -125,7 +125,7 @@ class PaxosProvider:
         return {decode_untrusted(config).loglet or segment: (self.kind, config)}
 
     async def partial_copies(self, segment: SegmentId, config: bytes, environment: Environment) -> Collection[NodeId]:
-        """See `virtuallog.replicated.TellsPartialCopies`: replicas that recover, or that wait for a copy."""
+        """See `virtuallog.replicated.TellsPartialCopies`: replicas that recover, wait for a copy, or do not answer."""
         decoded = decode_untrusted(config)
         return await explaining.partial(decoded.loglet or segment, decoded, environment)
 

@@ -37,7 +37,7 @@ class Picture:
     unknown: Sequence[Segment] = ()
     """Segments whose kind or config the node that took the picture does not know: they may rest on any node."""
     partial: Mapping[SegmentId, frozenset[NodeId]] = attrs.field(factory=dict)
-    """By segment, servers that say themselves that their copy is not whole."""
+    """By segment, servers that could say that their copy is whole, and have not."""
 
     def on(self, register: Register, placed: Sequence[PlacedSegment]) -> Picture:
         """The same nodes in another register: one that has a different directory there has not been looked at."""

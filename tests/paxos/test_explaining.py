@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import pytest
+import trio
 
 from loglets.paxos.config import PaxosConfig
 from loglets.paxos.explaining import of_replica, together
 from loglets.paxos.messages import Standing, Status
 from loglets.paxos.places import offset_of
+from loglets.paxos.provider import PaxosProvider
 from loglets.paxos.tail_check import Finish
 from tests.paxos.test_tail_check import checked, standing
+from tests.virtuallog.worlds import NoServices
+from virtuallog.chain import SegmentId
+from virtuallog.clock import SystemClock
 from virtuallog.errors import UnavailableError
 from virtuallog.explaining import TOGETHER
+from virtuallog.ports import Done, Environment, Outcome
 from virtuallog.types import NodeId, Sealed
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
@@ -94,3 +101,27 @@ def test_what_is_wrong_with_a_replica() -> None:
     assert (silent.facts, silent.problem) == ({"node": 3}, "no answer")
     assert "does not vote: it is recovering" in recovering.problem
     assert "nearly full" in full.problem
+
+
+@attrs.define
+class Answering(NoServices):
+    """Every node has its answer."""
+
+    answers: dict[NodeId, Outcome[Standing]]
+
+    def post(self, node: NodeId, request: object, done: Done, *_: object) -> None:  # type: ignore[override]
+        done(self.answers[node])
+
+
+async def test_a_copy_is_whole_if_its_replica_says_so() -> None:
+    """A node answers before its replicas do: it does not know yet that their store is lost, or waits for room on its disk."""
+    recovers = attrs.evolve(standing(5), status=Status.RECOVERING)
+    silent = UnavailableError("paxos is not ready on this node")
+    answers: dict[NodeId, Outcome[Standing]] = {NODES[0]: standing(5), NODES[1]: recovers, NODES[2]: silent}
+    async with trio.open_nursery() as nursery:
+        environment = Environment(
+            services=Answering(answers), clock=SystemClock(), random=random.Random(1), nursery=nursery
+        )
+        partial = await PaxosProvider().partial_copies(SegmentId(1, 7), CONFIG.encode(), environment)
+
+    assert partial == {NODES[1], NODES[2]}
