@@ -1,7 +1,7 @@
 """Serves what operators ask about nodes (`virtuallog.membership`), in tasks of the node that is asked.
 
-A drain or a replacement is a *chore*: it goes on when nobody asks any more, there is one of each at a time, and who asks
-meanwhile hears how far it is. None of its state matters: it looks at what is decided, here or on another node.
+A drain or a replacement is a *chore*: it goes on when nobody asks any more, there is one for each request at a time, and who asks
+the same meanwhile hears how far it is. None of its state matters: it looks at what is decided, here or on another node.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from virtuallog.membership import AddNode, DrainNode, Progress, ReconfigMembers,
 from virtuallog.node_table import Amendment, Expect, Remove
 from virtuallog.ports import Clock, Done, Handler, Handlers
 from virtuallog.replicated import Pace
-from virtuallog.types import NodeId
 from virtuallog.versions import roles_at
 from virtuallog.virtual_log import VirtualLog
 
 REQUESTS_MAX: Final = 32
 """Being answered at a time on one node. Operators are few; more is a script gone wild."""
+CHORES_MAX: Final = 128
+"""Under way at a time on one node: a drain and a replacement of each node of the largest cluster."""
 REPORT_SECONDS: Final = 2.0
 """How long an operator waits for the end of a chore before it hears how far the chore is: longer than a look at all nodes takes
 when one is silent. So an outcome that nobody has heard is found again by the next request, before its time is over."""
@@ -66,8 +67,8 @@ class Membership:
     _pace: Pace
     _level: Callable[[], int]
     _requests: int = 0
-    _chores: dict[tuple[str, NodeId], Chore] = attrs.field(factory=dict)
-    _untold: dict[tuple[str, NodeId], tuple[float, VirtualLogError]] = attrs.field(factory=dict)
+    _chores: dict[DrainNode | ReplaceNode, Chore] = attrs.field(factory=dict)
+    _untold: dict[DrainNode | ReplaceNode, tuple[float, VirtualLogError]] = attrs.field(factory=dict)
     """Refusals that no request has waited for, and when they came."""
 
     @property
@@ -130,9 +131,7 @@ class Membership:
 
     async def _drain(self, virtual_log: VirtualLog, request: DrainNode) -> Progress:
         drain = Drain(request.node, virtual_log, self._survey, self._pace, self._level)
-        return (
-            await drain.check() if request.check else await self._chore(virtual_log, "drain", request.node, drain.run)
-        )
+        return await drain.check() if request.check else await self._chore(virtual_log, request, drain.run)
 
     async def _replace(self, virtual_log: VirtualLog, request: ReplaceNode) -> Progress:
         replace = Replace(
@@ -145,17 +144,19 @@ class Membership:
             pace=self._pace,
             level=self._level,
         )
-        return await self._chore(virtual_log, "replace", request.node, replace.run)
+        return await self._chore(virtual_log, request, replace.run)
 
-    async def _chore(self, virtual_log: VirtualLog, what: str, node: NodeId, work: Work) -> Progress:
+    async def _chore(self, virtual_log: VirtualLog, request: DrainNode | ReplaceNode, work: Work) -> Progress:
         clock = virtual_log.view.environment.clock
-        came, refusal = self._untold.pop((what, node), (0.0, None))
+        came, refusal = self._untold.pop(request, (0.0, None))
         if refusal is not None and clock.monotonic() - came <= UNTOLD_SECONDS:
             raise refusal
-        chore = self._chores.get((what, node))
+        chore = self._chores.get(request)
         if chore is None:
-            chore = self._chores[what, node] = Chore()
-            self._nursery().start_soon(self._do, chore, (what, node), work, clock)
+            if len(self._chores) >= CHORES_MAX:
+                raise OverloadedError(f"{CHORES_MAX} drains and replacements are under way on this node")
+            chore = self._chores[request] = Chore()
+            self._nursery().start_soon(self._do, chore, request, work, clock)
         chore.waiting += 1
         try:
             with clock.timeout(REPORT_SECONDS):
@@ -168,15 +169,15 @@ class Membership:
             raise chore.outcome
         return chore.outcome
 
-    async def _do(self, chore: Chore, key: tuple[str, NodeId], work: Work, clock: Clock) -> None:
+    async def _do(self, chore: Chore, request: DrainNode | ReplaceNode, work: Work, clock: Clock) -> None:
         try:
             chore.outcome = await work(chore.tell)
         except VirtualLogError as error:
             chore.outcome = error
             if not chore.waiting:
-                self._untold[key] = clock.monotonic(), error
+                self._untold[request] = clock.monotonic(), error
                 if len(self._untold) > UNTOLD_MAX:
                     del self._untold[next(iter(self._untold))]
         finally:
-            del self._chores[key]
+            del self._chores[request]
             chore.ended.set()
