@@ -179,7 +179,12 @@ class Node:
             self.status, self._alive, self._require_log, lambda: self._nursery, self._pace, lambda: self.level
         )
         self._membership = Membership(
-            self._require_log, self._survey, lambda: self._nursery, self._pace, lambda: self.level
+            self._require_log,
+            self._survey,
+            lambda: self._nursery,
+            self._pace,
+            lambda: self.level,
+            self._residence.check_company,
         )
         self._policy = load_policy(config.healing, config.healing_settings)
         self._healer: Healer | None = None

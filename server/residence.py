@@ -102,6 +102,16 @@ class Residence:
         if self.refusal is not None:
             raise copy(self.refusal)
 
+    def check_company(self, node: NodeId) -> None:
+        """To be called before `node` is added to the register: a process that is alone may be elsewhere, and one of several may not.
+
+        Raises:
+            WrongRecipientError: this process is not at its registered address. Once there is another node it could change nothing any
+                more, not even back.
+        """
+        if node != self.identity.node and (elsewhere := self._elsewhere()) is not None:
+            raise elsewhere
+
     async def run(self, clock: Clock, on_copied: Callable[[VirtualLogError], None]) -> None:
         """Ask, now and then, who is at the registered address, for ever.
 
@@ -137,14 +147,15 @@ class Residence:
         return None
 
     def _look_at_addresses(self) -> None:
-        if self.copied is not None:
-            self.refusal = self.copied
-        elif self._is_alone or self._addresses == self._found_at or not self._own.isdisjoint(self._addresses):
-            self.refusal = None
-        else:
-            own = ", ".join(sorted(self._own))
-            registered = ", ".join(self._addresses)
-            self.refusal = WrongRecipientError("address of this data directory", f"{registered}, as registered", own)
+        self.refusal = self.copied or (None if self._is_alone else self._elsewhere())
+
+    def _elsewhere(self) -> WrongRecipientError | None:
+        """That the register has this directory at an address where this process is not; None: it has none, or this process is there."""
+        addresses = self._addresses
+        if not addresses or addresses == self._found_at or not self._own.isdisjoint(addresses):
+            return None
+        registered, own = ", ".join(addresses), ", ".join(sorted(self._own))
+        return WrongRecipientError("address of this data directory", f"{registered}, as registered", own)
 
 
 @attrs.define(eq=False)

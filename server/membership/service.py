@@ -22,6 +22,7 @@ from virtuallog.membership import AddNode, DrainNode, Progress, ReconfigMembers,
 from virtuallog.node_table import Amendment, Expect, Remove
 from virtuallog.ports import Clock, Done, Handler, Handlers
 from virtuallog.replicated import Pace
+from virtuallog.types import NodeId
 from virtuallog.versions import roles_at
 from virtuallog.virtual_log import VirtualLog
 
@@ -66,6 +67,8 @@ class Membership:
     _nursery: Callable[[], trio.Nursery]
     _pace: Pace
     _level: Callable[[], int]
+    _check_company: Callable[[NodeId], None]
+    """`Residence.check_company`."""
     _requests: int = 0
     _chores: dict[DrainNode | ReplaceNode, Chore] = attrs.field(factory=dict)
     _untold: dict[DrainNode | ReplaceNode, tuple[float, VirtualLogError]] = attrs.field(factory=dict)
@@ -109,6 +112,7 @@ class Membership:
     # -- short ones -----------------------------------------------------------------------------------------------
 
     async def _add(self, virtual_log: VirtualLog, request: AddNode) -> ChainChanged:
+        self._check_company(request.node)
         roles = roles_at(self._level(), request.roles)
         expect = Expect(node=request.node, addresses=request.addresses, roles=roles)
         return await self._amend(virtual_log, expect)

@@ -251,7 +251,9 @@ async def test_a_removal_is_judged_by_the_register_that_it_is_put_on(kind: str) 
         log = World(nursery, providers={"native": NativeProvider()}, metastore=metastore).client()
         metastore.values.append(looked.encode())
         metastore.attempts.append(8)
-        membership = Membership(lambda: log, no_nodes, lambda: nursery, RateLimit(SystemClock()), lambda: 1)
+        membership = Membership(
+            lambda: log, no_nodes, lambda: nursery, RateLimit(SystemClock()), lambda: 1, lambda node: None
+        )
 
         def done(outcome: object) -> None:
             outcomes.append(outcome)

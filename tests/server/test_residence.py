@@ -144,6 +144,17 @@ async def test_a_cluster_of_one_goes_on_anywhere() -> None:
     assert world.residence.refusal is None
 
 
+async def test_a_cluster_of_one_that_is_elsewhere_takes_no_second_node() -> None:
+    """With two of them this one could change nothing any more, and the second one could not be removed. A role for itself does no harm."""
+    world = await make_world()
+    world.learn(3, {NODE: entry(world.identity.store_id, THERE)})
+    with pytest.raises(WrongRecipientError, match="expected there:7003, as registered, found here:7003"):
+        world.residence.check_company(OTHER)
+    world.residence.check_company(NODE)
+    world.learn(4, {NODE: entry(world.identity.store_id, HERE)})
+    world.residence.check_company(OTHER)
+
+
 async def test_whoever_is_elsewhere_asks_and_posts_nothing_else() -> None:
     """Questions go out. Refusals come a turn later, as any answer does."""
     world = await make_world()
