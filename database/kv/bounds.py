@@ -27,6 +27,8 @@ ACL_BYTES_MAX: Final = 32 << 10
 """Bytes of one ACL as it is stored: 256 entries of 128 bytes."""
 RECOUNT_MAX: Final = 100_000
 """Znodes that a new quota may count, some 0.1 s on each replica."""
+RECOUNT_BYTES: Final = 4096
+"""Bytes of a record for which it counts as one znode more: none has as many, but those of the former version."""
 RECOUNT_PER_MS: Final = 50
 """Znodes that all quotas together may count, for each millisecond of the clock in the commands: a twentieth of a processor."""
 RECOUNT_AHEAD_MS: Final = 1000

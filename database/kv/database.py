@@ -22,7 +22,7 @@ import trio
 from database.engines.api import Engine
 from database.engines.asking import answer_to
 from database.engines.entry import Entry, HeavyEntry
-from database.kv import acl, apply, codec, metrics, reaping
+from database.kv import acl, apply, bounds, codec, metrics, reaping
 from database.kv.commands import Command, Multi, Operation, Origin
 from database.kv.expiry import TICK_SECONDS, Expiry
 from database.kv.results import ChangeKind, RefusedError, Result
@@ -30,7 +30,7 @@ from database.kv.tree import Tree
 from database.kv.watches import Watcher, Watches, WatchMode
 from database.ports import LocalStore
 from database.transaction import Transaction
-from virtuallog.errors import VirtualLogError
+from virtuallog.errors import OverloadedError, VirtualLogError
 from virtuallog.metrics import Family
 from virtuallog.ports import Clock, Done, Outcome
 from virtuallog.types import LogPosition
@@ -120,35 +120,46 @@ class Database:
     def set_watches(self, watcher: Watcher, relative_zxid: int, *, data: Sequence[str] = (), exist: Sequence[str] = (),
                     child: Sequence[str] = (), persistent: Sequence[str] = (), recursive: Sequence[str] = ()) -> None:  # fmt: skip
         """Watches of a client that comes back, having seen everything up to `relative_zxid`: those whose change it has missed
-        fire at once, the others are set."""
-        for path in data:
-            self._set_watch(watcher, path, relative_zxid, ChangeKind.DATA_CHANGED)
-        for path in exist:
-            self._set_watch(watcher, path, relative_zxid, ChangeKind.CREATED)
-        for path in child:
-            self._set_watch(watcher, path, relative_zxid, ChangeKind.CHILDREN_CHANGED)
+        fire at once, the others are set. Each path counts once.
+
+        Raises:
+            OverloadedError: it has missed changes of znodes with long ACLs, and to read these is more work than a command of as many bytes
+                may do. What comes before is done.
+        """
+        missed = ((ChangeKind.DATA_CHANGED, data), (ChangeKind.CREATED, exist), (ChangeKind.CHILDREN_CHANGED, child))
+        allowance = bounds.allowance(sum(len(path) for _, asked in missed for path in asked))
+        for awaited, asked in missed:
+            for path in dict.fromkeys(asked):
+                allowance -= self._set_watch(watcher, path, relative_zxid, awaited)
+                if allowance < 0:
+                    raise OverloadedError("to restore these watches takes more work than a request of this size may do")
         for path in persistent:
             self.watches.add(path, watcher, WatchMode.PERSISTENT)
         for path in recursive:
             self.watches.add(path, watcher, WatchMode.PERSISTENT_RECURSIVE)
 
-    def _set_watch(self, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind) -> None:
-        """`awaited` is what an event would say if it has been missed; CREATED stands for an `exists` that found nothing. Told only if
-        the znode, as it is now, may be read. That there is none may be told to any client, as by `exists`."""
+    def _set_watch(self, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind) -> int:
+        """Work of reading rights, as in `bounds`. `awaited` is what an event would say if it has been missed; CREATED stands for an `exists`
+        that found nothing. Told only if the znode, as it is now, may be read. That there is none may be told to any client, as by
+        `exists`."""
         table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
         try:
-            stat, rights = self.tree.look(path)
+            stat = self.tree.exists(path)
         except RefusedError:
             if awaited is ChangeKind.CREATED:
                 table.add(path, watcher)
             else:
                 watcher.fire(ChangeKind.DELETED, path, self.tree.last_zxid)
-            return
+            return 0
         changed = stat.pzxid if awaited is ChangeKind.CHILDREN_CHANGED else stat.mzxid
         if awaited is not ChangeKind.CREATED and changed <= relative_zxid:
             table.add(path, watcher)
-        elif acl.allows(rights, acl.READ, watcher.identities):
+            return 0
+        looked = self.tree.looked
+        _, rights = self.tree.look(path)
+        if acl.allows(rights, acl.READ, watcher.identities):
             watcher.fire(awaited, path, changed)
+        return self.tree.looked - looked
 
     def metrics(self) -> list[Family]:
         """As of now."""

@@ -105,7 +105,7 @@ class Execution:
     A plain class: one is made for each command at each replica, and what few commands need costs the others nothing."""
 
     recounted: int = 0
-    """Znodes that new quotas have counted. Stays if the command is taken back."""
+    """Znodes that new quotas have counted, long records several times. Stays if the command is taken back."""
     _work: int = 0
     """See `bounds`."""
     _seldom: _Seldom | None = None
@@ -270,7 +270,7 @@ class Execution:
         count, size = len(sizes), sum(sizes)
         self.recounted += 1 + count
         for key, blob in keys.scan_all(self.transaction, span, keys.ZNODES_COUNT):
-            self.recounted += 1
+            self.recounted += 1 + len(blob) // bounds.RECOUNT_BYTES
             if self.recounted > znodes_max:
                 raise RefusedError(Error.BAD_ARGUMENTS)
             if key not in changed:

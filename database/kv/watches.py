@@ -28,8 +28,8 @@ from database.kv.results import Change, ChangeKind, Error, RefusedError, Rights
 
 RECURSIVE_DEPTH_MAX: Final = 256
 """Names in a path with a recursive watch. A change looks up so many znodes above it, at most."""
-
-
+READERS_MAX: Final = 256
+"""ACLs of one command that are remembered as they are compared: more than the long ones that a command may look at (`bounds`)."""
 PER_WATCHER_MAX: Final = 100_000
 """Watches of one watcher in a table."""
 PATH_CHARACTERS_MAX: Final = 32 << 20
@@ -158,12 +158,32 @@ class WatchTable:
                 self._longest = 0
 
 
+class _Readers:
+    """Whom one ACL lets read. The list is read once, and compared with the same identities once."""
+
+    def __init__(self, acl: tuple[Acl, ...]) -> None:
+        self.acl: Final = acl
+        """Kept, as it is found by its address."""
+        self._holders = Holders(acl, READ)
+        self._known: dict[tuple[Identity, ...], bool] = {}
+
+    def include(self, identities: tuple[Identity, ...]) -> bool:
+        known = self._known.get(identities)
+        if known is None:
+            known = self._known[identities] = self._holders.include(identities)
+        return known
+
+
 @attrs.define(eq=False)
 class Watches:
     """All watches of one replica."""
 
     data: WatchTable = attrs.field(factory=WatchTable)
     child: WatchTable = attrs.field(factory=WatchTable)
+    _readers: dict[int, _Readers] = attrs.field(factory=dict, init=False)
+    """Of ACLs in the changes of one command, by their addresses: a multi may change a znode with a long ACL many times."""
+    _zxid: int = attrs.field(default=0, init=False)
+    """Of that command."""
 
     @property
     def count(self) -> int:
@@ -198,9 +218,16 @@ class Watches:
             told = self.child.take(path, kind)
         self._tell(told, kind, path, zxid, acl)
 
-    @staticmethod
-    def _tell(watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int, acl: tuple[Acl, ...]) -> None:
-        readers = None if acl is OPEN_ACL or not watchers else Holders(acl, READ)
+    def _tell(self, watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int, acl: tuple[Acl, ...]) -> None:
+        readers = None if acl is OPEN_ACL or not watchers else self._readers_of(acl, zxid)
         for watcher in watchers:
             if readers is None or readers.include(watcher.identities):
                 watcher.fire(kind, path, zxid)
+
+    def _readers_of(self, acl: tuple[Acl, ...], zxid: int) -> _Readers:
+        if zxid != self._zxid or len(self._readers) >= READERS_MAX:
+            self._readers, self._zxid = {}, zxid
+        found = self._readers.get(id(acl))
+        if found is None:
+            found = self._readers[id(acl)] = _Readers(acl)
+        return found

@@ -63,7 +63,7 @@ def children_are_judged_by_the_child(self: Watches, change: Change, zxid: int, r
 @mutant(Database._set_watch, scenario="strangers", published=CVE, found_by=[ONLY_READABLE])
 def what_was_missed_is_told_to_every_client(
     self: Database, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind
-) -> None:
+) -> int:
     """A restored watch was set by a read once, with the rights of another connection."""
 
     class Trusted:
@@ -72,10 +72,11 @@ def what_was_missed_is_told_to_every_client(
 
     before = (self.watches.data.contains(path, watcher), self.watches.child.contains(path, watcher))
     trusted = Trusted()
-    set_as_it_should(self, trusted, path, relative_zxid, awaited)
+    work = set_as_it_should(self, trusted, path, relative_zxid, awaited)
     for table, had in zip((self.watches.data, self.watches.child), before, strict=True):
         if table.remove(path, trusted) and not had:
             table.add(path, watcher)
+    return work
 
 
 @mutant(Database.post_apply, scenario="strangers", found_by=[ONLY_READABLE, ALL_READABLE])

@@ -401,3 +401,19 @@ def test_what_limits_a_parent_is_looked_for_once_in_a_multi() -> None:
         looks.append(world.meter.looks - before)
     assert looks[1] - looks[0] == 100, "each asks for its own znode only"
     assert world.tree.get_data("/zookeeper/quota/a/zookeeper_stats", ())[0] == b"count=104,bytes=0"
+
+
+def test_a_long_record_of_the_former_version_counts_several_times_for_a_new_quota() -> None:
+    """A new quota reads it whole: 300 znodes of 1 MB were 300 MB for a request of 90 bytes, as often as it was asked."""
+    world, statistics = World(is_former=True), "/zookeeper/quota/q/zookeeper_stats"
+    world.do(Create("/q", b""))
+    world.do(Create("/zookeeper/quota/q", b""))
+    for number in range(300):
+        world.do(Create(f"/q/{number}", b"x" * 1_000_000))
+    world.switch()
+    assert world.error(Create(statistics, b"")) is Error.OK
+    assert world.tree.get_data(statistics, ())[0] == b"count=301,bytes=300000000"
+    assert world.error(Delete(statistics)) is Error.OK
+    assert world.error(Create(statistics, b"")) is Error.BAD_ARGUMENTS, "that was the work of 73,000 znodes"
+    world.now_ms += 600
+    assert world.error(Create(statistics, b"")) is Error.OK
