@@ -27,6 +27,8 @@ from database.kv.commands import Identity
 
 IDENTITIES_MAX: Final = 64
 """Of one connection: they travel with each of its commands, and are compared wherever rights are checked."""
+IDENTITIES_CHARACTERS_MAX: Final = 4096
+"""Of their schemes and ids: a request of 22 bytes takes as many in the log. What a connection is without an auth packet has no bound here."""
 SUPER: Final = Identity("super", "")
 WORLD: Final = Identity("world", "anyone")
 
@@ -105,7 +107,10 @@ def add_identities(present: tuple[Identity, ...], *new: Identity) -> tuple[Ident
     Raises:
         AuthenticationError: they are too many.
     """
-    known = (*present, *(identity for identity in new if identity not in present))
+    added = [identity for identity in new if identity not in present]
+    known = (*present, *added)
     if len(known) > IDENTITIES_MAX:
         raise AuthenticationError(f"more than {IDENTITIES_MAX} identities")
+    if added and sum(len(each.scheme) + len(each.id) for each in known) > IDENTITIES_CHARACTERS_MAX:
+        raise AuthenticationError(f"identities of more than {IDENTITIES_CHARACTERS_MAX} characters")
     return known

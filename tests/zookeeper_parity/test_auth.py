@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from database.kv.commands import Identity
-from server.zookeeper.auth import IDENTITIES_MAX, SUPER, Authentication, AuthenticationError, digest_of, users_of
+from server.zookeeper.auth import (
+    IDENTITIES_CHARACTERS_MAX,
+    IDENTITIES_MAX,
+    SUPER,
+    Authentication,
+    AuthenticationError,
+    digest_of,
+    users_of,
+)
 from tests.zookeeper_parity.node import SUPER as SUPER_DIGEST
 
 HERE = Identity("ip", "127.0.0.1")
@@ -44,6 +52,20 @@ def test_nobody_is_more_than_a_bounded_crowd() -> None:
     assert authentication.authenticate(known, "digest", b"user1:password") == known
     with pytest.raises(AuthenticationError):
         authentication.authenticate(known, "digest", b"another:password")
+
+
+def test_a_long_name_does_not_travel_with_each_command() -> None:
+    """A request of 22 bytes took 65,000 bytes of the log, in the name of somebody whose name is as long. A certificate's long subject is no
+    obstacle to what adds nothing to it."""
+    authentication = Authentication()
+    known = authentication.greet("127.0.0.1")
+    most = IDENTITIES_CHARACTERS_MAX - sum(len(each.scheme + each.id) for each in known) - len("digest") - 29
+    longest = authentication.authenticate(known, "digest", b"u" * most + b":password")
+    assert authentication.authenticate(longest, "digest", b"u" * most + b":password") == longest
+    with pytest.raises(AuthenticationError):
+        authentication.authenticate(known, "digest", b"u" * (most + 1) + b":password")
+    subject = authentication.greet("127.0.0.1", "CN=" + "x" * IDENTITIES_CHARACTERS_MAX)
+    assert authentication.authenticate(subject, "x509", b"") == subject
 
 
 def test_the_super_user_is_whom_the_settings_name() -> None:
