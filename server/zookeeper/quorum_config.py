@@ -29,7 +29,7 @@ import attrs
 
 ANY_CONFIG: Final = -1
 TEXT_BYTES_MAX: Final = 64 << 10
-"""Of the list as a whole: some 600 servers."""
+"""Of the list as a whole, some 600 servers, and of a request to change it."""
 _MEMBER: Final = re.compile(
     r"server\.(?P<id>\d{1,9})=(?P<host>[^:;\s=,]+|\[[0-9a-fA-F:]+\]):(?P<ports>\d{1,5}:\d{1,5})"
     r"(?::(?P<role>participant|observer))?(?:;(?P<client>\S+))?"
@@ -116,11 +116,15 @@ def change(config: QuorumConfig, asked: Change) -> QuorumConfig:
     """
     if asked.from_version not in {ANY_CONFIG, config.version}:
         raise StaleConfigError(f"version {config.version:x}, not {asked.from_version:x}")
+    # Anybody may ask: whether he has the right to is decided where the command is applied.
+    if sum(len(text or "") for text in (asked.joining, asked.leaving, asked.new_members)) > TEXT_BYTES_MAX:
+        raise InvalidConfigError("more text than a list of servers may have")
     if asked.new_members:
         members = {member.id: member for member in map(_member, _parts(asked.new_members))}
     else:
         joining, leaving = _parts(asked.joining or ""), _parts(asked.leaving or "")
-        members = {number: member for number, member in config.members.items() if number not in set(map(_id, leaving))}
+        gone = set(map(_id, leaving))
+        members = {number: member for number, member in config.members.items() if number not in gone}
         members |= {member.id: member for member in map(_member, joining)}
     _check(config, members)
     changed = _next(config, members)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from database.kv.commands import SetData
 from database.kv.paths import CONFIG
 from database.kv.results import Error, Stat
+from server.zookeeper import quorum_config
 from server.zookeeper.quorum_config import (
     Change,
     InvalidConfigError,
@@ -104,6 +107,20 @@ def test_a_whole_new_list_may_leave_servers_out() -> None:
     lines = [config.members[1].line, config.members[3].line, OBSERVER]
 
     assert sorted(change(config, asked(members="\n".join(lines))).members) == [1, 3, 100]
+
+
+@pytest.mark.parametrize("request_", [asked(text := "9," * 500_000), asked(None, text), asked(None, None, text)])
+def test_a_request_longer_than_any_list_is_refused_unread(request_: Change) -> None:
+    """Anybody may send one, without a right: 1 MB of servers to leave was read once for each member of the list, 2.9 s of the event loop with five."""
+    with pytest.raises(InvalidConfigError, match="more text"):
+        change(ensemble(5), request_)
+
+
+def test_a_request_is_read_once_however_many_servers_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Mock(side_effect=int)
+    monkeypatch.setattr(quorum_config, "_id", read)
+    assert sorted(change(ensemble(5), asked(leaving="2,3")).members) == [1, 4, 5]
+    assert read.call_count == 2
 
 
 def test_a_request_becomes_a_write_that_expects_what_it_was_computed_from() -> None:
