@@ -127,21 +127,20 @@ class Database:
                 may do. What comes before is done.
         """
         missed = ((ChangeKind.DATA_CHANGED, data), (ChangeKind.CREATED, exist), (ChangeKind.CHILDREN_CHANGED, child))
-        allowance = bounds.allowance(sum(len(path) for _, asked in missed for path in asked))
+        most = self.tree.looked_at_acls + bounds.allowance(sum(len(path) for _, asked in missed for path in asked))
         for awaited, asked in missed:
             for path in dict.fromkeys(asked):
-                allowance -= self._set_watch(watcher, path, relative_zxid, awaited)
-                if allowance < 0:
+                self._set_watch(watcher, path, relative_zxid, awaited)
+                if self.tree.looked_at_acls > most:
                     raise OverloadedError("to restore these watches takes more work than a request of this size may do")
         for path in persistent:
             self.watches.add(path, watcher, WatchMode.PERSISTENT)
         for path in recursive:
             self.watches.add(path, watcher, WatchMode.PERSISTENT_RECURSIVE)
 
-    def _set_watch(self, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind) -> int:
-        """Work of reading rights, as in `bounds`. `awaited` is what an event would say if it has been missed; CREATED stands for an `exists`
-        that found nothing. Told only if the znode, as it is now, may be read. That there is none may be told to any client, as by
-        `exists`."""
+    def _set_watch(self, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind) -> None:
+        """`awaited` is what an event would say if it has been missed; CREATED stands for an `exists` that found nothing. Told only if
+        the znode, as it is now, may be read. That there is none may be told to any client, as by `exists`."""
         table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
         try:
             stat = self.tree.exists(path)
@@ -150,16 +149,12 @@ class Database:
                 table.add(path, watcher)
             else:
                 watcher.fire(ChangeKind.DELETED, path, self.tree.last_zxid)
-            return 0
+            return
         changed = stat.pzxid if awaited is ChangeKind.CHILDREN_CHANGED else stat.mzxid
         if awaited is not ChangeKind.CREATED and changed <= relative_zxid:
             table.add(path, watcher)
-            return 0
-        looked = self.tree.looked
-        _, rights = self.tree.look(path)
-        if acl.allows(rights, acl.READ, watcher.identities):
+        elif acl.allows(self.tree.look(path)[1], acl.READ, watcher.identities):
             watcher.fire(awaited, path, changed)
-        return self.tree.looked - looked
 
     def metrics(self) -> list[Family]:
         """As of now."""

@@ -26,7 +26,7 @@ from database.kv.records import (
     decode_session,
     decode_znode,
 )
-from database.kv.results import Change, ChangeKind, Error, RefusedError, Rights
+from database.kv.results import Change, ChangeKind, Error, RefusedError, Rights, StoredAcl
 from database.ports import Reading
 from database.transaction import Transaction
 from virtuallog.errors import CorruptionError
@@ -48,12 +48,14 @@ def find_znode(reading: Reading, path: str) -> Znode | None:
 
 def find_acl(reading: Reading, path: str, znode: Znode) -> tuple[Acl, ...]:
     """The ACL of this znode, wherever it stands."""
-    if not isinstance(znode.acl, Apart):
-        return znode.acl
+    return decode_acl(_acl_record(reading, path)) if isinstance(znode.acl, Apart) else znode.acl
+
+
+def _acl_record(reading: Reading, path: str) -> bytes:
     blob = reading.get(keys.acl(path))
     if blob is None:
         raise CorruptionError(f"the ACL of {path} is gone")
-    return decode_acl(blob)
+    return blob
 
 
 def find_data(reading: Reading, path: str, znode: Znode) -> bytes | None:
@@ -90,6 +92,8 @@ class _Seldom:
     """Znodes and bytes of data of a path and below, where this was counted, as of now."""
     apart: dict[str, tuple[Acl, ...]] = attrs.field(factory=dict)
     """ACLs that stand apart, as far as they were read."""
+    records: dict[str, bytes] = attrs.field(factory=dict)
+    """The same of those that nobody has had to parse."""
     allowed: dict[tuple[str, int], bool] = attrs.field(factory=dict)
     """What these say of the origin."""
     limited: dict[str, Limited] = attrs.field(factory=dict)
@@ -219,6 +223,19 @@ class Execution:
             apart[path] = find_acl(self.transaction, path, znode)
         return apart[path]
 
+    def stored_acl_of(self, path: str, znode: Znode) -> StoredAcl:
+        """The same for watches, which seldom need to know what a long one says."""
+        rights = znode.acl
+        if not isinstance(rights, Apart):
+            return rights
+        known = self._known
+        if path in known.apart:
+            return known.apart[path]
+        if path not in known.records:
+            self.spend(LOOK + bounds.ACL_LOOKS * len(rights))
+            known.records[path] = _acl_record(self.transaction, path)
+        return known.records[path]
+
     @property
     def _known(self) -> _Seldom:
         if self._seldom is None:
@@ -305,7 +322,7 @@ class Execution:
         """Put what is not a znode; None: remove it."""
         self._indexes[key] = value
 
-    def changed(self, kind: ChangeKind, path: str, rights: tuple[Acl, ...], parent_rights: tuple[Acl, ...]) -> None:
+    def changed(self, kind: ChangeKind, path: str, rights: StoredAcl, parent_rights: StoredAcl) -> None:
         """Note a change for watches. The ACLs are those at this change: see `Rights`."""
         self.changes.append((kind, path))
         self.rights.append((rights, parent_rights))

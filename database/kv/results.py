@@ -71,7 +71,9 @@ Change: TypeAlias = tuple[ChangeKind, str]
 """What happened to the znode of this path. That the children of its parent changed with it is not said again."""
 
 
-Rights: TypeAlias = tuple[tuple[Acl, ...], tuple[Acl, ...]]
+StoredAcl: TypeAlias = tuple[Acl, ...] | bytes
+"""An ACL, or its record: only who watches what a removal concerns needs to know what a long one says."""
+Rights: TypeAlias = tuple[StoredAcl, StoredAcl]
 """The ACL of the znode that a change is about, the removed one for a deletion, and that of its parent: at that change, since a later
 command of the same transaction may have changed them."""
 

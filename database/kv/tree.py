@@ -47,6 +47,8 @@ class Tree:
     """Of the last command that was applied. As of the last `applied`."""
     looked: int = attrs.field(default=0, init=False)
     """Work of the reads so far, in bytes (`bounds`): of records that were looked at, 64 for each look, and 256 for each child."""
+    looked_at_acls: int = attrs.field(default=0, init=False)
+    """The part of it that reads of ACLs in records of their own have taken."""
     _reading: Reading = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -153,5 +155,7 @@ class Tree:
 
     def _acl(self, path: str, znode: Znode) -> tuple[Acl, ...]:
         if isinstance(znode.acl, Apart):
-            self.looked += bounds.LOOK + bounds.ACL_LOOKS * len(znode.acl)
+            work = bounds.LOOK + bounds.ACL_LOOKS * len(znode.acl)
+            self.looked += work
+            self.looked_at_acls += work
         return find_acl(self._reading, path, znode)

@@ -23,8 +23,9 @@ import attrs
 
 from database.kv import paths
 from database.kv.acl import READ, Holders
-from database.kv.commands import OPEN_ACL, Acl, Identity
-from database.kv.results import Change, ChangeKind, Error, RefusedError, Rights
+from database.kv.acl_codec import decode_acl
+from database.kv.commands import OPEN_ACL, Identity
+from database.kv.results import Change, ChangeKind, Error, RefusedError, Rights, StoredAcl
 
 RECURSIVE_DEPTH_MAX: Final = 256
 """Names in a path with a recursive watch. A change looks up so many znodes above it, at most."""
@@ -161,10 +162,10 @@ class WatchTable:
 class _Readers:
     """Whom one ACL lets read. The list is read once, and compared with the same identities once."""
 
-    def __init__(self, acl: tuple[Acl, ...]) -> None:
+    def __init__(self, acl: StoredAcl) -> None:
         self.acl: Final = acl
         """Kept, as it is found by its address."""
-        self._holders = Holders(acl, READ)
+        self._holders = Holders(decode_acl(acl) if isinstance(acl, bytes) else acl, READ)
         self._known: dict[tuple[Identity, ...], bool] = {}
 
     def include(self, identities: tuple[Identity, ...]) -> bool:
@@ -218,13 +219,13 @@ class Watches:
             told = self.child.take(path, kind)
         self._tell(told, kind, path, zxid, acl)
 
-    def _tell(self, watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int, acl: tuple[Acl, ...]) -> None:
+    def _tell(self, watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int, acl: StoredAcl) -> None:
         readers = None if acl is OPEN_ACL or not watchers else self._readers_of(acl, zxid)
         for watcher in watchers:
             if readers is None or readers.include(watcher.identities):
                 watcher.fire(kind, path, zxid)
 
-    def _readers_of(self, acl: tuple[Acl, ...], zxid: int) -> _Readers:
+    def _readers_of(self, acl: StoredAcl, zxid: int) -> _Readers:
         if zxid != self._zxid or len(self._readers) >= READERS_MAX:
             self._readers, self._zxid = {}, zxid
         found = self._readers.get(id(acl))

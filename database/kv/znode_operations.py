@@ -99,7 +99,7 @@ def remove(execution: Execution, path: str, znode: Znode) -> None:
     """Delete a znode without children, whoever may do so."""
     parent_path = paths.parent_of(path)
     parent = execution.znode(parent_path)
-    rights = execution.acl_of(path, znode)
+    rights = execution.stored_acl_of(path, znode)
     parent.children -= 1
     parent.pzxid = execution.zxid
     execution.put(parent_path, parent)
@@ -112,7 +112,7 @@ def remove(execution: Execution, path: str, znode: Znode) -> None:
     elif znode.kind != Kind.PERSISTENT:
         execution.index(keys.reapable(path), None)
     quotas.deleted(execution, path, znode)
-    execution.changed(ChangeKind.DELETED, path, rights, execution.acl_of(parent_path, parent))
+    execution.changed(ChangeKind.DELETED, path, rights, execution.stored_acl_of(parent_path, parent))
 
 
 def set_data(execution: Execution, operation: SetData) -> Stat:

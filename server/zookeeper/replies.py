@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from database.kv.commands import Acl, Identity
@@ -26,6 +27,8 @@ _STAT: Final = struct.Struct(">qqqqiiiqiiq")
 _HEADER_AND_STAT: Final = struct.Struct(">iiqiqqqqiiiqiiq")
 _EVENT: Final = struct.Struct(">iiqiii")
 _CONNECTED: Final = 3
+_EVENTS: Final = 2
+"""Frames of events that are remembered: of a znode and of its parent."""
 _PART: Final = struct.Struct(">ibi")
 _PART_OF_ERROR: Final = struct.Struct(">ibii")
 _END: Final = _PART.pack(ERROR_ENTRY, 1, -1)
@@ -40,8 +43,9 @@ def error(xid: int, zxid: int, reason: int) -> bytes:
     return _HEADER.pack(16, xid, zxid, reason)
 
 
+@lru_cache(_EVENTS)
 def event(kind: ChangeKind, path: str) -> bytes:
-    """A watch has fired. Its zxid is -1, as in ZooKeeper 3.8."""
+    """A watch has fired. Its zxid is -1, as in ZooKeeper 3.8. All who are told of one change share the frame."""
     encoded = path.encode()
     length = 28 + len(encoded)
     return _EVENT.pack(length, XID_EVENT, -1, 0, kind, _CONNECTED) + INT.pack(len(encoded)) + encoded

