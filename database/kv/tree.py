@@ -12,9 +12,9 @@ import attrs
 
 from database.kv import acl, bounds, keys, paths
 from database.kv.acl import ADMIN, READ
-from database.kv.commands import Acl, Identity
+from database.kv.commands import OPEN_ACL, Acl, Identity
 from database.kv.execution import FOUNDING, find_acl, find_data, find_session
-from database.kv.records import Apart, Meta, Session, Znode, decode_meta, decode_session, decode_znode
+from database.kv.records import APART_BYTES, Apart, Meta, Session, Znode, decode_meta, decode_session, decode_znode
 from database.kv.results import Error, RefusedError, Stat
 from database.ports import Reading
 from virtuallog.ports import Span
@@ -48,7 +48,7 @@ class Tree:
     looked: int = attrs.field(default=0, init=False)
     """Work of the reads so far, in bytes (`bounds`): of records that were looked at, 64 for each look, and 256 for each child."""
     looked_at_acls: int = attrs.field(default=0, init=False)
-    """The part of it that reads of ACLs in records of their own have taken."""
+    """The part of it that long ACLs have taken."""
     _reading: Reading = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -146,7 +146,10 @@ class Tree:
         self.looked += bounds.LOOK + len(blob or b"")
         if blob is None:
             raise RefusedError(Error.NO_NODE)
-        return decode_znode(blob)
+        znode = decode_znode(blob)
+        if znode.acl is not OPEN_ACL and len(blob) > 3 * APART_BYTES:  # of the former version
+            self._count_acl(len(blob) - len(znode.data or b""))
+        return znode
 
     def _readable(self, path: str, identities: Identities) -> Znode:
         znode = self._znode(path)
@@ -155,7 +158,10 @@ class Tree:
 
     def _acl(self, path: str, znode: Znode) -> tuple[Acl, ...]:
         if isinstance(znode.acl, Apart):
-            work = bounds.LOOK + bounds.ACL_LOOKS * len(znode.acl)
-            self.looked += work
-            self.looked_at_acls += work
+            self._count_acl(len(znode.acl))
         return find_acl(self._reading, path, znode)
+
+    def _count_acl(self, size: int) -> None:
+        work = bounds.LOOK + bounds.ACL_LOOKS * size
+        self.looked += work
+        self.looked_at_acls += work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from database.kv.commands import Acl
 from simulation.zelos.jute import Writer
 from tests.zookeeper_wire.world import created, served, setting, watched
 
@@ -168,3 +169,17 @@ async def test_watches_die_with_their_connection() -> None:
         await client.stream.aclose()
         await world.settled()
         assert world.server.database.watches.count == 0
+
+
+async def test_watches_to_restore_that_read_too_many_long_acls_close() -> None:
+    """Closed rather than answered with an error: clients take no note of one, and would wait for events that never come."""
+    acl = (*(Acl(31, "digest", f"{number:050}:x") for number in range(255)), Acl(31, "world", "anyone"))
+    async with served() as world:
+        client = await world.client()
+        for number in range(50):
+            assert (await client.create(f"/{number}", acl=acl)).error == 0
+        await client.send(
+            101, Writer().int64(0).strings([f"/{number}" for number in range(50)]).int32(0).int32(0), xid=-8
+        )
+        assert len(await client.closed()) < 50 * 30, "events of some, and no answer for the others"
+        assert (await (await world.client()).get("/1")).error == 0

@@ -254,9 +254,10 @@ def test_a_path_is_looked_at_once_for_each_kind_of_watches_to_restore() -> None:
     assert watcher.events == [(DATA, "/a"), (CREATED, "/a"), (CHILDREN, "/a")]
 
 
-def test_watches_to_restore_read_rights_within_bounds() -> None:
-    """Many long ACLs are more work than a short request may do; ACLs of usual length never are."""
-    world = World()
+@pytest.mark.parametrize("is_former", [False, True])
+def test_watches_to_restore_read_rights_within_bounds(is_former: bool) -> None:
+    """Many long ACLs are more work than a short request may do, wherever they stand; ACLs of usual length never are."""
+    world = World(is_former=is_former)
     for number in range(100):
         world.do(Create(f"/{number:02}", b"", LONG_ACL))
         world.do(Create(f"/short{number}", b"", (*LONG_ACL[-5:],)))
