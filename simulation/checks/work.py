@@ -64,6 +64,14 @@ class MeteredTransaction:
         self._count(key, b"")
         self._transaction.delete(key)
 
+    @property
+    def operations(self) -> int:
+        return self._transaction.operations
+
+    @operations.setter
+    def operations(self, count: int) -> None:
+        self._transaction.operations = count
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transaction, name)
 
