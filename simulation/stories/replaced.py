@@ -44,8 +44,9 @@ from simulation.world.cluster import Client, Cluster, ClusterPlan
 from simulation.world.machine import Machine
 from simulation.world.transport import CALLS
 from simulation.world.world import World
-from virtuallog.errors import RetryableError, VirtualLogError
+from virtuallog.errors import RetryableError, UnavailableError, VirtualLogError
 from virtuallog.membership import Progress, ReplaceNode
+from virtuallog.replicated import TellsPartialCopies
 from virtuallog.testing.actions import ExtendAsked
 from virtuallog.types import NodeId
 
@@ -260,6 +261,8 @@ async def _finish(cast: Cast) -> bool:
     await trio.sleep(SETTLE_SECONDS)
     if not await get(scene, "look at the directories", partial(_settle, cast)):
         return False
+    if not await get(scene, "recover what lost its store", partial(_recover, cast)):
+        return False
     for node in cast.to_complete:
         if not await _complete(cast, node):
             return False
@@ -281,6 +284,17 @@ async def _settle(cast: Cast) -> None:
             cast.machine(node).crash()
             cast.machine(node).wipe()
             cast.machine(node).start()
+
+
+async def _recover(cast: Cast) -> None:
+    """A replica that lost its store counts as a lost copy until it has recovered. Those that are given up are copied later."""
+    view = cast.client.log.view
+    for segment in (await view.refresh()).chain.segments:
+        provider: object = view.providers.get(segment.kind)
+        if isinstance(provider, TellsPartialCopies):
+            partial_copies = await provider.partial_copies(segment.id, segment.config, view.environment)
+            if recovering := set(partial_copies).difference(cast.to_complete):
+                raise UnavailableError(f"{recovering} recover")
 
 
 async def _replace_at_last(cast: Cast) -> None:
