@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import attrs
 import trustme
 
 from tests.free_ports import free_ports
+from tests.source_tree import ROOT
 
 NODE: Final = Path(__file__).with_name("node.py")
 HOST: Final = "127.0.0.1"
@@ -111,7 +113,8 @@ class ParityCluster:
         arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
         with (folder / "log").open("ab") as output:
             command = [sys.executable, str(self.program), *arguments]
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # programs that are modules of the tests
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment)
 
 
 @contextmanager
