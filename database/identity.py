@@ -23,7 +23,12 @@ class ReplicaIdentity:
     @property
     def name(self) -> str:
         """Names the store in the state and in the log, whichever process plays into it."""
-        return f"{self.node}-{self.store.hex()[:16]}"
+        return replica_name(self.node, self.store)
+
+
+def replica_name(node: NodeId, store: bytes) -> str:
+    """Of the replica on this data directory."""
+    return f"{node}-{store.hex()[:16]}"
 
 
 def node_of(replica: str) -> NodeId:

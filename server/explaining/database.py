@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from database.control.messages import SERVING, DatabaseStatus
-from database.identity import ReplicaIdentity, node_of
+from database.identity import node_of, replica_name
 from server.explaining.finding import Finding, Topic, Weight, listed, nodes_text
 from virtuallog.errors import UnavailableError, UnsupportedError, VirtualLogError
 from virtuallog.ports import Outcome
-from virtuallog.register import NodeEntry, Register
+from virtuallog.register import Register
 from virtuallog.types import NodeId
 
 TOPICS = (Topic.DATABASE,)
@@ -97,7 +97,7 @@ def _replica(facts: DatabaseFacts, name: str) -> Iterator[Finding]:
     eject = f"`virtuallog database eject {name}`"
     if entry is None:
         yield _unserved(name, f"the cluster has no node {node}", f"{eject}: it does not come back")
-    elif not _has(entry, node, name):
+    elif name != replica_name(node, entry.store_id):
         because = f"node {node} has another data directory than the one of this replica"
         yield _unserved(name, because, f"{eject}, unless a new replica of node {node} takes its place soon")
     elif isinstance(answer, UnsupportedError):
@@ -111,11 +111,6 @@ def _replica(facts: DatabaseFacts, name: str) -> Iterator[Finding]:
     elif isinstance(answer, VirtualLogError):
         remedy = f"mend that (docs/operating.md says what each reason means) and start node {node} again; or {eject}"
         yield _unserved(name, f"node {node}: {answer}", remedy)
-
-
-def _has(entry: NodeEntry, node: NodeId, name: str) -> bool:
-    """Whether the directory that the register names is the one of the replica."""
-    return not entry.is_expected and ReplicaIdentity(node=node, store=entry.store_id, boot=0).name == name
 
 
 def _unserved(name: str, because: str, remedy: str) -> Finding:

@@ -18,8 +18,8 @@ import attrs
 
 from server.healing.policy import PlacedSegment
 from server.healing.rebuild import rebuild_unless_moved
-from server.membership.look import Survey, look, placement_of
-from server.membership.picture import Picture, drain_problems, rests_on, servers_without, spell
+from server.membership.look import Survey, look, look_at_replicas, placement_of
+from server.membership.picture import Picture, database_problems, drain_problems, rests_on, servers_without, spell
 from virtuallog.amending import amend
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError
@@ -54,7 +54,7 @@ class Drain:
             UnavailableError: the register cannot be read.
         """
         picture = await self._look()
-        problems = drain_problems(picture, self.node, placement_of(self._log))
+        problems = await self._problems(picture)
         says = f"{len(picture.uses(self.node))} segments are on node {self.node}"
         return Progress(done=not problems, waits=False, says=says, problems=tuple(problems))
 
@@ -66,8 +66,7 @@ class Drain:
                 has been moved is moved.
             UnavailableError: not enough nodes answered; may be called again.
         """
-        problems = drain_problems(await self._look(), self.node, placement_of(self._log))
-        if problems:
+        if problems := await self._problems(await self._look()):
             raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
         await self._amend(Withdraw(node=self.node, placement=placement_of(self._log)))
         _WITHDRAWN.reached()
@@ -75,7 +74,14 @@ class Drain:
             pass
         if not picture.register.drained([self.node]):
             raise InvalidSettingError(f"node {self.node}", "was added again while it was drained: it is in use")
+        if problems := database_problems(await look_at_replicas(self._log, picture), self.node):
+            raise InvalidSettingError(f"node {self.node}", "; ".join(problems))  # another drain has ended meanwhile
         return Progress(done=True, waits=False, says=f"nothing is on node {self.node} any more; it may be stopped")
+
+    async def _problems(self, picture: Picture) -> list[str]:
+        """What stands against it."""
+        database = database_problems(await look_at_replicas(self._log, picture), self.node)
+        return drain_problems(picture, self.node, placement_of(self._log)) + database
 
     async def _amend(self, amendment: Amendment) -> Register:
         view = self._log.view

@@ -7,14 +7,16 @@ from typing import TypeAlias
 
 import attrs
 
+from database.control.messages import DatabaseStatus, GetDatabaseStatus
 from server.healing.healer import placed_segments
 from server.healing.policy import PlacedSegment
 from server.membership.picture import Picture, rests_on
 from virtuallog.api import Cluster
 from virtuallog.chain import Segment, SegmentId
-from virtuallog.errors import MalformedError
+from virtuallog.errors import MalformedError, VirtualLogError
 from virtuallog.register import Register
 from virtuallog.replicated import Placement, TellsPartialCopies, replicated
+from virtuallog.survey import ask_each
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
 
@@ -59,6 +61,16 @@ async def look_at_copies(log: VirtualLog, picture: Picture) -> Picture:
                 await provider.partial_copies(segment.id, segment.config, log.view.environment)
             )
     return attrs.evolve(picture, partial=partial)
+
+
+async def look_at_replicas(log: VirtualLog, picture: Picture) -> Picture:
+    """The same, with the view of the database, as the replica has it that has applied most of those that answer."""
+    if not picture.register.database:
+        return picture
+    answers = await ask_each(log.view.environment.services, sorted(picture.register.nodes), GetDatabaseStatus())
+    found = [answer for answer in answers.values() if not isinstance(answer, VirtualLogError)]
+    newest = max(found, key=lambda status: status.cursor, default=DatabaseStatus(state=""))
+    return attrs.evolve(picture, replicas=tuple(member.name for member in newest.members))
 
 
 def _is_elsewhere(provider: object) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 
+from database.identity import node_of, replica_name
 from server.healing.policy import PlacedSegment
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import InvalidSettingError
@@ -38,6 +39,8 @@ class Picture:
     """Segments whose kind or config the node that took the picture does not know: they may rest on any node."""
     partial: Mapping[SegmentId, frozenset[NodeId]] = attrs.field(factory=dict)
     """By segment, servers that could say that their copy is whole, and have not."""
+    replicas: Collection[str] = ()
+    """Names of the replicas in the view of the database: each has all of its state. None, if there is no database, or none was asked."""
 
     def on(self, register: Register, placed: Sequence[PlacedSegment]) -> Picture:
         """The same nodes in another register: one that has a different directory there has not been looked at."""
@@ -196,6 +199,22 @@ def copies_problems(picture: Picture, node: NodeId) -> list[str]:
                 else f"{spell(placed.segment)}: {left} whole copies would be left, and {wanted} are needed to have all of it"
             )
     return problems
+
+
+def database_problems(picture: Picture, node: NodeId) -> list[str]:
+    """Why the database cannot do without the data directory of a node: of its log the replicas have trimmed what they have."""
+    register = picture.register
+    left = [
+        name
+        for name in picture.replicas
+        if (entry := register.nodes.get(node_of(name))) is not None
+        and entry.roles
+        and node_of(name) != node
+        and name == replica_name(node_of(name), entry.store_id)
+    ]
+    if left or not any(node_of(name) == node for name in picture.replicas):
+        return []
+    return [f"the database: no other node in use has a replica of it; node {node} has the last one"]
 
 
 def lost_on(picture: Picture, node: NodeId) -> Sequence[PlacedSegment]:

@@ -19,8 +19,8 @@ import attrs
 
 from server.healing.healer import placed_segments
 from server.healing.rebuild import rebuild_unless_moved
-from server.membership.look import Survey, look, look_at_copies
-from server.membership.picture import Picture, copies_problems, lost_on, seat_problems, spell
+from server.membership.look import Survey, look, look_at_copies, look_at_replicas
+from server.membership.picture import Picture, copies_problems, database_problems, lost_on, seat_problems, spell
 from virtuallog.amending import amend
 from virtuallog.crash_points import CrashPoint
 from virtuallog.errors import InvalidSettingError, UnavailableError
@@ -73,11 +73,13 @@ class Replace:
         return Progress(done=False, waits=True, says=f"{says} (--force gives this one up, too)")
 
     async def _forget(self, picture: Picture, entry: NodeEntry) -> Progress:
-        picture = picture if self.force else await look_at_copies(self.log, picture)
+        if not self.force:
+            picture = await look_at_replicas(self.log, await look_at_copies(self.log, picture))
 
         def problems(register: Register) -> list[str]:
             now = picture.on(register, placed_segments(self.log.view, register))
-            return seat_problems(now, self.node) + ([] if self.force else copies_problems(now, self.node))
+            copies = [] if self.force else copies_problems(now, self.node) + database_problems(now, self.node)
+            return seat_problems(now, self.node) + copies
 
         forget = Forget(node=self.node, store_id=entry.store_id, addresses=self.addresses, problems=problems)
         view = self.log.view

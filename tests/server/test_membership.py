@@ -8,6 +8,7 @@ import attrs
 import pytest
 import trio
 
+from database.identity import replica_name
 from loglets.native.config import NativeConfig
 from loglets.native.provider import NativeProvider
 from server.healing.policy import PlacedSegment
@@ -16,6 +17,7 @@ from server.healing.shortage import shortage
 from server.membership.picture import (
     Picture,
     copies_problems,
+    database_problems,
     drain_problems,
     lost_on,
     rests_on,
@@ -190,6 +192,19 @@ def test_the_last_copy_is_not_given_up() -> None:
     two = rejoined(picture((1, 2, 3)), TWO, joined=5)
     assert len(copies_problems(two, THREE)) == 2
     assert copies_problems(two, TWO) == [], "it has nothing to lose"
+
+
+def test_the_last_replica_of_the_database_is_not_given_up() -> None:
+    """Replicas have trimmed the log that made them. One whose directory was given up, or is on a drained node, is not counted on."""
+    store = b"s" * 16
+    names = [replica_name(node, store) for node in (ONE, TWO)]
+    both = attrs.evolve(picture((1, 2, 3, 4), nodes=4), replicas=names)
+    assert database_problems(both, ONE) == database_problems(both, FOUR) == []
+    (told,) = database_problems(drained(both, TWO), ONE)
+    assert "no other node in use has a replica" in told
+    assert database_problems(drained(both, TWO), FOUR) == []
+    replaced = attrs.evolve(both, replicas=[names[0], replica_name(TWO, b"former directory")])
+    assert database_problems(replaced, ONE) == [told]
 
 
 def test_a_segment_that_consists_of_parts_needs_a_copy_of_each() -> None:
