@@ -107,6 +107,7 @@ class Guest:
             house.hooks,
             house.syncs,
             Sampler(house.clock.monotonic, house.meter.took),
+            house.read_budget,
             self.lose,
             Origin(identities=self._greet()),
             on_login=self._on_login,

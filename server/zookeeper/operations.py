@@ -23,6 +23,7 @@ from server.zookeeper.jute import Reader, buffer
 from server.zookeeper.meter import Sampler
 from server.zookeeper.opcodes import OpCode
 from server.zookeeper.pipeline import Turn
+from server.zookeeper.read_budget import ReadBudget
 from server.zookeeper.reads import READS, Find, View
 from server.zookeeper.sasl import Exchange
 from server.zookeeper.syncs import Syncs
@@ -46,6 +47,7 @@ class Operations:
     hooks: Hooks
     syncs: Syncs
     sampler: Sampler
+    read_budget: ReadBudget
     lose: Callable[[Exception], None]
     """Called when an answer will never be known, or when the session is gone: the connection has to be closed, as whoever waits for
     a reply in its turn would take the next one for it."""
@@ -169,7 +171,7 @@ class Operations:
 
     def read(self, xid: int, opcode: OpCode, body: Reader) -> None:
         parse, find = READS[opcode]
-        self.connection.pipeline.read(partial(self._run, find, xid, parse(body), self.origin))
+        self.connection.pipeline.read(partial(self.read_budget.timed, self._run, find, xid, parse(body), self.origin))
 
     def _run(self, find: Find, xid: int, asked: Any, origin: Origin) -> bytes:
         """Called from wherever the turn of the read comes, at worst while a log entry is applied: so it raises nothing."""

@@ -8,13 +8,17 @@ turn is over, and go on in the order in which they came to wait. Most turns spen
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import trio
 
+from virtuallog.ports import Clock
+
 WORK_MAX: Final = 1 << 20
 """In the units of `Tree.looked`: some 8 ms. The last read of a turn may go beyond it."""
+WORK_PER_SECOND: Final = 128 << 20
+"""The time of reads counts as well: a scan takes long where much was deleted, and does not say so."""
 
 
 @attrs.define(eq=False)
@@ -22,25 +26,40 @@ class ReadBudget:
     """See above.
 
     Args:
-        work: tells the work of all reads so far; grows only.
+        looked: tells what all reads have looked at so far; grows only.
+        clock: of the node.
     """
 
-    _work: Callable[[], int]
+    _looked: Callable[[], int]
+    _clock: Clock
+    _seconds: float = attrs.field(default=0.0, init=False)
+    """Of all reads so far."""
     _begun: int = attrs.field(init=False)
     """The work when the budget was last full."""
     _waiting: dict[Callable[[], None], None] = attrs.field(factory=dict, init=False)
     _is_spent: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._begun = self._work()
+        self._begun = self._work
 
     def admits(self, go_on: Callable[[], None]) -> bool:
         """Whether a read may be done now. If not, `go_on` is called in a later turn, once for all the reads that it was asked for."""
-        if self._work() - self._begun < WORK_MAX:
+        if self._work - self._begun < WORK_MAX:
             return True
         self._waiting[go_on] = None
         self._is_spent.set()
         return False
+
+    def timed(self, read: Callable[..., bytes], *arguments: Any) -> bytes:
+        """Do a read; its time counts."""
+        began = self._clock.monotonic()
+        answer = read(*arguments)
+        self._seconds += self._clock.monotonic() - began
+        return answer
+
+    @property
+    def _work(self) -> int:
+        return self._looked() + int(self._seconds * WORK_PER_SECOND)
 
     def leave(self, go_on: Callable[[], None]) -> None:
         """`go_on` need not be called any more."""
@@ -52,7 +71,7 @@ class ReadBudget:
             await self._is_spent.wait()
             self._is_spent = trio.Event()
             await trio.lowlevel.checkpoint()  # all that are ready now are served before
-            self._begun = self._work()
+            self._begun = self._work
             waiting, self._waiting = self._waiting, {}
             for go_on in waiting:
                 go_on()

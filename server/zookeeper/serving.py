@@ -66,7 +66,7 @@ class ZooKeeperServer:
         self.hooks: Final = hooks or Hooks()
         self.attempts: Final = Attempts()
         self.syncs: Final = Syncs(database.sync)
-        self.read_budget: Final = ReadBudget(lambda: database.tree.looked)
+        self.read_budget: Final = ReadBudget(lambda: database.tree.looked, clock)
         self.meter: Final = Meter()
         self._complaints = Complaints(clock, counts=self.meter.complaints)
         self._guests: dict[Guest, None] = {}

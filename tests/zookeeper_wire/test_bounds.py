@@ -157,6 +157,7 @@ def _reading(number: int, path: str) -> bytes:
 async def test_reads_of_one_turn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all connections together: who sends many at once, or comes with many, holds up nobody for the sum of them."""
     monkeypatch.setattr(read_budget, "WORK_MAX", 10_000)
+    monkeypatch.setattr(read_budget, "WORK_PER_SECOND", 0)
     async with served() as world:
         clients = [await world.client() for _ in range(3)]
         await clients[0].create("/a", bytes(1000))
