@@ -143,7 +143,11 @@ class PaxosMetaStore:
                     _MOVED.reached()
                 await self._spread()
             case Unreachable():
-                await patience.pause(f"no majority answered: {outcome.reason}")
+                elsewhere = await self._ask_seeds()
+                if isinstance(elsewhere, Found):
+                    self._adopt(elsewhere.decision)
+                else:
+                    await patience.pause(f"no majority answered: {outcome.reason}")
             case Vacant():
                 await patience.pause("no node that answers has been told of any version")
             case _:
@@ -164,6 +168,14 @@ class PaxosMetaStore:
     async def _survey(self, known: Decision | None) -> Outcome:
         members = self._seeds if known is None else known.members
         return await converse(self._services, Survey(known, members))
+
+    async def _ask_seeds(self) -> Outcome:
+        """Ask them for a newer decision: the members of the newest known one may have been replaced, and gone, long ago."""
+        known = self._known
+        if known is None:
+            return Unreachable()  # they were asked
+        others = tuple(node for node in self._seeds if node not in known.members)
+        return await converse(self._services, Survey(known, (), others)) if others else Unreachable()
 
     async def _propose(self, known: Decision, own: Proposal | None, round_: int) -> Outcome:
         nonce = self._random.getrandbits(63)

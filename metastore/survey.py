@@ -33,6 +33,8 @@ class Survey:
     basis: Decision | None
     """The newest known decision; the survey is of the slot after it. None: any decision will do (slot 0)."""
     members: tuple[NodeId, ...]
+    others: tuple[NodeId, ...] = ()
+    """Asked as well, for a newer decision only: they have no voice in this slot."""
     slot: int = attrs.field(init=False)
     _promised: Ballot = attrs.field(default=BALLOT_ZERO, init=False)
     _tally: Tally = attrs.field(init=False)
@@ -44,7 +46,7 @@ class Survey:
         self._lessons = Lessons(self.basis)
 
     def start(self) -> list[Effect]:
-        return [Send(self.members, self._request())]
+        return [Send(self.members + self.others, self._request())]
 
     def step(self, node: NodeId, answer: Answer) -> list[Effect]:
         if isinstance(answer, Learned):
@@ -53,6 +55,8 @@ class Survey:
         if answer.decision is not None:
             # An answer that shows an older one is no answer; taking it would send the client round in circles.
             return [Finish(Found(answer.decision))] if answer.decision.version >= self.slot else []
+        if node not in self.members:
+            return []
         if self._lessons.lag(answer, self.slot):
             return self._lessons.teach(node)
         self._promised = max(self._promised, answer.promised)

@@ -196,6 +196,23 @@ async def test_stale_client_walks_forward_over_retired_members() -> None:
 
 
 @simulated
+async def test_stale_client_finds_the_register_when_all_members_it_knows_are_gone() -> None:
+    """Among the nodes that it was given some know more: `operated`, seed 23 at 1da4a7f, where the first answer was an old one."""
+    async with world() as cluster:
+        await cluster.start(FIVE)
+        writer, reading, writing = cluster.client(), cluster.client(*FIVE), cluster.client(*FIVE)
+        await writer.put(b"1", 0, attempt=1)
+        assert await reading.get() == await writing.get() == (1, b"1")
+        await writer.put(b"2", 1, attempt=2, members=(C, D, E))
+        await writer.put(b"3", 2, attempt=3, members=(D, E))
+        cluster.crash(A, B, C)
+
+        assert await reading.get() == (3, b"3")
+        with pytest.raises(ChainConflictError):
+            await writing.put(b"late", 1, attempt=4)
+
+
+@simulated
 async def test_new_members_do_not_decide_before_they_know_that_they_are_members() -> None:
     """22: the decision that names D and E is not yet known to them when they are first asked; they are taught."""
     async with world() as cluster:
