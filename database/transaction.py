@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NewType
+from typing import Any, Final, NewType, Protocol
 
 import attrs
 
@@ -21,23 +21,33 @@ Savepoint = NewType("Savepoint", int)
 _UNTOUCHED: Final = object()
 
 
+class Record(Protocol):
+    """A value that is not encoded yet."""
+
+    def encode(self) -> bytes: ...
+
+
 @attrs.define(eq=False)
 class Transaction:
     """Changes that are not in the store yet. For one task.
+
+    Records: nearly every command of a group changes the counters and its session. `put_record` leaves such a value as an object, which
+    later commands change in place; it is encoded at the next savepoint, or at the commit.
 
     Memory: what is to be written, and for each open savepoint at most one former value of each key that has changed since. A savepoint
     that is released leaves nothing that an earlier one does not need."""
 
     _store: LocalStore
-    _changes: dict[bytes, bytes | None] = attrs.field(factory=dict, init=False)
+    _changes: dict[bytes, Any] = attrs.field(factory=dict, init=False)
+    """Values, None for a deletion, and records."""
     _undo: list[dict[bytes, object]] = attrs.field(factory=list, init=False)
     """For each open savepoint: what the first change of a key since then has replaced in `_changes`."""
     _former: dict[bytes, object] | None = attrs.field(default=None, init=False)
     """The last of these."""
     _ordered: list[bytes] | None = attrs.field(default=None, init=False)
     """The keys that `_changes` had at the last scan, in order; None: there was no scan."""
-    _parsed: dict[bytes, tuple[bytes, Any]] = attrs.field(factory=dict, init=False)
-    """What some of `_changes` mean, with the bytes of which that is so: a rollback leaves other bytes, and this is passed over."""
+    _records: set[bytes] = attrs.field(factory=set, init=False)
+    """Keys at which records were put since the last savepoint."""
     operations: int = attrs.field(default=0, init=False)
     """Steps that were taken for it, as far as the application counts them: what else is applied with it, a larger transaction holds up.
     Of those that were taken back as well."""
@@ -47,46 +57,54 @@ class Transaction:
 
     def get(self, key: bytes) -> bytes | None:
         changed = self._changes.get(key, _UNTOUCHED)
-        return self._store.get(key) if changed is _UNTOUCHED else changed  # type: ignore[return-value]
+        if changed is _UNTOUCHED:
+            return self._store.get(key)
+        if changed is None or type(changed) is bytes:
+            return changed
+        return changed.encode()  # type: ignore[no-any-return]
 
     def put(self, key: bytes, value: bytes) -> None:
-        changes, former = self._changes, self._former  # as `_change`: this is called several times for each command
+        changes, former = self._changes, self._former  # as `change`: this is called several times for each command
         if former is not None and key not in former:
             former[key] = changes.get(key, _UNTOUCHED)
         changes[key] = value
 
-    def put_parsed(self, key: bytes, value: bytes, meaning: Any) -> None:
-        """`put`, for a record that nearly every entry of a group looks at and writes again. `meaning` is given away: the next
-        one to ask for it may change it."""
-        self.put(key, value)
-        self._parsed[key] = value, meaning
+    def put_record(self, key: bytes, record: Record) -> None:
+        """`put` what `record.encode()` returns when it is needed."""
+        self.put(key, record)  # type: ignore[arg-type]
+        self._records.add(key)
 
-    def take_parsed(self, key: bytes) -> Any:
-        """The meaning of what is at `key`; None if it has to be parsed. Told once: whoever has it, and does not come to `put_parsed`
-        because something fails, may have changed it."""
-        try:
-            value, meaning = self._parsed.pop(key)
-        except KeyError:
-            return None
-        return meaning if self._changes.get(key) is value else None
+    def record(self, key: bytes) -> Any:
+        """The record that is the value at `key`, to be changed in place; None: the value is to be parsed, `get` has it."""
+        changed = self._changes.get(key)
+        return None if changed is None or type(changed) is bytes else changed
+
+    def has_changed(self, key: bytes) -> bool:
+        """Whether the value at `key` was put or deleted here."""
+        return key in self._changes
 
     def delete(self, key: bytes) -> None:
-        self._change(key, None)
+        self.change({key: None})
 
     def change(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Put every pair, and delete where the value is None."""
+        own, former = self._changes, self._former
         for key, value in changes.items():
-            self._change(key, value)
+            if former is not None and key not in former:
+                former[key] = own.get(key, _UNTOUCHED)
+            own[key] = value
 
     def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
         """The first `count` pairs in `span`, in order of their keys. The first scan sorts what this transaction has changed."""
+        self._encode_records()
         start, stop = span
         ordered = self._arrange()
         own = ordered[bisect_left(ordered, start) : bisect_left(ordered, stop)]
         return scan_changed(self._store, self._changes, own, span, count)
 
     def savepoint(self) -> Savepoint:
-        """A mark to return to. Open until `rollback` or `release`."""
+        """A mark to return to. Open until `rollback` or `release`. Records are encoded."""
+        self._encode_records()
         undo = self._undo
         self._former = {}
         undo.append(self._former)
@@ -100,11 +118,12 @@ class Transaction:
     def rollback(self, savepoint: Savepoint) -> None:
         """Take back everything since `savepoint`. It is closed then, and so are those made after it."""
         changes, undo = self._changes, self._undo
+        self._records.clear()  # all of them were put since
         ordered = None if self._ordered is None else self._arrange()
         while len(undo) > savepoint:
             for key, former in undo.pop().items():
                 if former is not _UNTOUCHED:
-                    changes[key] = former  # type: ignore[assignment]
+                    changes[key] = former
                 elif changes.pop(key, _UNTOUCHED) is not _UNTOUCHED and ordered is not None:
                     del ordered[bisect_left(ordered, key)]
         self._former = undo[-1] if undo else None
@@ -128,10 +147,11 @@ class Transaction:
 
     def commit(self) -> None:
         """Write all of it in one step; then begin anew."""
+        self._encode_records()
         if self._changes:
             self._store.write(self._changes)
         self._changes, self._undo, self._former, self._ordered = {}, [], None, None
-        self._parsed, self.ends_here, self.operations = {}, False, 0
+        self.ends_here, self.operations = False, 0
 
     @property
     def changed(self) -> int:
@@ -141,6 +161,7 @@ class Transaction:
     @property
     def changes(self) -> Mapping[bytes, bytes | None]:
         """What is to be written so far: a copy."""
+        self._encode_records()
         return dict(self._changes)
 
     @property
@@ -148,11 +169,11 @@ class Transaction:
         """Of former values that open savepoints hold."""
         return sum(len(value) for former in self._undo for value in former.values() if isinstance(value, bytes))
 
-    def _change(self, key: bytes, value: bytes | None) -> None:
-        changes, former = self._changes, self._former
-        if former is not None and key not in former:
-            former[key] = changes.get(key, _UNTOUCHED)
-        changes[key] = value
+    def _encode_records(self) -> None:
+        changes, records = self._changes, self._records
+        while records:
+            key = records.pop()
+            changes[key] = self.get(key)
 
     def _arrange(self) -> list[bytes]:
         """All keys of `_changes`, in order. A dict keeps new keys behind those that are in order already."""

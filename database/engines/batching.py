@@ -22,6 +22,7 @@ import trio
 
 from database.engines.api import Failed
 from database.engines.entry import Entry
+from database.engines.failures import NONDETERMINISTIC
 from database.engines.layer import Layer
 from database.transaction import Transaction
 from virtuallog.batch import cut, pack_ends
@@ -195,11 +196,28 @@ class Batching(Layer):
         if header is None:
             return self.apply_above(transaction, entry, position)
         commands = [Entry(command) for command in _cut_untrusted(header, entry.payload)]
+        return Group(commands, self._apply_group(transaction, commands, position))
+
+    def _apply_group(self, transaction: Transaction, commands: Sequence[Entry], position: LogPosition) -> list[Any]:
+        """Apply the commands with one savepoint for all. If one raises a deterministic error, which is rare, all are taken back, and applied
+        again with a savepoint each."""
+        apply, savepoint = self.above.apply, transaction.savepoint()
+        try:
+            results = [apply(transaction, command, position) for command in commands]
+        except NONDETERMINISTIC:
+            raise
+        except Exception:
+            transaction.rollback(savepoint)
+            return self._apply_each(transaction, commands, position)
+        transaction.release(savepoint)
+        return results
+
+    def _apply_each(self, transaction: Transaction, commands: Sequence[Entry], position: LogPosition) -> list[Any]:
         results, savepoint = [], transaction.next_savepoint
         for command in commands:
             results.append(self.apply_above(transaction, command, position))
             transaction.release(savepoint)  # a command that is applied is taken back with its group, or not at all
-        return Group(commands, results)
+        return results
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
         if not isinstance(result, Group):

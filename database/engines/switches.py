@@ -44,9 +44,14 @@ def is_enabled(state: Reading | Transaction, engine: str) -> bool:
     return enabled_at(state, engine) is not None
 
 
+def key_of(engine: str) -> bytes:
+    """Where the switch of this engine stands."""
+    return section(NAME) + engine.encode()
+
+
 def enabled_at(state: Reading | Transaction, engine: str) -> LogPosition | None:
     """Where in the log it was enabled; None: it is not. Another position means that it was disabled in between."""
-    stored = state.get(section(NAME) + engine.encode())
+    stored = state.get(key_of(engine))
     return LogPosition(int.from_bytes(stored[1:], "big")) if stored and stored[:1] == _ON else None
 
 
@@ -71,7 +76,7 @@ def switch(transaction: Transaction, command: Enable | Disable, position: LogPos
     if isinstance(command, Enable) and is_enabled(transaction, command.engine):
         return
     value = _ON + position.to_bytes(8, "big") if isinstance(command, Enable) else _OFF
-    transaction.put(section(NAME) + command.engine.encode(), value)
+    transaction.put(key_of(command.engine), value)
 
 
 def _check_known(transaction: Transaction, command: Enable | Disable, is_switched: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from database.engines.switches import BOUNDS, is_enabled
+from database.engines.switches import BOUNDS, is_enabled, key_of
 from database.kv import acl, bounds, commands, keys, paths
 from database.kv.acl_codec import decode_acl, encode_acl
 from database.kv.bounds import LOOK, WORK_FREE
@@ -38,6 +38,7 @@ _BOUNDED: Final = frozenset({
     commands.Create, commands.Delete, commands.SetData, commands.SetAcl, commands.Check, commands.Multi
 })  # fmt: skip
 """What clients ask for. What ends a session is not refused, however many ephemerals it has: they were paid for when they were created."""
+_BOUNDS_SWITCH: Final = key_of(BOUNDS)
 _READ_ONLY_ACL: Final = (Acl(acl.READ, "world", "anyone"),)
 
 
@@ -120,6 +121,7 @@ class Execution:
     def __init__(self, transaction: Transaction, meta: Meta, command: Command) -> None:
         self.transaction = transaction
         self.meta = meta
+        """The counters. `counters` has those that may be changed."""
         self.origin = command.origin
         self.time_ms = command.time_ms
         self.zxid = meta.zxid + 1
@@ -131,6 +133,8 @@ class Execution:
         self.ended: list[int] = []
         """Sessions that are over."""
         self._command = command
+        self._meta = meta
+        """As they were before."""
         self._znodes: dict[str, Znode | None] = {}
         """Znodes that were put, and those that were deleted."""
         self._indexes: dict[bytes, bytes | None] = {}
@@ -327,9 +331,17 @@ class Execution:
         self.changes.append((kind, path))
         self.rights.append((rights, parent_rights))
 
+    def counters(self) -> Meta:
+        """The counters, to be changed."""
+        if self.meta is self._meta:
+            self.meta = self._meta.copy()
+        return self.meta
+
     def grew(self, path: str, size: int, znodes: int) -> None:
         """Count so many more bytes of data, and znodes, at this path."""
-        meta = self.meta
+        if not size and not znodes:
+            return
+        meta = self.counters()
         meta.data_bytes += size
         meta.znodes += znodes
         if self._seldom is not None:
@@ -366,26 +378,23 @@ class Execution:
     def take_back(self) -> None:
         """As if nothing had been done but what is in the transaction."""
         if self._znodes or self._indexes:
-            self.meta = _with_switch(self.transaction, _stored_meta(self.transaction))
             self._znodes, self._indexes, self._seldom = {}, {}, None
+        self.meta = self._meta
         self.changes.clear()
         self.rights.clear()
 
 
 def load_meta(transaction: Transaction) -> Meta:
     """The counters. The first command of all finds an empty store, and puts the first znodes there."""
-    if (known := transaction.take_parsed(keys.META)) is not None:  # `store_meta` is the only one to put it there
-        return known if known.is_bounded else _with_switch(transaction, known)
+    if (known := transaction.record(keys.META)) is not None:
+        is_switched = not known.is_bounded and transaction.has_changed(_BOUNDS_SWITCH)
+        return _with_switch(transaction, known) if is_switched else known
     if transaction.get(keys.META) is None:
         for key, value in FOUNDING.items():
             transaction.put(key, value)
-    return _with_switch(transaction, _stored_meta(transaction))
-
-
-def _stored_meta(transaction: Transaction) -> Meta:
     blob = transaction.get(keys.META)
     assert blob is not None
-    return decode_meta(blob)
+    return _with_switch(transaction, decode_meta(blob))
 
 
 def _with_switch(transaction: Transaction, meta: Meta) -> Meta:
@@ -397,7 +406,7 @@ def _with_switch(transaction: Transaction, meta: Meta) -> Meta:
 
 def store_meta(transaction: Transaction, meta: Meta) -> None:
     """The next command of the group goes on with it."""
-    transaction.put_parsed(keys.META, meta.encode(), meta)
+    transaction.put_record(keys.META, meta)
 
 
 def _founding() -> dict[bytes, bytes]:

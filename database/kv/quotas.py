@@ -70,7 +70,7 @@ def created(execution: Execution, path: str, znode: Znode) -> None:
     """A znode was created: it is counted, or it is one that begins to count others."""
     if path.startswith(_BELOW_QUOTA):
         if paths.name_of(path) == LIMITS:
-            execution.meta.limits += 1
+            execution.counters().limits += 1
         elif paths.name_of(path) == STATS:
             limited = _of_quota_path(path)
             if limited != paths.ROOT:  # which is not limited, so nothing would be kept
@@ -80,7 +80,7 @@ def created(execution: Execution, path: str, znode: Znode) -> None:
 
 def deleted(execution: Execution, path: str, znode: Znode) -> None:
     if path.startswith(_BELOW_QUOTA) and paths.name_of(path) == LIMITS:
-        execution.meta.limits -= 1
+        execution.counters().limits -= 1
     changed(execution, path, -len(znode.data or b""), -1)
 
 

@@ -18,7 +18,7 @@ they are written.
 
 The ACL of a znode that is open to everybody is left out. `owner` is a session, or a time to live in milliseconds. A record is decoded
 whenever it is looked at: that costs less than to keep decoded ones right through commit and rollback. But for counters and sessions,
-which each command of a group looks at and writes again: see `Transaction.put_parsed`.
+which each command of a group looks at and writes again: see `Transaction.put_record`.
 """
 
 from __future__ import annotations
@@ -74,6 +74,12 @@ class Meta:
     """Until when the counts of new quotas are paid, see `bounds.may_recount`."""
     is_bounded: bool = False
     """Whether commands are bounded from here on, and records may stand apart."""
+
+    def copy(self) -> Meta:
+        return Meta(
+            self.zxid, self.znodes, self.ephemerals, self.sessions, self.limits, self.data_bytes, self.recounted_ms,
+            self.is_bounded,
+        )  # fmt: skip
 
     def encode(self) -> bytes:
         if self.is_bounded:

@@ -23,19 +23,20 @@ def touch_origin(execution: Execution) -> None:
     """
     origin = execution.origin
     key = keys.session(origin.session)
-    known = execution.transaction.take_parsed(key)
+    known = execution.transaction.record(key)
     session = _session(execution, origin.session) if known is None else known
     if session.generation != origin.generation:
         raise RefusedError(Error.SESSION_MOVED)
-    session.touches += 1  # as `_touch`
-    execution.transaction.put_parsed(key, session.encode(), session)
+    session.touches += 1
+    if known is None:
+        execution.transaction.put_record(key, session)
     execution.touched.append(origin.session)
 
 
 def create(execution: Execution, operation: CreateSession) -> Attached:
     if operation.session == 0 or find_session(execution.transaction, operation.session) is not None:
         raise RefusedError(Error.NODE_EXISTS)
-    execution.meta.sessions += 1
+    execution.counters().sessions += 1
     return _attached(execution, operation.session, Session(1, operation.timeout_ms, 0, operation.password))
 
 
@@ -99,7 +100,7 @@ def _session(execution: Execution, id_: int) -> Session:
 
 def _touch(execution: Execution, id_: int, session: Session) -> None:
     session.touches += 1
-    execution.transaction.put_parsed(keys.session(id_), session.encode(), session)
+    execution.transaction.put_record(keys.session(id_), session)
     execution.touched.append(id_)
 
 
@@ -109,5 +110,5 @@ def _end(execution: Execution, id_: int) -> None:
     for path in owned:
         remove(execution, path, execution.znode(path))
     execution.transaction.delete(keys.session(id_))
-    execution.meta.sessions -= 1
+    execution.counters().sessions -= 1
     execution.ended.append(id_)

@@ -76,7 +76,7 @@ def _index(execution: Execution, parent_path: str, path: str, znode: Znode) -> N
     execution.index(keys.child(parent_path, paths.name_of(path)), b"")
     execution.grew(path, len(znode.data or b""), 1)
     if znode.kind == Kind.EPHEMERAL:
-        execution.meta.ephemerals += 1
+        execution.counters().ephemerals += 1
         execution.index(keys.ephemeral(znode.owner, path), b"")
     elif znode.kind != Kind.PERSISTENT:
         execution.index(keys.reapable(path), b"")
@@ -107,7 +107,7 @@ def remove(execution: Execution, path: str, znode: Znode) -> None:
     execution.index(keys.child(parent_path, paths.name_of(path)), None)
     execution.grew(path, -len(znode.data or b""), -1)
     if znode.kind == Kind.EPHEMERAL:
-        execution.meta.ephemerals -= 1
+        execution.counters().ephemerals -= 1
         execution.index(keys.ephemeral(znode.owner, path), None)
     elif znode.kind != Kind.PERSISTENT:
         execution.index(keys.reapable(path), None)

@@ -21,7 +21,7 @@ from database.kv.quotas import LIMITS
 from database.kv.records import Meta, decode_meta
 from database.kv.results import Result
 from database.testing.metered_store import PLAIN_BYTES, MeteredStore
-from database.transaction import Transaction
+from database.transaction import Record, Transaction
 
 T = TypeVar("T")
 
@@ -56,9 +56,9 @@ class MeteredTransaction:
         self._count(key, value)
         self._transaction.put(key, value)
 
-    def put_parsed(self, key: bytes, value: bytes, meaning: Any) -> None:
-        self._count(key, value)
-        self._transaction.put_parsed(key, value, meaning)
+    def put_record(self, key: bytes, record: Record) -> None:
+        self._count(key, record.encode())
+        self._transaction.put_record(key, record)
 
     def delete(self, key: bytes) -> None:
         self._count(key, b"")
@@ -84,9 +84,7 @@ def kept_bytes(transaction: Transaction) -> int:
     """Bytes of all keys and values that the transaction refers to, each counted once, whatever it keeps them for."""
     found: dict[int, int] = {}
     left: list[Any] = [
-        getattr(transaction, field.name)
-        for field in attrs.fields(Transaction)
-        if field.name not in {"_store", "_parsed"}
+        getattr(transaction, field.name) for field in attrs.fields(Transaction) if field.name != "_store"
     ]
     while left:
         each = left.pop()

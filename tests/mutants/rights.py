@@ -142,7 +142,7 @@ def one_znode_more_than_the_quota(
 def deleted_znodes_count_for_the_quota(execution: Execution, path: str, znode: Znode) -> None:
     """What is gone still takes room."""
     if path.startswith(quotas._BELOW_QUOTA) and path.endswith(quotas.LIMITS):
-        execution.meta.limits -= 1
+        execution.counters().limits -= 1
 
 
 @mutant(quotas._limited, scenario="rights", found_by=MODEL)

@@ -78,7 +78,7 @@ def sessions_of_others_are_left_to_them(self: Expiry, now: float) -> list[int]:
 def ephemerals_outlive_their_session(execution: Execution, id_: int) -> None:
     """The record goes, the znodes stay."""
     execution.transaction.delete(keys.session(id_))
-    execution.meta.sessions -= 1
+    execution.counters().sessions -= 1
     execution.ended.append(id_)
 
 
@@ -265,7 +265,7 @@ def apply_counts_what_this_process_has_applied(
     execution: Execution, operation: Operation, error: Error, value: Any
 ) -> Result:
     """Something that is no function of the log gets into the state."""
-    execution.meta.data_bytes += next(_applied) % 7
+    execution.counters().data_bytes += next(_applied) % 7
     return finished_as_it_should(execution, operation, error, value)
 
 
