@@ -74,9 +74,11 @@ class Tree:
 
     def get_data(self, path: str, identities: Identities) -> tuple[bytes | None, Stat]:
         znode = self._readable(path, identities)
-        if isinstance(znode.data, Apart):
-            self.looked += bounds.LOOK + len(znode.data)
-        return find_data(self._reading, path, znode), znode.stat()
+        data = znode.data
+        if isinstance(data, Apart):
+            self.looked += bounds.LOOK + len(data)
+            data = find_data(self._reading, path, znode)
+        return data, znode.stat()
 
     def exists(self, path: str) -> Stat:
         """Needs no right, as in ZooKeeper 3.8."""
@@ -143,9 +145,10 @@ class Tree:
 
     def _znode(self, path: str) -> Znode:
         blob = self._reading.get(keys.znode(path))
-        self.looked += bounds.LOOK + len(blob or b"")
         if blob is None:
+            self.looked += bounds.LOOK
             raise RefusedError(Error.NO_NODE)
+        self.looked += bounds.LOOK + len(blob)
         znode = decode_znode(blob)
         if znode.acl is not OPEN_ACL and len(blob) > 3 * APART_BYTES:  # of the former version
             self._count_acl(len(blob) - len(znode.data or b""))
@@ -153,7 +156,8 @@ class Tree:
 
     def _readable(self, path: str, identities: Identities) -> Znode:
         znode = self._znode(path)
-        acl.check(self._acl(path, znode), READ, identities)
+        if znode.acl is not OPEN_ACL:
+            acl.check(self._acl(path, znode), READ, identities)
         return znode
 
     def _acl(self, path: str, znode: Znode) -> tuple[Acl, ...]:

@@ -99,12 +99,9 @@ class Connection:
     @property
     def has_room(self) -> bool:
         """Whether more should be read from the client."""
-        pipeline = self.pipeline
         return (
             self.phase in _READING
-            and len(pipeline) < self.outstanding_max
-            and not pipeline.is_stopped
-            and pipeline.held_bytes < PENDING_BYTES_MAX
+            and self.pipeline.takes(self.outstanding_max, PENDING_BYTES_MAX)
             and self.outbox.waiting_bytes < UNSENT_BYTES_MAX
         )
 

@@ -24,7 +24,7 @@ from server.zookeeper.meter import Sampler
 from server.zookeeper.opcodes import OpCode
 from server.zookeeper.pipeline import Turn
 from server.zookeeper.read_budget import ReadBudget
-from server.zookeeper.reads import READS, Find, View
+from server.zookeeper.reads import READS, SCANS, Find, View
 from server.zookeeper.sasl import Exchange
 from server.zookeeper.syncs import Syncs
 from virtuallog.errors import MalformedError, VirtualLogError
@@ -171,7 +171,10 @@ class Operations:
 
     def read(self, xid: int, opcode: OpCode, body: Reader) -> None:
         parse, find = READS[opcode]
-        self.connection.pipeline.read(partial(self.read_budget.timed, self._run, find, xid, parse(body), self.origin))
+        run = partial(self._run, find, xid, parse(body), self.origin)
+        if opcode in SCANS:
+            run = partial(self.read_budget.timed, run)
+        self.connection.pipeline.read(run)
 
     def _run(self, find: Find, xid: int, asked: Any, origin: Origin) -> bytes:
         """Called from wherever the turn of the read comes, at worst while a log entry is applied: so it raises nothing."""

@@ -66,11 +66,11 @@ class Pipeline:
     def __len__(self) -> int:
         return len(self._turns)
 
-    @property
-    def is_stopped(self) -> bool:
-        """The next answer could be made, and there was no room for it."""
+    def takes(self, count_max: int, bytes_max: int) -> bool:
+        """Whether there are fewer requests without an answer, and of fewer bytes. No more is taken once the next answer could be made,
+        and there was no room for it."""
         turns = self._turns
-        return bool(turns) and turns[0].run is not None
+        return not turns or (len(turns) < count_max and self.held_bytes < bytes_max and turns[0].run is None)
 
     def answer(self, run: Run, after: Callable[[], None] = _nothing) -> None:
         """A request that asks nothing of the tree."""

@@ -8,7 +8,7 @@ turn is over, and go on in the order in which they came to wait. Most turns spen
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import trio
@@ -18,7 +18,7 @@ from virtuallog.ports import Clock
 WORK_MAX: Final = 1 << 20
 """In the units of `Tree.looked`: some 8 ms. The last read of a turn may go beyond it."""
 WORK_PER_SECOND: Final = 128 << 20
-"""The time of reads counts as well: a scan takes long where much was deleted, and does not say so."""
+"""The time of scans counts as well: a scan takes long where much was deleted, and does not say so."""
 
 
 @attrs.define(eq=False)
@@ -32,34 +32,28 @@ class ReadBudget:
 
     _looked: Callable[[], int]
     _clock: Clock
-    _seconds: float = attrs.field(default=0.0, init=False)
-    """Of all reads so far."""
-    _begun: int = attrs.field(init=False)
-    """The work when the budget was last full."""
+    _spent_at: int = attrs.field(init=False)
+    """The budget is spent once `looked` tells this."""
     _waiting: dict[Callable[[], None], None] = attrs.field(factory=dict, init=False)
     _is_spent: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._begun = self._work
+        self._fill()
 
     def admits(self, go_on: Callable[[], None]) -> bool:
         """Whether a read may be done now. If not, `go_on` is called in a later turn, once for all the reads that it was asked for."""
-        if self._work - self._begun < WORK_MAX:
+        if self._looked() < self._spent_at:
             return True
         self._waiting[go_on] = None
         self._is_spent.set()
         return False
 
-    def timed(self, read: Callable[..., bytes], *arguments: Any) -> bytes:
-        """Do a read; its time counts."""
+    def timed(self, scan: Callable[[], bytes]) -> bytes:
+        """Do a read that scans; its time counts."""
         began = self._clock.monotonic()
-        answer = read(*arguments)
-        self._seconds += self._clock.monotonic() - began
+        answer = scan()
+        self._spent_at -= int((self._clock.monotonic() - began) * WORK_PER_SECOND)
         return answer
-
-    @property
-    def _work(self) -> int:
-        return self._looked() + int(self._seconds * WORK_PER_SECOND)
 
     def leave(self, go_on: Callable[[], None]) -> None:
         """`go_on` need not be called any more."""
@@ -71,7 +65,10 @@ class ReadBudget:
             await self._is_spent.wait()
             self._is_spent = trio.Event()
             await trio.lowlevel.checkpoint()  # all that are ready now are served before
-            self._begun = self._work
+            self._fill()
             waiting, self._waiting = self._waiting, {}
             for go_on in waiting:
                 go_on()
+
+    def _fill(self) -> None:
+        self._spent_at = self._looked() + WORK_MAX

@@ -125,3 +125,7 @@ READS: Final[Mapping[int, tuple[Callable[[Reader], Any], Find]]] = {
     OpCode.SET_WATCHES2: (requests.set_watches2, _restore_watches),
 }
 """How the body of each is parsed, and what is done."""
+SCANS: Final = frozenset({
+    OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2, OpCode.MULTI_READ, OpCode.GET_EPHEMERALS, OpCode.GET_ALL_CHILDREN_NUMBER
+})  # fmt: skip
+"""Those that scan the store, which may take longer than what they find says."""
