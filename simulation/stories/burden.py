@@ -2,7 +2,8 @@
 
 Parents with large data and long ACLs, multis of one kind, texts of quotas and new ones, many writes of one znode in a group, recursive watches on paths of
 many lengths, multiReads of large znodes. In most seeds the log begins with commands of the former version; then the switch of the bounds
-is in it. The second replica replays all of it, from wherever a crash has left its store: both must be alike at each entry.
+is in it. The second replica replays all of it, from wherever a crash has left its store: both must be alike at each entry. A third one finds
+each command in an entry of its own, and must come to the same tree: some groups have a command that nobody can read.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Final
 
 import attrs
@@ -18,6 +20,7 @@ import trio
 from database.engines import brain_doctor
 from database.engines.api import Engine
 from database.engines.batching import NAME as BATCHING
+from database.engines.batching import commands_of_untrusted
 from database.engines.digests import fold_of
 from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
 from database.engines.keys import section
@@ -25,7 +28,7 @@ from database.engines.switches import BOUNDS, NAME
 from database.kv import codec, keys, quotas
 from database.kv.commands import Acl, Command, Create, Delete, Identity, Multi, Origin, SetAcl, SetData
 from database.kv.database import Database
-from database.kv.records import decode_meta
+from database.kv.records import Kind, Znode, decode_meta
 from database.kv.results import ChangeKind, Error, RefusedError, Result
 from database.kv.tree import Tree
 from database.kv.watches import WatchMode
@@ -47,6 +50,7 @@ from virtuallog.testing.violation import Violation
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 
 ALIKE: Final = "replicas are alike"
+GROUPED: Final = "a group does what its commands do"
 COUNTED: Final = "counters are those of the tree"
 REFUSED: Final = "texts of quotas are refused"
 LARGE: Final = (30_000, 120_000)
@@ -58,12 +62,16 @@ FORMER_PATH: Final = "/former"
 """A large znode that is not written any more once the switch is in the log."""
 GROUP: Final = 12
 """Commands of an entry, at most."""
+TORN: Final = 0.1
+"""Share of the groups in which a command is cut short."""
 LENGTHS: Final = (20, 400)
 """Recursive watches on paths of different lengths."""
 STEPS_OF_A_CHANGE: Final = 400
 STEPS_OF_A_CHARACTER: Final = 40
 MULTI_READS: Final = 3
 MULTI_READ_PARTS: Final = 150
+LARGE_READ: Final = 150
+"""Znodes with large data that multiReads look at, at most."""
 READ_OF_A_PART: Final = 14 << 10
 """Bytes: a record, and an ACL that stands apart."""
 STRANGER: Final = Origin(identities=(Identity("ip", "127.0.0.1"),))
@@ -133,8 +141,8 @@ class Story:
 
     # -- the log --------------------------------------------------------------------------------------------------------
 
-    def log(self) -> list[PlacedBatch]:
-        """Entries of a database, one in a batch."""
+    def entries(self) -> list[Entry]:
+        """Those of a database."""
         chance = self.chance
         heavy = Heavy(chance, chance.randint(*LARGE))
         commands = heavy.commands(chance.randint(*COMMANDS) + 40)
@@ -144,13 +152,15 @@ class Story:
             entries.append(_entry(list(self._left_behind(heavy))))
         entries.append(_switched())
         entries += self._entries(commands, heavy)
-        return [_placed(position, entry) for position, entry in enumerate(entries)]
+        return entries
 
     def _entries(self, commands: Iterator[Command] | Sequence[Command], heavy: Heavy) -> Iterator[Entry]:
         """Groups, and among them some of one kind."""
-        group: list[Command] = []
+        group: list[Command | bytes] = []
         for command in commands:
             group.append(command)
+            if self.chance.random() < TORN / GROUP:
+                group.append(codec.encode(command)[: self.chance.randint(0, 11)])
             if self.chance.random() < 2 / GROUP or len(group) >= GROUP:
                 yield _entry(group)
                 group = []
@@ -227,6 +237,17 @@ class Story:
                 self.object(ALIKE, f"a replay has come to another state at entry {number}")
                 return
 
+    def play_each(self, entries: Sequence[Entry], weighed: Weighed) -> None:
+        """A replica of a log in which each command has an entry of its own."""
+        apart = [each for entry in entries for each in _apart(entry)]
+        self.world.counts["burden commands in groups"] += len(apart) - len(entries)
+        store = MemoryDisk().open()
+        replay = Replay(store, application=self.database())
+        for placed in _placed_all(apart):
+            replay.apply([placed])
+        if any(left != right for left, right in zip_longest(_tree(store), _tree(weighed.store))):
+            self.object(GROUPED, "commands have done something else in groups than by themselves")
+
     # -- judging --------------------------------------------------------------------------------------------------------
 
     def judge(self, weighed: Weighed) -> None:
@@ -281,16 +302,18 @@ class Story:
 
     def read_many(self, weighed: Weighed) -> None:
         """What a multiRead looks at."""
-        database, store = weighed.database, weighed.store
+        database, store, chance = weighed.database, weighed.store, self.chance
+        large = [f"/large{number}" for number in range(chance.randint(1, LARGE_READ))]
+        for path in large:
+            znode = Znode(Kind.PERSISTENT, 1, 1, 1, 1, 1, data=bytes(chance.randint(*LARGE)))
+            store.write({keys.znode(path): znode.encode()})  # as the former version has left it
         database.tree.load()
-        view = reads.View(database, self.watcher)
+        view, paths = reads.View(database, self.watcher), (*(f"/{name}" for name in NAMES), FORMER_PATH, *large)
         for _ in range(MULTI_READS):
-            path, opcode = (
-                self.chance.choice((*(f"/{name}" for name in NAMES), FORMER_PATH)),
-                self.chance.choice((OpCode.GET_DATA, OpCode.GET_CHILDREN)),
-            )
-            count = self.chance.randint(1, MULTI_READ_PARTS)
-            asked = requests.MultiRead(((opcode, requests.Read(path, False)),) * count)
+            opcode = chance.choice((OpCode.GET_DATA, OpCode.GET_CHILDREN))
+            count = chance.randint(1, MULTI_READ_PARTS)
+            some = [chance.choice(paths)] if chance.random() < 0.3 else paths
+            asked = requests.MultiRead(tuple((opcode, requests.Read(chance.choice(some), False)) for _ in range(count)))
             before = store.read + store.scanned
             try:
                 answer = len(reads.READS[OpCode.MULTI_READ][1](view, 1, asked, STRANGER))
@@ -312,9 +335,24 @@ def _switched() -> Entry:
     return Entry(b"", {brain_doctor.BrainDoctor.name: brain_doctor.encode({key: b"\1" + bytes(8)})})
 
 
-def _entry(commands: Sequence[Command]) -> Entry:
-    payloads = [codec.encode(command) for command in commands]
+def _entry(commands: Sequence[Command | bytes]) -> Entry:
+    payloads = [command if isinstance(command, bytes) else codec.encode(command) for command in commands]
     return Entry(b"".join(payloads), {BATCHING: pack_ends(payloads)})
+
+
+def _apart(entry: Entry) -> list[Entry]:
+    """Its commands, each in a group of its own; or an engine's entry."""
+    return [_entry([command]) for command in commands_of_untrusted(entry)] or [entry]
+
+
+def _tree(store: LocalStore) -> Iterator[tuple[bytes, bytes]]:
+    """What is in the store, but for records of engines."""
+    return keys.scan_all(store, (b"\1", b"\xff"))
+
+
+def _placed_all(entries: Sequence[Entry]) -> list[PlacedBatch]:
+    """One entry in a batch."""
+    return [_placed(position, entry) for position, entry in enumerate(entries)]
 
 
 def _placed(position: int, entry: Entry) -> PlacedBatch:
@@ -325,10 +363,12 @@ def _placed(position: int, entry: Entry) -> PlacedBatch:
 
 async def _story(world: World) -> None:
     story = Story(world, world.random("burden"))
-    log = story.log()
+    entries = story.entries()
+    log = _placed_all(entries)
     weighed, digests = story.play(log)
     story.judge(weighed)
     story.replay(log, digests)
+    story.play_each(entries, weighed)
     story.watch(weighed)
     story.read_many(weighed)
     await trio.lowlevel.checkpoint()

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import attrs
 
+from database.engines.batching import Batching
+from database.engines.entry import Entry
 from database.kv import bounds, keys, quotas
 from database.kv.commands import Acl
 from database.kv.execution import Execution, find_acl
 from database.kv.records import Apart, Znode
 from database.kv.tree import Tree
 from database.kv.watches import Watcher, WatchMode, WatchTable
-from database.transaction import Savepoint, Transaction
+from database.transaction import Transaction
 from simulation.checks.work import CHECK
-from simulation.stories.burden import COUNTED, REFUSED
+from simulation.stories.burden import COUNTED, GROUPED, REFUSED
 from tests.mutants.mutant import Mutant, mutant
+from virtuallog.errors import MalformedError
+from virtuallog.types import LogPosition
 
 WORK: Final = [CHECK]
 
 finished_as_it_should = Execution.finish
 took_back_as_it_should = Execution.take_back
+looked_up_as_it_should = Tree._znode
 
 
 @mutant(Execution.finish, scenario="burden", found_by=WORK, published="audit of 69fede5, 1")
@@ -49,9 +55,23 @@ def each_operation_of_a_multi_writes(self: Execution, path: str, znode: Znode) -
     self.transaction.put(keys.znode(path), head)
 
 
-@mutant(Transaction.release, scenario="burden", found_by=WORK, published="audit of 69fede5, 1")
-def what_finished_commands_replaced_is_kept(self: Transaction, savepoint: Savepoint) -> None:
-    """A savepoint that is released stays open until the commit."""
+@mutant(Batching._apply_group, scenario="burden", found_by=WORK, published="audit of 69fede5, 1")
+def what_finished_commands_replaced_is_kept(
+    self: Batching, transaction: Transaction, commands: Sequence[Entry], position: LogPosition
+) -> list[Any]:
+    """Each command of a group has a savepoint, which stays open until the commit."""
+    return [self.apply_above(transaction, command, position) for command in commands]
+
+
+@mutant(Batching._apply_group, scenario="burden", found_by=[GROUPED, COUNTED])
+def a_group_with_a_torn_command_is_not_taken_back(
+    self: Batching, transaction: Transaction, commands: Sequence[Entry], position: LogPosition
+) -> list[Any]:
+    """Before its commands are applied one by one."""
+    try:
+        return [self.above.apply(transaction, command, position) for command in commands]
+    except MalformedError:
+        return self._apply_each(transaction, commands, position)
 
 
 @mutant(quotas.is_text, scenario="burden", found_by=[*WORK, REFUSED], published="audit of 69fede5, 2")
@@ -80,11 +100,12 @@ def a_long_list_of_rights_is_read_for_each_operation(self: Execution, path: str,
     return find_acl(self.transaction, path, znode)
 
 
-@mutant(Tree._acl, scenario="burden", found_by=WORK, published="audit of 69fede5, 9")
-def reads_do_not_count_what_they_look_at(self: Tree, path: str, znode: Znode) -> tuple[Acl, ...]:
-    """Neither records nor rights: a multiRead is bounded by what it tells alone."""
+@mutant(Tree._znode, scenario="burden", found_by=WORK, published="audit of 69fede5, 9")
+def reads_do_not_count_what_they_look_at(self: Tree, path: str) -> Znode:
+    """A multiRead is bounded by what it tells alone."""
+    found = looked_up_as_it_should(self, path)
     self.looked = 0
-    return find_acl(self._reading, path, znode)
+    return found
 
 
 @mutant(WatchTable._above, scenario="burden", found_by=WORK, published="audit of 69fede5, 14")
