@@ -7,7 +7,7 @@ that no change falls in between. What the tree refuses is raised as RefusedError
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -75,7 +75,8 @@ def _count(view: View, xid: int, path: str, origin: Origin) -> bytes:
 
 def _many(view: View, xid: int, asked: requests.MultiRead, origin: Origin) -> bytes:
     find = {OpCode.GET_DATA: view.tree.get_data, OpCode.GET_CHILDREN: view.tree.get_children}
-    reads = ((opcode, partial(find[opcode], one.path, origin.identities)) for opcode, one in asked.reads)
+    once = cache(lambda opcode, path: find[opcode](path, origin.identities))  # nothing changes in between
+    reads = ((opcode, partial(once, opcode, one.path)) for opcode, one in asked.reads)
     return replies.multi_read(xid, view.tree.last_zxid, reads, lambda: view.tree.looked)
 
 

@@ -14,6 +14,8 @@ from server.zookeeper import replies, requests
 from server.zookeeper.jute import INT, Reader, string
 from server.zookeeper.opcodes import ERROR_ENTRY, OpCode
 from tests.database.kv.worlds import World
+from tests.zookeeper_wire.test_requests import multi
+from tests.zookeeper_wire.world import served, watched
 
 MINE = (Acl(31, "digest", "me:x"),)
 STRANGER = (Identity("ip", "127.0.0.1"),)
@@ -66,6 +68,18 @@ def test_names_of_children_are_work(children: int) -> None:
         replies.multi_read(1, 1, reads, lambda: tree.looked)
     assert store.visited <= 16_384 + children
     assert store.looks <= 2000
+
+
+async def test_a_read_that_is_asked_for_again_is_done_once() -> None:
+    """Names that were deleted cost as those that are there, and are not counted: a thousand times the same children was a thousand scans."""
+    async with served() as world:
+        client = await world.client()
+        for path in ("/a", "/a/b"):
+            await client.create(path)
+        tree, before = world.server.database.tree, world.server.database.tree.looked
+        reply = await client.call(22, multi(*[(8, watched("/a", False))] * 100))
+        assert reply.error == 0
+        assert tree.looked - before < 2 * (256 * 5 + 1000)
 
 
 def test_the_most_small_reads_are_answered() -> None:
