@@ -16,6 +16,7 @@ import attrs
 from server.config import NodeConfig, read_node_config
 from server.file_errors import file_errors
 from server.zookeeper.settings import ZooKeeperSettings
+from virtuallog.disk import sync_names
 from virtuallog.errors import InvalidSettingError
 from virtuallog.toml_text import FieldError, locate, spell, spell_value
 
@@ -121,3 +122,4 @@ def _replace(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+    sync_names(path.parent)

@@ -208,6 +208,15 @@ class DiskFile(File):
         return self._descriptor
 
 
+def sync_names(directory: Path) -> None:
+    """Make the names in a directory durable: files that were created, renamed and removed. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _translated(job: Callable[[], ResultT]) -> ResultT:
     """The one place where errors of the operating system become ours."""
     try:

@@ -19,6 +19,7 @@ import trio
 
 from loglets.archive.config import check_url
 from loglets.archive.files import NEEDS
+from virtuallog.disk import sync_names
 from virtuallog.errors import (
     DiskFullError,
     InvalidSettingError,
@@ -183,7 +184,7 @@ def _write_locally(folder: Path, name: str, content: bytes, replace: bool) -> bo
     finally:
         with suppress(FileNotFoundError):
             Path(beside).unlink()
-    _sync_folder(folder)
+    sync_names(folder)
     return True
 
 
@@ -193,15 +194,7 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_names(folder.parent)
 
 
 def _umask() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -109,3 +110,21 @@ def test_an_option_that_cannot_be_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(FieldError) as refused:
         amend(tmp_path / "node.toml", StartOptions(**{name: "nowhere"}))
     assert refused.value.path == (name,)
+
+
+def test_a_change_is_durable_once_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new file first, then its name: else the former one may be back after a crash."""
+    path = tmp_path / "node.toml"
+    path.write_text(HAND_MADE)
+    synced = list[tuple[bool, bool]]()
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        is_renamed = "zookeeper" in path.read_text()
+        synced.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), is_renamed))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    amend(path, StartOptions(zookeeper="127.0.0.1:2183")).write()
+
+    assert synced == [(False, False), (True, True)]
