@@ -32,9 +32,9 @@ from bench.contestants.pysyncobj import PySyncObjContestant
 from bench.own import open_own_systems
 from bench.report import as_markdown, draw, put_into, summarize
 from bench.samples import BARE, LOGLET, NATIVE_SYSTEMS, OWN, PAXOS_SYSTEMS, PYSYNCOBJ, STRIPED_SYSTEMS, SYSTEMS, Sample
-from server import logging
-from server.bench.report import tell
 from virtuallog.clock import SystemClock
+from virtuallog_server import logging
+from virtuallog_server.bench.report import tell
 
 Measure: TypeAlias = Callable[[int, int, float], Awaitable[Sample]]
 """Given how many appends are outstanding, the bytes of an entry, and for how many seconds."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.blows import Blow, kinds_of, recovery_seconds
-from server.bench.trial import Evidence
+from virtuallog_server.bench.trial import Evidence
 
 BIN_SECONDS: Final = 0.25
 COLOURS: Final = ("tab:red", "black", "tab:orange", "tab:purple", "tab:green")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bench.blows import Blow, kinds_of, recovery_seconds
-from server.bench.report import Report, Table
-from server.bench.trial import Evidence
-from server.machine import Machine
-from server.workload.pauses import SPREAD_COLUMNS, Spread
+from virtuallog_server.bench.report import Report, Table
+from virtuallog_server.bench.trial import Evidence
+from virtuallog_server.machine import Machine
+from virtuallog_server.workload.pauses import SPREAD_COLUMNS, Spread
 
 TARGET_SECONDS: Final = 3.0
 """Until somebody else orders appends."""

@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from server.bench.report import tell
-from server.bench.trial import Evidence, Trial
-from server.workload.pauses import longest_pause
 from virtuallog.errors import RetryableError
 from virtuallog.types import NodeId
+from virtuallog_server.bench.report import tell
+from virtuallog_server.bench.trial import Evidence, Trial
+from virtuallog_server.workload.pauses import longest_pause
 
 WARM_UP_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 10.0

@@ -26,14 +26,14 @@ from bench.churn_report import draw, report
 from bench.churn_run import Churn, Findings, Plan
 from bench.churn_sizes import Observer
 from bench.measuring import run_to_end
-from database.control.wire import INTERFACES
-from server import layout
-from server.bench.report import Form, form_options, keep_option, picture_option
-from server.bench.trial import set_up_client
-from server.cluster import LocalCluster, open_local_cluster
-from server.machine import Machine
 from virtuallog.connect import connect, open_services_to
 from virtuallog.types import NodeId
+from virtuallog_database.control.wire import INTERFACES
+from virtuallog_server import layout
+from virtuallog_server.bench.report import Form, form_options, keep_option, picture_option
+from virtuallog_server.bench.trial import set_up_client
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
+from virtuallog_server.machine import Machine
 
 NODES: Final = 3
 

@@ -17,13 +17,13 @@ import attrs
 import trio
 from crc32c import crc32c
 
-from database.kv.commands import Create
-from simulation.zelos import wire
-from simulation.zelos.asked import Answer, GetData, Request, Sync
-from simulation.zelos.jute import Reader
 from virtuallog.address import split_address
 from virtuallog.clock import SystemClock
 from virtuallog.errors import UnavailableError
+from virtuallog_database.kv.commands import Create
+from virtuallog_simulation.zelos import wire
+from virtuallog_simulation.zelos.asked import Answer, GetData, Request, Sync
+from virtuallog_simulation.zelos.jute import Reader
 
 CLOCK: Final = SystemClock()
 ROOT: Final = "/churn"

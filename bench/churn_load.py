@@ -9,9 +9,9 @@ import attrs
 import trio
 
 from bench.churn_client import CLOCK, Budget, State, Writes, connected, read_state, shares
-from server.bench.report import tell
 from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
+from virtuallog_server.bench.report import tell
 
 PATIENCE_SECONDS: Final = 10.0
 """For a server to take a client."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from bench.churn_run import WIPED, Findings
 from bench.churn_sizes import Look
-from server.bench.report import Report, Table
-from server.machine import Machine
+from virtuallog_server.bench.report import Report, Table
+from virtuallog_server.machine import Machine
 
 MIB: Final = 1 << 20
 PARTS: Final = 10

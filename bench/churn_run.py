@@ -12,10 +12,10 @@ from bench.churn_client import CLOCK, connected, make_znodes
 from bench.churn_load import Load
 from bench.churn_sizes import Look, Observer
 from bench.churn_wipe import POLL_SECONDS, RESTORE_SECONDS, Wipe
-from server.bench.report import tell
-from server.cluster import LocalCluster
 from virtuallog.ports import Services
 from virtuallog.types import NodeId
+from virtuallog_server.bench.report import tell
+from virtuallog_server.cluster import LocalCluster
 
 WIPED: Final = NodeId(3)
 WIPED_AT: Final = 0.4

@@ -10,12 +10,12 @@ import attrs
 import trio
 
 from bench.growth_stages import resident_bytes
-from database.control.messages import DatabaseStatus, GetDatabaseStatus
-from server.cluster import LocalCluster, LocalNode
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Services
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.control.messages import DatabaseStatus, GetDatabaseStatus
+from virtuallog_server.cluster import LocalCluster, LocalNode
 
 STATUS_SECONDS: Final = 5.0
 

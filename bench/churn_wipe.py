@@ -10,13 +10,13 @@ import attrs
 
 from bench.churn_client import CLOCK, connected
 from bench.churn_load import PATIENCE_SECONDS
-from server.cluster import LocalCluster
 from virtuallog.connect import ask_living
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.membership import ReplaceNode
 from virtuallog.ports import Services
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.cluster import LocalCluster
 
 RESTORE_SECONDS: Final = 600.0
 ASK_SECONDS: Final = 15.0

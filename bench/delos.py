@@ -25,15 +25,15 @@ import trio
 from bench.delos_load import APPEND, READ, SteadyLoad
 from bench.delos_report import Outcome, draw, report
 from bench.measuring import run_to_end
-from server.bench.report import Form, form_options, keep_option, picture_option, tell
-from server.bench.targets import ZOOKEEPER, choose
-from server.bench.trial import extend, temporary_cluster
-from server.bench.zookeeper import is_installed, open_ensemble
-from server.cluster import LocalCluster
-from server.machine import Machine
-from server.workload.verdict import judge_log
 from virtuallog.clock import SystemClock
 from virtuallog.connect import connect, open_services_to
+from virtuallog_server.bench.report import Form, form_options, keep_option, picture_option, tell
+from virtuallog_server.bench.targets import ZOOKEEPER, choose
+from virtuallog_server.bench.trial import extend, temporary_cluster
+from virtuallog_server.bench.zookeeper import is_installed, open_ensemble
+from virtuallog_server.cluster import LocalCluster
+from virtuallog_server.machine import Machine
+from virtuallog_server.workload.verdict import judge_log
 
 SETTLE_SECONDS: Final = 1.0
 """After the swap; connections open, caches are cold."""

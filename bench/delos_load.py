@@ -16,12 +16,12 @@ from typing import Final
 import attrs
 import trio
 
-from server.workload.entries import Entry
-from server.workload.writers import Told
 from virtuallog.errors import RetryableError
 from virtuallog.ports import Clock
 from virtuallog.types import Gap, LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.workload.entries import Entry
+from virtuallog_server.workload.writers import Told
 
 APPEND: Final = "append"
 READ: Final = "linearizable read"

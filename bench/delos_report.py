@@ -10,10 +10,10 @@ from typing import Any, Final
 import attrs
 
 from bench.delos_load import APPEND, READ, Sample
-from server.bench.appends import percentile
-from server.bench.report import Report, Table
-from server.machine import Machine
-from server.workload.pauses import SPREAD_COLUMNS, Spread
+from virtuallog_server.bench.appends import percentile
+from virtuallog_server.bench.report import Report, Table
+from virtuallog_server.machine import Machine
+from virtuallog_server.workload.pauses import SPREAD_COLUMNS, Spread
 
 PUBLISHED: Final = {APPEND: "5x (writes)", READ: "10x (reads)"}
 """By which factor p99 fell when Delos moved a service from its ZooKeeper loglet to its native one (OSDI'20, section 5.1, figure 8).

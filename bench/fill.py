@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from bench.report import put_between
-from server.bench.report import tell
+from virtuallog_server.bench.report import tell
 
 PLACE: Final = re.compile(r"<!-- measured: ([a-z-]+) -->")
 PICTURE: Final = re.compile(r"!\[[^]]*\]\(([a-z0-9-]+\.(?:png|svg))\)")

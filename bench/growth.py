@@ -22,11 +22,11 @@ import trio
 from bench.growth_chain import ChainLook, extend_often
 from bench.growth_report import report
 from bench.growth_stages import Stage, Trimmed, grow
-from server import logging
-from server.bench.report import Form, form_options, tell
-from server.bench.trial import temporary_cluster
-from server.machine import Machine
 from virtuallog.connect import connect
+from virtuallog_server import logging
+from virtuallog_server.bench.report import Form, form_options, tell
+from virtuallog_server.bench.trial import temporary_cluster
+from virtuallog_server.machine import Machine
 
 
 def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:

@@ -8,10 +8,10 @@ from typing import Any, Final
 import attrs
 
 from bench.growth_stages import CLOCK, disk_bytes, resident_bytes
-from server.bench.report import tell
-from server.cluster import LocalCluster
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.bench.report import tell
+from virtuallog_server.cluster import LocalCluster
 
 LOOKS: Final = 10
 """How often the cluster is looked at on the way."""

@@ -7,9 +7,9 @@ from typing import Final
 
 from bench.growth_chain import ChainLook
 from bench.growth_stages import Stage, Trimmed
-from server.bench.report import Report, Table
-from server.machine import Machine
 from virtuallog.register import REGISTER_BYTES_MAX
+from virtuallog_server.bench.report import Report, Table
+from virtuallog_server.machine import Machine
 
 MEMORY_BYTES_MAX: Final = 600 << 20
 RESTART_SECONDS_MAX: Final = 10.0

@@ -11,16 +11,16 @@ import attrs
 import trio
 
 from bench.bare import measure_bare
-from loglets.native import config as native_config
-from loglets.native.messages import GetState
-from server.bench.report import tell
-from server.cluster import LocalCluster
 from virtuallog.address import split_address
 from virtuallog.chain import Segment
 from virtuallog.clock import SystemClock
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.native import config as native_config
+from virtuallog_loglets.native.messages import GetState
+from virtuallog_server.bench.report import tell
+from virtuallog_server.cluster import LocalCluster
 
 MEASURED_ENTRIES: Final = 500_000
 """The throughput of a stage is that of its last entries; of a tenth of the stage, if that is less."""

@@ -31,18 +31,18 @@ from bench.blow_report import report
 from bench.blows import Blow, Strike, mended, strike_repeatedly, wait_or_help
 from bench.measuring import run_to_end
 from bench.namespaces import CLIENT, Network, open_network
-from server import layout
-from server.bench.report import Form, form_options, picture_option, tell
-from server.bench.trial import Evidence, Load, Trial, set_up_client, try_out
-from server.certificates import Authority
-from server.cluster import PROGRAM, LocalCluster, LocalNode
-from server.config import NodeConfig
-from server.config_file import spell_config
-from server.machine import Machine
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import NodeAddress
 from virtuallog.connect import open_services_to
 from virtuallog.rpc.roles import Principal, Role
+from virtuallog_server import layout
+from virtuallog_server.bench.report import Form, form_options, picture_option, tell
+from virtuallog_server.bench.trial import Evidence, Load, Trial, set_up_client, try_out
+from virtuallog_server.certificates import Authority
+from virtuallog_server.cluster import PROGRAM, LocalCluster, LocalNode
+from virtuallog_server.config import NodeConfig
+from virtuallog_server.config_file import spell_config
+from virtuallog_server.machine import Machine
 
 NODES: Final = ("1", "2", "3")
 PORT: Final = 7001

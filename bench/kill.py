@@ -28,9 +28,9 @@ from bench.blow_picture import draw
 from bench.blow_report import report
 from bench.blows import BLOWS, Blow, strike_repeatedly
 from bench.measuring import run_to_end
-from server.bench.report import Form, form_options, keep_option, picture_option, tell
-from server.bench.trial import Evidence, Load, temporary_cluster, try_out
-from server.machine import Machine
+from virtuallog_server.bench.report import Form, form_options, keep_option, picture_option, tell
+from virtuallog_server.bench.trial import Evidence, Load, temporary_cluster, try_out
+from virtuallog_server.machine import Machine
 
 ORDERERS: Final = {"native": "sequencer", "paxos": "coordinator"}
 """What orders entries, by kind of the loglet."""

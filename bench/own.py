@@ -15,14 +15,14 @@ import trio
 from bench.cpu import CpuMeter
 from bench.loglet_client import LogletClient
 from bench.samples import OWN, Sample
-from server.bench.appends import Append, Measurement, measure_spread, warm_up_seconds
-from server.bench.orderer import ASKED, find_orderer
-from server.bench.trial import temporary_cluster
-from server.cluster import LocalCluster
 from virtuallog.appender import Appender
 from virtuallog.connect import connect, open_services_to
 from virtuallog.ports import Clock
 from virtuallog.types import NodeId
+from virtuallog_server.bench.appends import Append, Measurement, measure_spread, warm_up_seconds
+from virtuallog_server.bench.orderer import ASKED, find_orderer
+from virtuallog_server.bench.trial import temporary_cluster
+from virtuallog_server.cluster import LocalCluster
 
 
 @attrs.frozen

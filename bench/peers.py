@@ -23,8 +23,8 @@ from bench.contestants.own import VirtualLogContestant
 from bench.contestants.pysyncobj import PySyncObjContestant
 from bench.contestants.syncs import can_count, syncs_per_thousand
 from bench.measuring import run_to_end
-from server.bench.report import Form, Report, Table, form_options, middle_and_ends, tell
-from server.machine import Machine
+from virtuallog_server.bench.report import Form, Report, Table, form_options, middle_and_ends, tell
+from virtuallog_server.machine import Machine
 
 SYSTEMS = ("virtuallog", "etcd", "zookeeper", "PySyncObj")
 COUNT_OUTSTANDING, COUNT_SECONDS = 64, 2.0

@@ -28,9 +28,9 @@ from bench.spark_processes import Observer
 from bench.spark_report import report
 from bench.spark_run import CLOCK, Findings, Measuring, Plan
 from pyspark_virtuallog.spark_errors import explained
-from server.bench.report import Form, form_options, picture_option
-from server.bench.trial import temporary_cluster
-from server.machine import Machine
+from virtuallog_server.bench.report import Form, form_options, picture_option
+from virtuallog_server.bench.trial import temporary_cluster
+from virtuallog_server.machine import Machine
 
 CORES: Final = 2
 """On more, three servers of one machine are what limits."""

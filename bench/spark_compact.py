@@ -30,11 +30,11 @@ from bench.churn_sizes import Observer
 from bench.measuring import run_to_end
 from bench.spark_compact_report import report
 from bench.spark_compact_run import Findings, Plan, Story
-from database.control.wire import INTERFACES
-from server.bench.report import Form, form_options, keep_option
-from server.bench.trial import set_up_client
-from server.machine import Machine
 from virtuallog.connect import connect, open_services_to
+from virtuallog_database.control.wire import INTERFACES
+from virtuallog_server.bench.report import Form, form_options, keep_option
+from virtuallog_server.bench.trial import set_up_client
+from virtuallog_server.machine import Machine
 
 NO_OTHER_SNAPSHOTS: Final = "snapshot_seconds = 86400.0"
 """However slow the machine is: one that is newer than the last compaction would be taken in its place."""

@@ -16,8 +16,8 @@ import attrs
 import trio
 
 from bench.churn_client import CLOCK
-from server.cluster import PROGRAM
 from virtuallog.errors import UnavailableError
+from virtuallog_server.cluster import PROGRAM
 
 POLL_SECONDS: Final = 0.01
 LIMIT_SECONDS: Final = 900.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bench.spark_compact_run import WIPED, Findings, Step
-from server.bench.report import Report, Table
-from server.machine import Machine
+from virtuallog_server.bench.report import Report, Table
+from virtuallog_server.machine import Machine
 
 MIB: Final = 1 << 20
 LOG_BYTES_MAX: Final = (3 * 64 + 16) * MIB

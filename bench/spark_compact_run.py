@@ -16,11 +16,11 @@ from bench.churn_load import Load
 from bench.churn_sizes import Look, Observer
 from bench.churn_wipe import RESTORE_SECONDS, Wipe
 from bench.spark_compact_commands import Commands
-from server.bench.report import tell
-from server.cluster import LocalCluster
 from virtuallog.errors import UnavailableError
 from virtuallog.ports import Services
 from virtuallog.types import NodeId
+from virtuallog_server.bench.report import tell
+from virtuallog_server.cluster import LocalCluster
 
 WIPED: Final = NodeId(3)
 SEGMENTS: Final = 5

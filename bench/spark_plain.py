@@ -26,7 +26,6 @@ import click
 import trio
 
 from bench.spark_contents import Contents, contents_of
-from server.bench.trial import set_up_client
 from virtuallog.api import Placed
 from virtuallog.blocking import connect_blocking
 from virtuallog.clock import SystemClock
@@ -34,6 +33,7 @@ from virtuallog.errors import UnavailableError
 from virtuallog.reader import records
 from virtuallog.types import Data, LogPosition, PlacedBatch
 from virtuallog.virtual_log import READS_ONLY
+from virtuallog_server.bench.trial import set_up_client
 
 LIMIT_SECONDS: Final = 1800.0
 """For one run, on a machine that is busy."""

@@ -8,8 +8,8 @@ from typing import Final
 from bench.spark_processes import ROLES, Look
 from bench.spark_run import ARCHIVE, BATCHES, FILES, LIVE, PLAIN, Findings
 from bench.spark_targets import Group, group, halves, long_looks, short_looks, targets
-from server.bench.report import Report, Table
-from server.machine import Machine
+from virtuallog_server.bench.report import Report, Table
+from virtuallog_server.machine import Machine
 
 MIB: Final = 1 << 20
 

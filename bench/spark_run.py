@@ -19,11 +19,11 @@ from bench import spark_plain
 from bench.spark_contents import BATCH, Contents, load
 from bench.spark_processes import Look, Observer
 from bench.spark_query import ask, ask_files, opened_spark
-from server.bench.report import tell
-from server.cluster import PROGRAM, LocalCluster
 from virtuallog.clock import SystemClock
 from virtuallog.connect import connect
 from virtuallog.errors import UnavailableError
+from virtuallog_server.bench.report import tell
+from virtuallog_server.cluster import PROGRAM, LocalCluster
 
 CLOCK: Final = SystemClock()
 PLAIN: Final = "plain reader"

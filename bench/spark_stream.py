@@ -28,12 +28,12 @@ from bench.measuring import run_to_end
 from bench.spark_stream_query import Query
 from bench.spark_stream_report import report
 from bench.spark_stream_run import Findings, Plan, Streaming
-from database.control.wire import INTERFACES
 from pyspark_virtuallog.java import require_java
-from server.bench.report import Form, form_options, keep_option
-from server.bench.trial import set_up_client
-from server.machine import Machine
 from virtuallog.connect import connect, open_services_to
+from virtuallog_database.control.wire import INTERFACES
+from virtuallog_server.bench.report import Form, form_options, keep_option
+from virtuallog_server.bench.trial import set_up_client
+from virtuallog_server.machine import Machine
 
 KEYS: Final = 1000
 

@@ -18,11 +18,11 @@ import attrs
 import numpy as np
 
 from bench.spark_stream_load import Chunk, key_of
-from server.workload.entries import Entry
 from virtuallog.reader import records
 from virtuallog.scanning import scan
 from virtuallog.types import Gap, GapKind, LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.workload.entries import Entry
 
 DIGEST_BYTES: Final = 7
 """So that it fits into Spark's BIGINT."""

@@ -9,9 +9,9 @@ from typing import Final
 import attrs
 
 from bench.spark_stream_query import Progress, Query
-from server.bench.report import tell
 from virtuallog.errors import UnavailableError
 from virtuallog.ports import Clock
+from virtuallog_server.bench.report import tell
 
 STAGES: Final = ("planned", "writing", "listed")
 """Where it is killed, in turn; `spark_stream_query` says what they are."""

@@ -12,10 +12,10 @@ import attrs
 import numpy as np
 import trio
 
-from server.workload.entries import Entry
 from virtuallog.errors import RetryableError
 from virtuallog.ports import Clock
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.workload.entries import Entry
 
 WRITERS: Final = 3
 """Each with a session of its own."""

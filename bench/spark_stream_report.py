@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench.spark_stream_run import Findings
-from server.bench.report import Report, Table
-from server.machine import Machine
+from virtuallog_server.bench.report import Report, Table
+from virtuallog_server.machine import Machine
 
 
 def report(machine: Machine, found: Findings) -> Report:

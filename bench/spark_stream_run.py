@@ -18,14 +18,14 @@ from bench.spark_stream_driver import HOLD
 from bench.spark_stream_kills import DriverKills
 from bench.spark_stream_load import Appends
 from bench.spark_stream_query import Query
-from database.control.holding import find_hold, place_hold
-from server.bench.report import tell
-from server.bench.trial import extend
-from server.cluster import LocalCluster
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Services
 from virtuallog.types import LogPosition, NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.control.holding import find_hold, place_hold
+from virtuallog_server.bench.report import tell
+from virtuallog_server.bench.trial import extend
+from virtuallog_server.cluster import LocalCluster
 
 CHECKER: Final = "spark-stream-check"
 """The hold of the one who compares: he reads the log from its beginning."""

@@ -19,8 +19,8 @@ import attrs
 import click
 
 from bench.stripes_model import Assumptions, Model, Point
-from server.bench.report import Form, Report, Table, form_options, picture_option, tell
-from server.machine import Machine
+from virtuallog_server.bench.report import Form, Report, Table, form_options, picture_option, tell
+from virtuallog_server.machine import Machine
 
 PAPER: Final = {1: 35_000, 30: 950_000, 40: 1_020_000}
 """Appends a second of 1 KB, read off figure 10."""

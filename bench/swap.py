@@ -20,14 +20,14 @@ import click
 
 from bench.measuring import run_to_end
 from bench.swap_picture import draw
-from server.bench.gaps import Swap, find_gaps
-from server.bench.report import Form, Report, Table, form_options, keep_option, picture_option, tell
-from server.bench.steps import Steps, client_steps, read_steps
-from server.bench.swapping import look_at, phase_spreads, swap_repeatedly
-from server.bench.targets import Target
-from server.bench.trial import OBSERVED, Evidence, Load, temporary_cluster, try_out
-from server.machine import Machine
-from server.workload.pauses import SPREAD_COLUMNS, Spread
+from virtuallog_server.bench.gaps import Swap, find_gaps
+from virtuallog_server.bench.report import Form, Report, Table, form_options, keep_option, picture_option, tell
+from virtuallog_server.bench.steps import Steps, client_steps, read_steps
+from virtuallog_server.bench.swapping import look_at, phase_spreads, swap_repeatedly
+from virtuallog_server.bench.targets import Target
+from virtuallog_server.bench.trial import OBSERVED, Evidence, Load, temporary_cluster, try_out
+from virtuallog_server.machine import Machine
+from virtuallog_server.workload.pauses import SPREAD_COLUMNS, Spread
 
 TARGET_P50_MS: Final = 30.0
 TARGET_P99_MS: Final = 100.0

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from server.bench.gaps import Gaps
-from server.workload.pauses import Pause
+from virtuallog_server.bench.gaps import Gaps
+from virtuallog_server.workload.pauses import Pause
 
 BINS: Final = 400
 """Over the whole run, for a picture 1,300 dots wide."""

@@ -20,14 +20,14 @@ from typing import Final
 import click
 import trio
 
-from database.kv import codec
-from database.kv.apply import apply
-from database.kv.commands import Command, Create, CreateSession, Identity, Operation, Origin, SetData
-from database.kv.tree import Tree
-from database.ports import LocalStore
-from database.rocks.directory import open_store_directory
-from database.transaction import Transaction
-from server.bench.report import tell
+from virtuallog_database.kv import codec
+from virtuallog_database.kv.apply import apply
+from virtuallog_database.kv.commands import Command, Create, CreateSession, Identity, Operation, Origin, SetData
+from virtuallog_database.kv.tree import Tree
+from virtuallog_database.ports import LocalStore
+from virtuallog_database.rocks.directory import open_store_directory
+from virtuallog_database.transaction import Transaction
+from virtuallog_server.bench.report import tell
 
 _ORIGIN: Final = Origin(0x0100_0000_0000_0001, 1, (Identity("ip", "127.0.0.1"),))
 _TIME_MS: Final = 1_700_000_000_000

@@ -26,11 +26,11 @@ from bench.contestants.contestant import PeerError
 from bench.contestants.debian import BUSY, debian_contestants, run_script
 from bench.measuring import run_to_end
 from bench.zelos_report import OURS, THEIRS, Plan, Sample, draw, report
-from server import logging
-from server.bench.orderer import ASKED, find_orderer
-from server.bench.report import Form, form_options, picture_option, tell
-from server.machine import Machine
 from virtuallog.connect import connect, open_services_to
+from virtuallog_server import logging
+from virtuallog_server.bench.orderer import ASKED, find_orderer
+from virtuallog_server.bench.report import Form, form_options, picture_option, tell
+from virtuallog_server.machine import Machine
 
 KEYS: Final = 100
 """Znodes. They are made before each measurement, one by one: with a thousand that takes longer than the measurement."""

@@ -9,8 +9,8 @@ from typing import Final
 
 import attrs
 
-from server.bench.report import Report, Table, middle_and_ends
-from server.machine import Machine
+from virtuallog_server.bench.report import Report, Table, middle_and_ends
+from virtuallog_server.machine import Machine
 
 OURS: Final = "virtuallog"
 THEIRS: Final = "ZooKeeper"

@@ -4,7 +4,7 @@ import sys
 
 import trio
 
-from server.embedded import open_embedded
+from virtuallog.embedded import open_embedded
 
 
 async def main(path: str) -> None:

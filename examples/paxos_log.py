@@ -6,7 +6,7 @@ import sys
 import structlog
 import trio
 
-from loglets.paxos.standalone import Reader, Writer, open_log
+from virtuallog_loglets.paxos.standalone import Reader, Writer, open_log
 
 
 async def main(path: str) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-SHIPPED = ("virtuallog", "loglets", "metastore", "database", "server", "simulation", "pyspark_virtuallog")
-"""The import roots of the wheel."""
+SHIPPED = (
+    "virtuallog", "loglets/virtuallog_loglets", "metastore/virtuallog_metastore", "database/virtuallog_database", "server/virtuallog_server",
+    "simulation/virtuallog_simulation", "spark/pyspark_virtuallog",
+)  # fmt: skip
+"""The packages of the wheel, relative to the checkout."""
 
 
 @cache
@@ -25,9 +28,22 @@ def modules(*folders: str) -> list[Path]:
     return sorted(path.relative_to(ROOT) for path in found)
 
 
+def path_of(module: str) -> Path:
+    """The file of a module of ours, by its dotted name."""
+    root, *inner = module.split(".")
+    (package,) = (folder for folder in SHIPPED if Path(folder).name == root)
+    path = Path(package, *inner)
+    return path / "__init__.py" if (ROOT / path).is_dir() else path.with_suffix(".py")
+
+
 @cache
 def parsed(module: Path) -> ast.Module:
     return ast.parse((ROOT / module).read_text(), filename=str(module))
+
+
+def functions(module: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method of a module."""
+    return [node for node in ast.walk(parsed(module)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def attributes(module: Path) -> list[tuple[int, str]]:
@@ -67,6 +83,7 @@ def requirement_name(requirement: str) -> str:
 
 
 def documents() -> list[Path]:
-    """Every Markdown file of ours, relative to the checkout."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "newsfragments").glob("*.md")]
+    """Every Markdown file of ours, relative to the checkout. Each folder with a package has a README."""
+    signs = [ROOT / package.partition("/")[0] / "README.md" for package in SHIPPED]
+    found = [*ROOT.glob("*.md"), *signs, *(ROOT / "docs").rglob("*.md"), *(ROOT / "newsfragments").glob("*.md")]
     return sorted(path.relative_to(ROOT) for path in found)

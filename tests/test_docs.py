@@ -6,13 +6,12 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.source_tree import ROOT, SHIPPED, documents, modules, pyproject
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE_BLOCK = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
-OUR_PATH = re.compile(rf"`((?:{'|'.join((*SHIPPED, 'docs', 'tests'))})/[\w./-]*)`")
+FOLDERS = {package.partition("/")[0] for package in SHIPPED}
+OUR_PATH = re.compile(rf"`((?:{'|'.join((*sorted(FOLDERS), 'docs', 'tests'))})/[\w./-]*)`")
 DOCUMENT = re.compile(r"\b(docs/[\w/-]+\.(?:md|toml))\b")
 
 
@@ -28,35 +27,37 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", documents(), ids=str)
-def test_links_resolve(document: Path) -> None:
+def test_links_resolve() -> None:
     """A link within the project leads to a file that exists, and to a heading in it."""
     dead = []
-    for link in LINK.findall(prose(document)):
-        target, _, anchor = link.partition("#")
-        if "://" in target:
-            continue
-        path = ((ROOT / document).parent / target).resolve() if target else ROOT / document
-        if not path.exists() or (anchor and anchor not in anchors(path.relative_to(ROOT))):
-            dead.append(link)
+    for document in documents():
+        for link in LINK.findall(prose(document)):
+            target, _, anchor = link.partition("#")
+            if "://" in target:
+                continue
+            path = ((ROOT / document).parent / target).resolve() if target else ROOT / document
+            if not path.exists() or (anchor and anchor not in anchors(path.relative_to(ROOT))):
+                dead.append(f"{document}: {link}")
 
     assert dead == []
 
 
-@pytest.mark.parametrize("document", documents(), ids=str)
-def test_paths_in_prose_exist(document: Path) -> None:
+def test_paths_in_prose_exist() -> None:
     """A path of ours in backticks is a file or a folder of this checkout."""
-    missing = [path for path in OUR_PATH.findall(prose(document)) if not (ROOT / path).exists()]
+    named = [(document, path) for document in documents() for path in OUR_PATH.findall(prose(document))]
 
-    assert missing == []
+    assert [f"{document}: {path}" for document, path in named if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("module", modules(*SHIPPED, "tests"), ids=str)
-def test_documents_named_in_code_exist(module: Path) -> None:
+def test_documents_named_in_code_exist() -> None:
     """Where a docstring or a comment says `see docs/...`, there is something to see."""
-    named = DOCUMENT.findall((ROOT / module).read_text())
+    named = [
+        (module, name)
+        for module in modules(*SHIPPED, "tests")
+        for name in DOCUMENT.findall((ROOT / module).read_text())
+    ]
 
-    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert [f"{module}: {name}" for module, name in named if not (ROOT / name).exists()] == []
 
 
 def test_every_document_is_reachable_from_the_readme() -> None:

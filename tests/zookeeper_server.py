@@ -12,9 +12,9 @@ from pathlib import Path
 import attrs
 import trio
 
-from server.bench.zookeeper import is_installed, java_command
 from tests.debian import require
 from tests.free_ports import free_ports
+from virtuallog_server.bench.zookeeper import is_installed, java_command
 
 PACKAGES = (
     "zookeeper", "libzookeeper-java", "libslf4j-java", "liblog4j1.2-java", "libnetty-java", "libservlet-api-java",

@@ -32,7 +32,7 @@ class NodeStatus:
     failures: tuple[str, ...]
     """Roles that this node refuses to serve, each with the reason: 'native: corruption ...'."""
     phase: str = "formatted"
-    """How far the data directory has come: 'unformatted', 'formatting' or 'formatted' (server/identity.py)."""
+    """How far the data directory has come: 'unformatted', 'formatting' or 'formatted' (server/virtuallog_server/identity.py)."""
     healing: tuple[str, ...] = ()
     """What this node sees of others' failures and does about it: 'log server 2 is silent, no spare node'."""
     protocol: int = FIRST

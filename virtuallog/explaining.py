@@ -2,7 +2,7 @@
 
 Evidence is gathered at one moment, by questions that change nothing: no seal, no repair, no vote, no trim. It may be old
 when it is looked at, and pieces of it may be of different moments. What follows from it is concluded elsewhere
-(`server.explaining`), from facts whose names are these:
+(`virtuallog_server.explaining`), from facts whose names are these:
 
 | fact | is |
 |---|---|

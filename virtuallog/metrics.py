@@ -1,7 +1,7 @@
 """What a component tells about itself, in the words of Prometheus but without its library: families of samples. Pure.
 
 A component keeps its figures in instruments (`virtuallog.instruments`) and hands out frozen families when somebody
-asks; `server/console/` turns them into text. So the core imports no metrics library, and runs in the simulator as is.
+asks; `server/virtuallog_server/console/` turns them into text. So the core imports no metrics library, and runs in the simulator as is.
 
 Rules:
 * Whoever is `Measured` answers at once, from memory: no await, no disk, no lock.

@@ -9,7 +9,7 @@ after an unknown outcome, by anybody, and on top of whatever others have changed
 
 A place in the table is taken by a data directory, not by a machine. `Forget` empties the place before another directory
 may `Claim` it, and the conditional put elects one of those that try. What the place stands for is bound to the directory:
-its vote for the register (`metastore.acceptor`), its copies of loglets (`NodeEntry.joined`).
+its vote for the register (`virtuallog_metastore.acceptor`), its copies of loglets (`NodeEntry.joined`).
 
 Seats in the MetaStore change in the same way: `Reseat` says which node leaves and who may take its place, and the members are
 computed from those of the register that it is put on.

@@ -19,7 +19,7 @@ import attrs
 import trio
 
 from bench.contestants.contestant import Figures, PeerError
-from server.bench.report import tell
+from virtuallog_server.bench.report import tell
 
 SCRIPTS = ("peers.py", "bench.py")
 KEYS = "10"

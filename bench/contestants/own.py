@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import attrs
 
 from bench.contestants.contestant import Figures, Running
-from server.bench.appends import measure
-from server.bench.trial import temporary_cluster
-from server.cluster import LocalCluster
 from virtuallog.clock import SystemClock
 from virtuallog.connect import connect
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.bench.appends import measure
+from virtuallog_server.bench.trial import temporary_cluster
+from virtuallog_server.cluster import LocalCluster
 
 
 @attrs.frozen

@@ -15,9 +15,9 @@ import attrs
 import trio
 
 from bench.contestants.contestant import Figures, PeerError, Running
-from server.bench.report import tell
-from server.layout import HOST, free_ports
 from virtuallog.clock import SystemClock
+from virtuallog_server.bench.report import tell
+from virtuallog_server.layout import HOST, free_ports
 
 VERSION: Final = "0.3.17"
 SCRIPT: Final = Path(__file__).with_name("pysyncobj_node.py")

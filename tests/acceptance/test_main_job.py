@@ -27,7 +27,7 @@ pytestmark = pytest.mark.processes
 LINES = 1_000_000
 RATE = 25_000
 SWAPS = 5
-COMMAND = [sys.executable, "-P", "-m", "server"]
+COMMAND = [sys.executable, "-P", "-m", "virtuallog_server"]
 
 
 @pytest.fixture

@@ -9,10 +9,6 @@ from typing import Any
 import attrs
 import trio
 
-from loglets.archive import ArchiveProvider
-from loglets.archive.archiving import Archived, Archiving
-from loglets.archive.files import Files
-from loglets.archive.making import Sizes
 from tests.conformance.fixtures import Nobody
 from virtuallog.api import Loglet, Placed
 from virtuallog.batch import Batch, SessionId
@@ -22,6 +18,10 @@ from virtuallog.ports import Environment
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
 from virtuallog.types import Gap, GapKind, LogletOffset, LogPosition, NodeId, PlacedBatch, Sealed, Tail
+from virtuallog_loglets.archive import ArchiveProvider
+from virtuallog_loglets.archive.archiving import Archived, Archiving
+from virtuallog_loglets.archive.files import Files
+from virtuallog_loglets.archive.making import Sizes
 
 CLUSTER = "c1" * 16
 URL = "memory://archives"
@@ -32,7 +32,7 @@ SMALL = Sizes(group_bytes=1 << 10, file_bytes=4 << 10)
 
 @attrs.define(eq=False)
 class DictFiles:
-    """Files in memory. Implements `loglets.archive.files.Files`; a test may change `content` behind its back."""
+    """Files in memory. Implements `virtuallog_loglets.archive.files.Files`; a test may change `content` behind its back."""
 
     content: dict[str, bytes] = attrs.field(factory=dict)
     broken: bool = False
@@ -73,7 +73,7 @@ class DictFiles:
 
 @attrs.define(eq=False)
 class BlockingDictFiles:
-    """The same for whoever has no trio. Implements `loglets.archive.files.BlockingFiles`."""
+    """The same for whoever has no trio. Implements `virtuallog_loglets.archive.files.BlockingFiles`."""
 
     content: dict[str, bytes]
     asked: list[tuple[str, int, int]] = attrs.field(factory=list)

@@ -6,18 +6,18 @@ import attrs
 import pytest
 import trio
 
-from loglets.archive import manifest as manifests
-from loglets.archive.adopting import adopt
-from loglets.archive.crew import OneByOne
-from loglets.archive.manifest import DataFile
-from loglets.archive.source import Source
-from loglets.archive.spans import Span
-from loglets.archive.verifying import Verifying
 from tests.archive.parts import SESSION, DictFiles, FixedLoglet, Made, batches, environment, make
 from tests.archive.test_format import FOLDER, START, config, items, sample
 from virtuallog.batch import Batch
 from virtuallog.errors import CorruptionError, MalformedError, UnavailableError
 from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog_loglets.archive import manifest as manifests
+from virtuallog_loglets.archive.adopting import adopt
+from virtuallog_loglets.archive.crew import OneByOne
+from virtuallog_loglets.archive.manifest import DataFile
+from virtuallog_loglets.archive.source import Source
+from virtuallog_loglets.archive.spans import Span
+from virtuallog_loglets.archive.verifying import Verifying
 
 ITEMS = [*batches(40), Gap(120, 150, GapKind.FILLER), Gap(150, 160, GapKind.LOST)]
 

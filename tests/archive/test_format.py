@@ -14,16 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 
-from loglets.archive import ArchiveProvider
-from loglets.archive import manifest as manifests
-from loglets.archive.archiving import Archiving
-from loglets.archive.config import ArchiveConfig
-from loglets.archive.rows import SCHEMA
 from tests.archive.parts import CLUSTER, SMALL, DictFiles, FixedLoglet, environment, read_all, segment_of
 from tests.archive.test_round_trip import contents
 from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId
 from virtuallog.types import Gap, GapKind, PlacedBatch, Sealed
+from virtuallog_loglets.archive import ArchiveProvider
+from virtuallog_loglets.archive import manifest as manifests
+from virtuallog_loglets.archive.archiving import Archiving
+from virtuallog_loglets.archive.config import ArchiveConfig
+from virtuallog_loglets.archive.rows import SCHEMA
 
 FOLDER = Path(__file__).with_name("data") / "archive-1"
 BY_FILE = FOLDER.with_name("archive-1-by-file")

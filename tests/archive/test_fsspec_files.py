@@ -11,9 +11,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from loglets.archive.config import check_url, join
-from loglets.archive.fsspec_files import FsspecFiles, absolute_url
 from virtuallog.errors import DiskFullError, InvalidSettingError, StorageError, UnavailableError, UnsupportedError
+from virtuallog_loglets.archive.config import check_url, join
+from virtuallog_loglets.archive.fsspec_files import FsspecFiles, absolute_url
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -16,18 +16,18 @@ import attrs
 import pyarrow as pa
 import pytest
 
-from loglets.archive import manifest as manifests
-from loglets.archive import rows
-from loglets.archive.digest import digest_of
-from loglets.archive.making import data_file
-from loglets.archive.manifest import DataFile, Manifest
-from loglets.archive.parquet import ParquetPart, parse_footer_untrusted, read_group_untrusted
 from tests.archive.parts import CLUSTER, batches
 from tests.hostile.mutation import mutated
 from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import CorruptionError, MalformedError
 from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog_loglets.archive import manifest as manifests
+from virtuallog_loglets.archive import rows
+from virtuallog_loglets.archive.digest import digest_of
+from virtuallog_loglets.archive.making import data_file
+from virtuallog_loglets.archive.manifest import DataFile, Manifest
+from virtuallog_loglets.archive.parquet import ParquetPart, parse_footer_untrusted, read_group_untrusted
 
 ROUNDS = 400
 ITEMS: list[Placed] = [*batches(6), Gap(18, 30, GapKind.FILLER)]

@@ -11,10 +11,6 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from loglets.archive import manifest as manifests
-from loglets.archive.config import decode_untrusted
-from loglets.archive.loglet import FILE_SECONDS, HOT_SECONDS, SILENT_SECONDS, ArchiveLoglet
-from loglets.archive.trimming import MARKERS_KEPT, marker
 from tests.archive.parts import DictFiles, Made, batches, environment, make, read_all
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import (
@@ -26,6 +22,10 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.types import Gap, GapKind, LogletOffset, PlacedBatch, Sealed
+from virtuallog_loglets.archive import manifest as manifests
+from virtuallog_loglets.archive.config import decode_untrusted
+from virtuallog_loglets.archive.loglet import FILE_SECONDS, HOT_SECONDS, SILENT_SECONDS, ArchiveLoglet
+from virtuallog_loglets.archive.trimming import MARKERS_KEPT, marker
 
 START, STOP = 1_000, 1_120
 ITEMS = batches(40)

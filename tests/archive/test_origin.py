@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.archive.config import ArchiveConfig, directory_of
-from loglets.archive.fsspec_files import FsspecFiles
-from loglets.archive.origin import NAME, STARTED, Origin, claim_origin, decode_untrusted, read_origin
 from virtuallog.chain import genesis, validate
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.register import ClusterId
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_loglets.archive.config import ArchiveConfig, directory_of
+from virtuallog_loglets.archive.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.origin import NAME, STARTED, Origin, claim_origin, decode_untrusted, read_origin
 
 CLUSTER = ClusterId(b"n" * 16)
 URL = "file:///restored"

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import trio
 
-from server.cluster import open_local_cluster
 from virtuallog.connect import connect, open_services_to
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.cluster import open_local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
-COMMAND = (sys.executable, "-P", "-m", "server")
+COMMAND = (sys.executable, "-P", "-m", "virtuallog_server")
 ENTRIES = 3_000
 LIMIT_SECONDS = 180
 

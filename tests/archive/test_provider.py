@@ -11,14 +11,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.archive import ArchiveProvider
-from loglets.archive import manifest as manifests
-from loglets.archive.archiving import Archiving
-from loglets.archive.config import HotCopy, decode_untrusted
-from loglets.archive.trimming import marker
-from loglets.archive.undoing import config_to_put_back
-from loglets.native import NativeProvider
-from loglets.native.config import NativeConfig
 from tests.archive.parts import SMALL, FixedProvider, Made, Shelf, batches, make
 from tests.virtuallog.test_kept import at_level
 from tests.virtuallog.worlds import World, contents, world
@@ -41,6 +33,14 @@ from virtuallog.ports import Environment
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.types import Data, LogletOffset, LogPosition, NodeId
 from virtuallog.versions import COMPOSED
+from virtuallog_loglets.archive import ArchiveProvider
+from virtuallog_loglets.archive import manifest as manifests
+from virtuallog_loglets.archive.archiving import Archiving
+from virtuallog_loglets.archive.config import HotCopy, decode_untrusted
+from virtuallog_loglets.archive.trimming import marker
+from virtuallog_loglets.archive.undoing import config_to_put_back
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.native.config import NativeConfig
 
 HOT = HotCopy(id=SegmentId(3, 5), kind="native", config=b"", base=LogletOffset(0), release_at_ms=5_000)
 NATIVE = NativeConfig(servers=(NodeId(1), NodeId(2), NodeId(3)), sequencer=NodeId(1), boot=4)

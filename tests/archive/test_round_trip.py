@@ -9,12 +9,12 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loglets.archive.digest import ContentDigest
-from loglets.archive.making import Sizes
 from tests.archive.parts import SMALL, batches, make, read_all
 from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId
 from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog_loglets.archive.digest import ContentDigest
+from virtuallog_loglets.archive.making import Sizes
 
 SESSIONS = st.sampled_from([SessionId(bytes([number] * 16)) for number in range(4)])
 PAYLOADS = st.lists(st.binary(max_size=40), min_size=1, max_size=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.archive.spans import Span, spans_untrusted
+from virtuallog_loglets.archive.spans import Span, spans_untrusted
 
 DIGITS = "0123456789abcdef"
 

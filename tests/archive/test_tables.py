@@ -12,18 +12,18 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loglets.archive import manifest as manifests
-from loglets.archive import rows
-from loglets.archive.digest import clipped
-from loglets.archive.fsspec_files import FsspecFiles
-from loglets.archive.making import Sizes
-from loglets.archive.tables import ALL, Tables, open_archive, open_directory
-from loglets.archive.trimming import marker
 from tests.archive.parts import CLUSTER, BlockingDictFiles, Made, batches, make
 from tests.archive.test_round_trip import segments
 from virtuallog.api import Placed
 from virtuallog.errors import BeyondTailError, CorruptionError, MalformedError, UnsupportedError
 from virtuallog.types import Gap, GapKind
+from virtuallog_loglets.archive import manifest as manifests
+from virtuallog_loglets.archive import rows
+from virtuallog_loglets.archive.digest import clipped
+from virtuallog_loglets.archive.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.making import Sizes
+from virtuallog_loglets.archive.tables import ALL, Tables, open_archive, open_directory
+from virtuallog_loglets.archive.trimming import marker
 
 ITEMS = batches(60)
 STOP = 180

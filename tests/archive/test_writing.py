@@ -12,12 +12,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.archive import ArchiveProvider
-from loglets.archive import manifest as manifests
-from loglets.archive.archiving import verify_archive
-from loglets.archive.crew import OneByOne
-from loglets.archive.trimming import marker
-from loglets.archive.verifying import Verifying
 from tests.archive.parts import (
     CLUSTER,
     SESSION,
@@ -43,6 +37,12 @@ from virtuallog.errors import (
     UnavailableError,
 )
 from virtuallog.types import Gap, GapKind, LogletOffset, PlacedBatch
+from virtuallog_loglets.archive import ArchiveProvider
+from virtuallog_loglets.archive import manifest as manifests
+from virtuallog_loglets.archive.archiving import verify_archive
+from virtuallog_loglets.archive.crew import OneByOne
+from virtuallog_loglets.archive.trimming import marker
+from virtuallog_loglets.archive.verifying import Verifying
 
 ITEMS = batches(60)
 STOP = 180

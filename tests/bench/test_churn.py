@@ -12,8 +12,8 @@ from bench.churn_client import Budget, Writes, shares
 from bench.churn_report import draw, report
 from bench.churn_run import Findings, Plan
 from bench.churn_sizes import Look, NodeLook
-from server.machine import Machine
 from virtuallog.types import NodeId
+from virtuallog_server.machine import Machine
 
 MIB = 1 << 20
 

@@ -13,7 +13,7 @@ from bench.contestants.contestant import Figures, PeerError, Running
 from bench.contestants.debian import debian_contestants
 from bench.contestants.syncs import count_calls
 from bench.peers import Comparison, Plan, compare, report
-from server.machine import Machine
+from virtuallog_server.machine import Machine
 
 STRACE = """% time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ----------------

@@ -9,7 +9,7 @@ import pytest
 
 from bench.delos_load import APPEND, READ, Sample
 from bench.delos_report import Outcome, draw, report
-from server.machine import Machine
+from virtuallog_server.machine import Machine
 
 MACHINE = Machine(cpus=2, kernel="6.1", python="3.11.7", load=0.5)
 

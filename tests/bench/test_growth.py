@@ -6,8 +6,8 @@ import pytest
 
 from bench import growth
 from bench.growth_report import report
-from server.machine import Machine
 from virtuallog.register import REGISTER_BYTES_MAX
+from virtuallog_server.machine import Machine
 
 
 @pytest.mark.processes

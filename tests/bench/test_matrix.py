@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from server.bench.matrix import Matrix
-from server.bench.matrix_picture import draw
-from server.bench.reconfigure import Outcome, Part, Plan, conclude
-from server.bench.steps import PHASES
-from server.bench.swap_page import swap_page
-from server.bench.swapping import Seen
-from server.bench.targets import NAMES, choose
-from server.bench.trial import Load
-from server.machine import Machine
-from server.pages import render
 from virtuallog.errors import InvalidSettingError
+from virtuallog_server.bench.matrix import Matrix
+from virtuallog_server.bench.matrix_picture import draw
+from virtuallog_server.bench.reconfigure import Outcome, Part, Plan, conclude
+from virtuallog_server.bench.steps import PHASES
+from virtuallog_server.bench.swap_page import swap_page
+from virtuallog_server.bench.swapping import Seen
+from virtuallog_server.bench.targets import NAMES, choose
+from virtuallog_server.bench.trial import Load
+from virtuallog_server.machine import Machine
+from virtuallog_server.pages import render
 
 MACHINE = Machine(cpus=2, kernel="6.1", python="3.11.7", load=0.5)
 TARGETS = choose(["native", "paxos"], None)

@@ -16,17 +16,17 @@ from bench.blow_picture import draw as draw_blows
 from bench.blows import Blow, recovery_seconds
 from bench.measuring import run_to_end
 from bench.swap_picture import draw
-from server.bench.gaps import Swap, find_gaps
-from server.bench.report import Report, Table, middle_and_ends
-from server.bench.steps import PHASES, split_into_phases
-from server.bench.trial import Evidence
-from server.machine import Machine
-from server.workload.pauses import Pause, Spread, longest_pause
-from server.workload.verdict import Verdict
-from server.workload.writers import Workload
 from virtuallog.clock import SystemClock
 from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
+from virtuallog_server.bench.gaps import Swap, find_gaps
+from virtuallog_server.bench.report import Report, Table, middle_and_ends
+from virtuallog_server.bench.steps import PHASES, split_into_phases
+from virtuallog_server.bench.trial import Evidence
+from virtuallog_server.machine import Machine
+from virtuallog_server.workload.pauses import Pause, Spread, longest_pause
+from virtuallog_server.workload.verdict import Verdict
+from virtuallog_server.workload.writers import Workload
 
 SECONDS = st.floats(0, 100)
 

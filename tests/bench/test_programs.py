@@ -6,8 +6,8 @@ import pytest
 
 from bench import kill, swap
 from bench.blow_report import report
-from server.bench.trial import Load
-from server.machine import Machine
+from virtuallog_server.bench.trial import Load
+from virtuallog_server.machine import Machine
 
 pytestmark = pytest.mark.processes
 

@@ -13,10 +13,10 @@ from bench.spark_plain import by_batches, by_entries
 from bench.spark_processes import Look, Process, cpu_of, parse_stat, roles_of
 from bench.spark_report import report
 from bench.spark_run import ARCHIVE, BATCHES, FILES, LIVE, PLAIN, Archived, Cold, Findings, Plan, Reading, stage_of
-from server.machine import Machine
 from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId
 from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog_server.machine import Machine
 
 MIB = 1 << 20
 PLAN = Plan(entries=10_000, size=100, rounds=1, cores=2)

@@ -8,8 +8,8 @@ from bench import spark_compact
 from bench.churn_sizes import Look, NodeLook
 from bench.spark_compact_report import report
 from bench.spark_compact_run import SEGMENTS, Findings, Plan, Step, restored_at
-from server.machine import Machine
 from virtuallog.types import NodeId
+from virtuallog_server.machine import Machine
 
 MIB = 1 << 20
 PLAN = Plan(writes=6000, keys=200, size=400, outstanding=60)

@@ -10,7 +10,7 @@ import pytest
 
 from bench.stripes import report, run
 from bench.stripes_model import Assumptions, Model, _Device, _Log, _Processor
-from server.machine import Machine
+from virtuallog_server.machine import Machine
 
 SMALL = Assumptions(outstanding=32)
 

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from server.bench.tour import circuit, tour
+from virtuallog_server.bench.tour import circuit, tour
 
 
 @pytest.mark.parametrize("count", range(1, 8))

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from server.bench.trace import Appended, Content, entries, parse_trace, replay
 from virtuallog.clock import SystemClock
 from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog_server.bench.trace import Appended, Content, entries, parse_trace, replay
 
 
 def test_a_trace_is_one_size_per_line() -> None:

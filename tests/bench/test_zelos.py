@@ -12,7 +12,7 @@ import pytest
 from bench.contestants.contestant import PeerError
 from bench.zelos import Ours, Served, _Loaded, measure_all
 from bench.zelos_report import OURS, THEIRS, Plan, Sample, draw, report
-from server.machine import Machine
+from virtuallog_server.machine import Machine
 
 PLAN = Plan(rounds=2, seconds=1.0, cases=[("write", 1), ("write", 64), ("read", 64)])
 

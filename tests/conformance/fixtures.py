@@ -9,7 +9,6 @@ from typing import NoReturn
 
 import trio
 
-from loglets.memory import MemoryProvider
 from tests.conformance.variants import VariantProvider, Zombies
 from virtuallog.api import LogletProvider
 from virtuallog.errors import UnavailableError, VirtualLogError
@@ -18,6 +17,7 @@ from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.loglet_suite import LogletFixture, ProviderFixture
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
+from virtuallog_loglets.memory import MemoryProvider
 
 SEED = 7
 

@@ -15,9 +15,9 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from simulation.conformance.cli import conformance
-from simulation.conformance.report import PROMISES
 from virtuallog.testing.loglet_suite import CLAUSES, RESTART_CLAUSES
+from virtuallog_simulation.conformance.cli import conformance
+from virtuallog_simulation.conformance.report import PROMISES
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from simulation.conformance.cli import conformance
-from simulation.conformance.options import TrialOptions
-from simulation.conformance.report import PROMISES
-from simulation.runner import run_seed
 from tests.conformance.toys import BROKEN
 from virtuallog.testing import linearizability
+from virtuallog_simulation.conformance.cli import conformance
+from virtuallog_simulation.conformance.options import TrialOptions
+from virtuallog_simulation.conformance.report import PROMISES
+from virtuallog_simulation.runner import run_seed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TOY, FORGETFUL = "single_copy_loglet:SingleCopyProvider", "broken_loglet:BrokenProvider"

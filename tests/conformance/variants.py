@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from loglets.memory import MemoryLoglet, MemoryProvider
 from virtuallog.api import Placed
 from virtuallog.batch import Batch
 from virtuallog.chain import SegmentId
@@ -14,6 +13,7 @@ from virtuallog.errors import ReconfigurationNeededError, SealedError, Unavailab
 from virtuallog.ports import Environment
 from virtuallog.testing.model import LogModel
 from virtuallog.types import LogletOffset, Open, PlacedBatch, Sealed, Tail
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 SLOW_SECONDS = 0.005
 """Time between two steps that should be one, or the other way round: time enough for others."""

@@ -14,7 +14,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from server.cluster import LocalCluster, open_local_cluster
 from tests.console.http import get
 from tests.free_ports import free_ports
 from tests.source_tree import ROOT
@@ -22,6 +21,7 @@ from virtuallog.connect import connect, open_services_to
 from virtuallog.plugins import loglet_providers
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
 
 pytestmark = pytest.mark.processes
 

@@ -13,13 +13,13 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from server.console.application import Console
-from server.console.serving import CONNECTIONS_MAX, REQUEST_BYTES_MAX, ConsoleServer
 from tests.console.http import get
 from virtuallog import metrics
 from virtuallog.address import split_address
 from virtuallog.metrics import Family
 from virtuallog.rpc.transport import bound_address, tcp_listen
+from virtuallog_server.console.application import Console
+from virtuallog_server.console.serving import CONNECTIONS_MAX, REQUEST_BYTES_MAX, ConsoleServer
 
 
 @attrs.define

@@ -7,11 +7,11 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
-from server.console.exposition import expose
-from server.console.process_metrics import process_collectors
 from virtuallog import metrics
 from virtuallog.instruments import Counter, Counters, Histogram, Histograms
 from virtuallog.metrics import Family, Kind
+from virtuallog_server.console.exposition import expose
+from virtuallog_server.console.process_metrics import process_collectors
 
 
 async def values(*families: Family) -> dict[str, float]:

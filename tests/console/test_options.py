@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from server.cli import main
-from server.config import NodeConfig
-from server.process import serve
 from virtuallog.errors import InvalidSettingError
+from virtuallog_server.cli import main
+from virtuallog_server.config import NodeConfig
+from virtuallog_server.process import serve
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8001", "[::]:8001", "example.org:8001"])

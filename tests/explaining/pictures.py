@@ -7,17 +7,17 @@ from typing import Any
 
 import attrs
 
-from loglets.native import explaining as native
-from loglets.native.config import NativeConfig
-from loglets.native.messages import State
-from server.explaining.conclusions import conclude
-from server.explaining.finding import Finding, Topic, chosen
-from server.explaining.picture import NodeFacts, Picture, SegmentFacts
 from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.errors import UnavailableError
 from virtuallog.explaining import Evidence
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.types import LogletOffset, LogPosition, NodeId
+from virtuallog_loglets.native import explaining as native
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.messages import State
+from virtuallog_server.explaining.conclusions import conclude
+from virtuallog_server.explaining.finding import Finding, Topic, chosen
+from virtuallog_server.explaining.picture import NodeFacts, Picture, SegmentFacts
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
 CONFIG = NativeConfig(servers=NODES, sequencer=NodeId(1), boot=7)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from server.explaining.conclusions import conclude
-from server.explaining.finding import Finding, Topic, Weight, all_well
-from server.explaining.picture import NodeFacts, SegmentFacts
 from tests.explaining.pictures import CLOSED, NODES, about, member, node, picture, segment, state, the
 from virtuallog.explaining import TOGETHER, Evidence
 from virtuallog.types import NodeId
+from virtuallog_server.explaining.conclusions import conclude
+from virtuallog_server.explaining.finding import Finding, Topic, Weight, all_well
+from virtuallog_server.explaining.picture import NodeFacts, SegmentFacts
 
 
 def test_a_node_lags_behind_the_register() -> None:

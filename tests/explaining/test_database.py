@@ -7,16 +7,16 @@ from collections.abc import Mapping
 import attrs
 import pytest
 
-from database.control.messages import DatabaseStatus, Member
-from database.identity import ReplicaIdentity
-from server.explaining.conclusions import conclude
-from server.explaining.database import DatabaseFacts, findings, problems
-from server.explaining.finding import Topic, Weight, all_well
 from tests.explaining.pictures import CLOSED, NODES, about, picture, register, segment
 from virtuallog.errors import StorageError, UnavailableError, UnsupportedError
 from virtuallog.ports import Outcome
 from virtuallog.register import Register
 from virtuallog.types import NodeId
+from virtuallog_database.control.messages import DatabaseStatus, Member
+from virtuallog_database.identity import ReplicaIdentity
+from virtuallog_server.explaining.conclusions import conclude
+from virtuallog_server.explaining.database import DatabaseFacts, findings, problems
+from virtuallog_server.explaining.finding import Topic, Weight, all_well
 
 THREE = NodeId(3)
 HOLDS_A_DATABASE = attrs.evolve(register(segment(CLOSED, 0, None)), database=True)

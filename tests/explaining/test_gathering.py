@@ -7,14 +7,6 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from database.control.wire import DATABASE
-from loglets.paxos.provider import PaxosProvider as PaxosLoglets
-from metastore import PaxosProvider
-from server.explaining.conclusions import conclude
-from server.explaining.finding import Topic, Weight, all_well
-from server.explaining.gathering import gather
-from server.explaining.picture import Picture
-from simulation.world.cluster import Client, Cluster
 from tests.explaining.pictures import about, the
 from tests.simulation.stage import in_cluster, native
 from virtuallog.api import Loglet
@@ -24,6 +16,14 @@ from virtuallog.ports import ReplyT, Request, Services
 from virtuallog.rpc.roles import Role
 from virtuallog.testing.key_values import HEADROOM_BYTES
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_database.control.wire import DATABASE
+from virtuallog_loglets.paxos.provider import PaxosProvider as PaxosLoglets
+from virtuallog_metastore import PaxosProvider
+from virtuallog_server.explaining.conclusions import conclude
+from virtuallog_server.explaining.finding import Topic, Weight, all_well
+from virtuallog_server.explaining.gathering import gather
+from virtuallog_server.explaining.picture import Picture
+from virtuallog_simulation.world.cluster import Client, Cluster
 
 sleep = trio.sleep  # noqa: TID251 -- simulated time
 

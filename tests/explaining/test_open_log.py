@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.native.messages import State
-from server.explaining.conclusions import conclude
-from server.explaining.finding import Topic, Weight, all_well, chosen
-from server.explaining.picture import UNTOLD, NodeFacts, SegmentFacts
 from tests.explaining.pictures import CLOSED, OPEN, about, member, node, picture, register, segment, state, the
 from virtuallog.explaining import TOGETHER, Evidence
 from virtuallog.types import NodeId
+from virtuallog_loglets.native.messages import State
+from virtuallog_server.explaining.conclusions import conclude
+from virtuallog_server.explaining.finding import Topic, Weight, all_well, chosen
+from virtuallog_server.explaining.picture import UNTOLD, NodeFacts, SegmentFacts
 
 
 def test_a_log_that_is_well_says_who_makes_it_so() -> None:

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import trio
 
-from loglets.native import NativeProvider
-from server.cluster import LocalCluster
-from server.explaining.finding import Finding, Topic
-from server.explaining.gathering import gather, open_environment
 from tests.explaining.pictures import about, the
 from tests.server.test_processes import command, folder, local_cluster
 from virtuallog.connect import connect
 from virtuallog.plugins import loglet_providers, metastore_provider
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_server.cluster import LocalCluster
+from virtuallog_server.explaining.finding import Finding, Topic
+from virtuallog_server.explaining.gathering import gather, open_environment
 
 pytestmark = pytest.mark.processes
 

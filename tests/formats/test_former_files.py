@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from loglets.native import wave as waves
-from loglets.native.durable import DurableLogs
-from loglets.wal import WalSettings, WriteAheadLog
-from server.cluster import open_local_cluster
 from tests.formats.former import unpack
 from virtuallog.connect import connect, open_services_to
 from virtuallog.disk import DiskStorage
 from virtuallog.types import LogPosition, PlacedBatch
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.native import wave as waves
+from virtuallog_loglets.native.durable import DurableLogs
+from virtuallog_loglets.wal import WalSettings, WriteAheadLog
+from virtuallog_server.cluster import open_local_cluster
 
 
 async def read_all(log: VirtualLog, start: int, stop: int) -> list[bytes]:

@@ -12,9 +12,6 @@ import pytest
 import structlog
 import trio
 
-from loglets.wal import Address, Record, WalSettings, WriteAheadLog
-from server import layout
-from server.cluster import LocalCluster, open_local_cluster
 from tests.formats.test_former_files import read_all
 from tests.rpc.shop import IDENTITY, Shop, Store, interfaces
 from tests.rpc.world import SHOP, TrioClock
@@ -29,6 +26,9 @@ from virtuallog.survey import ask_all
 from virtuallog.types import LogPosition, NodeId
 from virtuallog.versions import SPOKEN, Versions
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.wal import Address, Record, WalSettings, WriteAheadLog
+from virtuallog_server import layout
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
 
 NODES, OLD = 4, NodeId(3)
 FORMER = 1

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 import attrs
 import pytest
 
-from server.healing.detector import (
+from virtuallog.control import Alive
+from virtuallog.register import NodeEntry
+from virtuallog.types import NodeId
+from virtuallog_server.healing.detector import (
     BUSY_SECONDS,
     FAILURES,
     FAILURES_BUSY,
@@ -19,9 +22,6 @@ from server.healing.detector import (
     STEADY_SECONDS,
     FailureDetector,
 )
-from virtuallog.control import Alive
-from virtuallog.register import NodeEntry
-from virtuallog.types import NodeId
 
 ROLES = frozenset({"sequencer", "log-server"})
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)

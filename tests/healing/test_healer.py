@@ -5,12 +5,6 @@ from __future__ import annotations
 import pytest
 import trio
 
-from loglets.native.messages import ReadWaves, Repair
-from server.healing.healer import Healer
-from server.healing.lane import BACKOFF_SECONDS, Lane
-from server.healing.rebuild import rebuild
-from simulation.runner import run_seed
-from simulation.world.cluster import Client, Cluster
 from tests.simulation.stage import in_cluster, native
 from virtuallog.amending import amend
 from virtuallog.control import RebuildSegment
@@ -20,6 +14,12 @@ from virtuallog.node_table import Forget
 from virtuallog.register import decode_untrusted
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.versions import MOVED_SEGMENTS
+from virtuallog_loglets.native.messages import ReadWaves, Repair
+from virtuallog_server.healing.healer import Healer
+from virtuallog_server.healing.lane import BACKOFF_SECONDS, Lane
+from virtuallog_server.healing.rebuild import rebuild
+from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.world.cluster import Client, Cluster
 
 
 async def servers_of(client: Client) -> list[tuple[int, ...]]:
@@ -209,7 +209,7 @@ def first(_: Healer) -> int:
 @pytest.mark.parametrize("seed", [1, 5, 14])
 def test_all_nodes_may_decide_at_once(seed: int) -> None:
     """Rank only spares work: the conditional put elects one, and nothing is lost or flaps."""
-    assert run_seed(seed, "bereft", {"server.healing.healer:Healer._rank": first}).violations == ()
+    assert run_seed(seed, "bereft", {"virtuallog_server.healing.healer:Healer._rank": first}).violations == ()
 
 
 def test_actions_of_a_lane_come_one_at_a_time_and_not_too_often() -> None:

@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 from trio.testing import MockClock
 
-from server.healing.rebuild import rebuild, rebuild_unless_moved
 from tests.virtuallog.worlds import world
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError
 from virtuallog.types import NodeId
+from virtuallog_server.healing.rebuild import rebuild, rebuild_unless_moved
 
 NOBODY = cast(Any, None)
 """Nothing is copied here."""

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.healing.detector import Condition
-from server.healing.policies import load_policy
-from server.healing.policy import (
+from virtuallog.chain import Segment, SegmentId
+from virtuallog.errors import InvalidSettingError
+from virtuallog.replicated import Placement, Sequencer
+from virtuallog.types import LogPosition, NodeId
+from virtuallog_server.healing.detector import Condition
+from virtuallog_server.healing.policies import load_policy
+from virtuallog_server.healing.policy import (
     Decision,
     Extend,
     HealingSettings,
@@ -20,10 +24,6 @@ from server.healing.policy import (
     Rebuild,
     ReplaceFailed,
 )
-from virtuallog.chain import Segment, SegmentId
-from virtuallog.errors import InvalidSettingError
-from virtuallog.replicated import Placement, Sequencer
-from virtuallog.types import LogPosition, NodeId
 
 ROLES = frozenset({"sequencer", "log-server"})
 SETTINGS = HealingSettings(server_patience_seconds=8.0, rebuild_patience_seconds=60.0)
@@ -270,10 +270,12 @@ def test_a_policy_is_found_by_its_name() -> None:
     """Our own, a stranger's, or none."""
     assert load_policy("replace-failed", SETTINGS) == ReplaceFailed(SETTINGS)
     assert load_policy("off", SETTINGS) is None
-    assert isinstance(load_policy("server.healing.policy:ReplaceFailed", SETTINGS), ReplaceFailed)
+    assert isinstance(load_policy("virtuallog_server.healing.policy:ReplaceFailed", SETTINGS), ReplaceFailed)
 
 
-@pytest.mark.parametrize("name", ["", "no-such", "server.healing.policy", "no.such:Class", "server.healing.policy:No"])
+@pytest.mark.parametrize(
+    "name", ["", "no-such", "virtuallog_server.healing.policy", "no.such:Class", "virtuallog_server.healing.policy:No"]
+)
 def test_a_policy_that_is_not_there_is_refused(name: str) -> None:
     """At the start, with the names that there are."""
     with pytest.raises(InvalidSettingError, match="known: off, replace-failed"):

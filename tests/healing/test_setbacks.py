@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from server.healing.policy import Extend, HealingSettings, PlacedSegment, Rebuild, ReplaceFailed
-from server.healing.setbacks import Setbacks
 from tests.healing.test_policy import failed, nodes, placed
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
+from virtuallog_server.healing.policy import Extend, HealingSettings, PlacedSegment, Rebuild, ReplaceFailed
+from virtuallog_server.healing.setbacks import Setbacks
 
 CHAIN = (placed(1, 1, 2, 4, stop=20), placed(2, 1, 2, 4, stop=30), placed(3, 2, 3, 5, sequencer=2))
 DOWN = UnavailableError("node 5 does not answer")

@@ -7,11 +7,6 @@ from contextlib import suppress
 
 import trio
 
-from loglets.native import NativeProvider
-from loglets.striped import StripedProvider
-from simulation.world import scheduler
-from simulation.world.cluster import Client, Cluster, ClusterPlan
-from simulation.world.world import open_world
 from tests.simulation.stage import WAL
 from virtuallog.chain import Segment
 from virtuallog.composite import compose
@@ -19,6 +14,11 @@ from virtuallog.errors import RetryableError
 from virtuallog.membership import DrainNode, ReplaceNode
 from virtuallog.replicated import Placement
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.striped import StripedProvider
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan
+from virtuallog_simulation.world.world import open_world
 
 Story = Callable[[Cluster, Client], Awaitable[None]]
 ENTRIES = [b"%d" % number for number in range(12)]

@@ -25,7 +25,6 @@ import attrs
 import click
 import trio
 
-from loglets.native.messages import GetState, ReadWaves, WaitTail
 from tests.hostile.bursts import Bursts
 from tests.hostile.samples import MADE_UP, interfaces
 from virtuallog.address import split_address
@@ -35,6 +34,7 @@ from virtuallog.rpc import Open, reading
 from virtuallog.rpc.connection import Connection
 from virtuallog.rpc.frames import FRAME_BYTES_MAX, FrameSplitter
 from virtuallog.rpc.methods import Methods, bind
+from virtuallog_loglets.native.messages import GetState, ReadWaves, WaitTail
 
 PARALLEL: Final = {"frames": 16, "silent": 1500, "drip": 100, "greedy": 40, "calls": 8, "unended": 64}
 """Connections to each node at a time."""

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 import attrs
 
-from loglets.native.messages import Append, GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail
-from metastore.messages import Ask
 from tests.hostile.mutation import mutated
 from tests.hostile.samples import MADE_UP, interfaces, message, methods
 from virtuallog.control import GetStatus
@@ -30,6 +28,8 @@ from virtuallog.rpc.methods import Methods, bind
 from virtuallog.rpc.node import Hello, Identity, Open
 from virtuallog.rpc.protocol import Promise
 from virtuallog.types import NodeId
+from virtuallog_loglets.native.messages import Append, GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail
+from virtuallog_metastore.messages import Ask
 
 HARMLESS: Final = (Append, GetState, ReadWaves, WaitTail, Ask, GetStatus, Hello, Open)
 """May be executed as they are."""

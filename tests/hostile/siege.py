@@ -18,9 +18,6 @@ from typing import Any, Final
 import attrs
 import trio
 
-from server.cluster import LocalCluster, open_local_cluster
-from server.workload.verdict import Verdict, judge_log
-from server.workload.writers import Workload
 from tests.hostile.attacker import KINDS, PARALLEL, Attacker
 from virtuallog.chain import SegmentId
 from virtuallog.clock import SystemClock
@@ -29,6 +26,9 @@ from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.survey import ask_all
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
+from virtuallog_server.workload.verdict import Verdict, judge_log
+from virtuallog_server.workload.writers import Workload
 
 WRITERS: Final = 4
 SAMPLE_SECONDS: Final = 0.5

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from server.cluster import open_local_cluster
 from tests.hostile.siege import boots_of
 from virtuallog.connect import connect, open_services_to
 from virtuallog.control import ReconfigExtend
 from virtuallog.key_values import open_key_values
 from virtuallog.types import LogPosition, NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.cluster import open_local_cluster
 
 MIB = 1 << 20
 NODE = NodeId(1)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from loglets.native import log_server, wave
-from loglets.native.log_server import LOGLETS_MAX, WAIT_TICKS, WAITERS_MAX
-from loglets.native.messages import Repair, Seal, Store, Trim, WaitTail
-from loglets.wal import WalSettings
-from loglets.wal.segment import size_of
 from tests.native.parts import SEGMENT, SESSION, Server, batch_of, state_of, stored_of, wave_of
 from virtuallog.chain import SegmentId
 from virtuallog.errors import MalformedError, OverloadedError
 from virtuallog.types import POSITION_MAX
+from virtuallog_loglets.native import log_server, wave
+from virtuallog_loglets.native.log_server import LOGLETS_MAX, WAIT_TICKS, WAITERS_MAX
+from virtuallog_loglets.native.messages import Repair, Seal, Store, Trim, WaitTail
+from virtuallog_loglets.wal import WalSettings
+from virtuallog_loglets.wal.segment import size_of
 
 BEYOND = POSITION_MAX + 1
 

@@ -18,14 +18,6 @@ import attrs
 import pytest
 from crc32c import crc32c
 
-from loglets.native import config, durable, segment_index, wave
-from loglets.native.messages import State, Waves
-from loglets.native.reading import assemble_untrusted
-from loglets.native.wave_index import WaveIndex
-from loglets.wal import Address, Record, index_file
-from metastore import dump
-from server import identity
-from server.config import read_node_config
 from tests.native.parts import SEGMENT, batch_of, config_of, wave_of
 from virtuallog import errors, register
 from virtuallog.batch import Batch
@@ -34,6 +26,14 @@ from virtuallog.cluster_file import read_cluster_file
 from virtuallog.errors import InvalidSettingError, VirtualLogError
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.types import NodeId
+from virtuallog_loglets.native import config, durable, segment_index, wave
+from virtuallog_loglets.native.messages import State, Waves
+from virtuallog_loglets.native.reading import assemble_untrusted
+from virtuallog_loglets.native.wave_index import WaveIndex
+from virtuallog_loglets.wal import Address, Record, index_file
+from virtuallog_metastore import dump
+from virtuallog_server import identity
+from virtuallog_server.config import read_node_config
 
 ROUNDS = 1000
 

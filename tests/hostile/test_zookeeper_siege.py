@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from server.zookeeper.opcodes import OpCode
 from tests.hostile.zookeeper_attacker import KINDS, Attacker
 from tests.hostile.zookeeper_siege import besieged
+from virtuallog_server.zookeeper.opcodes import OpCode
 
 
 @pytest.mark.processes

@@ -19,12 +19,12 @@ from typing import Any, Final
 import attrs
 import trio
 
-from database.kv.commands import OPEN_ACL
-from simulation.zelos.jute import Reader, Writer
 from tests.hostile import recorded_node
 from tests.hostile.stops import Readiness, Turn, read_turns
 from tests.hostile.zookeeper_attacker import HOST, KINDS, LARGE, LARGE_BYTES, Target, attack
 from tests.zookeeper_parity.cluster import SIZE, ParityCluster
+from virtuallog_database.kv.commands import OPEN_ACL
+from virtuallog_simulation.zelos.jute import Reader, Writer
 
 PING_SECONDS: Final = 0.01
 STOPS_MS: Final = 200.0

@@ -7,7 +7,6 @@ import random
 import pytest
 import trio
 
-from loglets.memory import WAIT_SECONDS, MemoryLoglet, MemoryProvider
 from tests.conformance.fixtures import Nobody
 from virtuallog.api import Cluster
 from virtuallog.batch import Batch, SessionId
@@ -17,6 +16,7 @@ from virtuallog.ports import Environment
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
 from virtuallog.types import LogletOffset, NodeId, Open
+from virtuallog_loglets.memory import WAIT_SECONDS, MemoryLoglet, MemoryProvider
 
 HELLO = Batch.build(SessionId(bytes(16)), 0, [b"hello"])
 

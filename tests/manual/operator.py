@@ -21,12 +21,12 @@ from typing import Any
 import attrs
 from click.testing import CliRunner
 
-from server import pid_file
-from server.cli.program import main
 from tests.free_ports import free_ports
+from virtuallog_server import pid_file
+from virtuallog_server.cli.program import main
 
 PATIENCE_SECONDS = 120
-COMMAND = (sys.executable, "-P", "-m", "server")
+COMMAND = (sys.executable, "-P", "-m", "virtuallog_server")
 
 
 @attrs.define

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from server import pid_file
 from tests.manual.operator import Operator, operating
+from virtuallog_server import pid_file
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 SECTION = re.compile(r"\n\[zookeeper\]\nlisten = .*\n")

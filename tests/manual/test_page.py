@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-from server.cli.program import main
 from tests.source_tree import ROOT
+from virtuallog_server.cli.program import main
 
 PAGE: Final = (ROOT / "docs" / "operating.md").read_text()
 HERE: Final = Path(__file__).parent

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from metastore.messages import Accept, Ask, Ballot, Decision, Prepare, Proposal, Vote, genesis
 from tests.metastore.world import THREE
 from virtuallog.types import NodeId
+from virtuallog_metastore.messages import Accept, Ask, Ballot, Decision, Prepare, Proposal, Vote, genesis
 
 GENESIS = genesis(THREE)
 

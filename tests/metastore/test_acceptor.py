@@ -8,8 +8,12 @@ from functools import partial
 import attrs
 import pytest
 
-from metastore.acceptor import LEAP_MAX, Acceptor, Message, PersistBallots, PersistDecision, Reply
-from metastore.messages import (
+from tests.metastore.messages import GENESIS, accept, ask, ballot, decision, prepare, proposal, vote
+from tests.metastore.world import ids
+from virtuallog.errors import CorruptionError, MalformedError, RetryableError, TooLargeError, WrongRecipientError
+from virtuallog.types import POSITION_MAX, NodeId
+from virtuallog_metastore.acceptor import LEAP_MAX, Acceptor, Message, PersistBallots, PersistDecision, Reply
+from virtuallog_metastore.messages import (
     BALLOT_ZERO,
     EARLIER_MAX,
     MEMBERS_MAX,
@@ -26,11 +30,7 @@ from metastore.messages import (
     Standing,
     genesis,
 )
-from metastore.validation import check_untrusted
-from tests.metastore.messages import GENESIS, accept, ask, ballot, decision, prepare, proposal, vote
-from tests.metastore.world import ids
-from virtuallog.errors import CorruptionError, MalformedError, RetryableError, TooLargeError, WrongRecipientError
-from virtuallog.types import POSITION_MAX, NodeId
+from virtuallog_metastore.validation import check_untrusted
 
 
 def at_genesis(*messages: Message) -> Acceptor:

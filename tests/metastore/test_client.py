@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from metastore.messages import EARLIER_MAX, VALUE_BYTES_MAX, Accept, Ask, Ballot, Learn, Prepare
 from tests.metastore.world import FIVE, THREE, A, B, C, D, E, World, ids, simulated, world
 from virtuallog.api import MetaStore
 from virtuallog.errors import (
@@ -21,6 +20,7 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Request
 from virtuallog.types import NodeId
+from virtuallog_metastore.messages import EARLIER_MAX, VALUE_BYTES_MAX, Accept, Ask, Ballot, Learn, Prepare
 
 
 async def outcome(store: MetaStore, value: bytes, expected: int, attempt: int) -> int | VirtualLogError:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from metastore.dump import Dump, decode_untrusted, dump
-from metastore.revival import LEAP, revive
-from metastore.validation import check_proposal
 from tests.virtuallog.test_register import SMALL
 from virtuallog.chain import SegmentId, validate
 from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError
 from virtuallog.register import NodeEntry
 from virtuallog.register import decode_untrusted as decode_register
 from virtuallog.types import NodeId
+from virtuallog_metastore.dump import Dump, decode_untrusted, dump
+from virtuallog_metastore.revival import LEAP, revive
+from virtuallog_metastore.validation import check_proposal
 
 ENTRY = NodeEntry(store_id=b"s" * 16, addresses=("a:1",), roles=frozenset())
 REGISTER = attrs.evolve(SMALL, nodes={NodeId(node): ENTRY for node in (1, 2, 3)})

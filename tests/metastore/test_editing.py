@@ -9,16 +9,16 @@ import pytest
 from click.testing import CliRunner
 from trio.testing import MockClock
 
-from loglets.memory import MemoryLoglet, MemoryProvider
-from metastore.dump import decode_untrusted, dump
-from metastore.editing import edit
-from server.cli import main
 from tests.virtuallog.worlds import World, contents, world
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, RetryableError, UnavailableError
 from virtuallog.ports import Environment
 from virtuallog.register import decode_untrusted as decode_register
 from virtuallog.types import LogPosition
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
+from virtuallog_metastore.dump import decode_untrusted, dump
+from virtuallog_metastore.editing import edit
+from virtuallog_server.cli import main
 
 
 @attrs.define

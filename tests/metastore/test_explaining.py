@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from trio.testing import MockClock
 
-from metastore.explaining import explain_register
-from metastore.messages import Accept, Ballot, Proposal
 from tests.metastore.world import THREE, A, B, C, world
 from virtuallog.types import NodeId
+from virtuallog_metastore.explaining import explain_register
+from virtuallog_metastore.messages import Accept, Ballot, Proposal
 
 
 async def test_members_say_what_they_know_and_what_they_have_accepted(autojump_clock: MockClock) -> None:

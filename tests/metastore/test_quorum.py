@@ -7,11 +7,11 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metastore.messages import Vote
-from metastore.quorum import Tally
 from tests.metastore.messages import vote
 from tests.metastore.world import ids
 from virtuallog.types import NodeId
+from virtuallog_metastore.messages import Vote
+from virtuallog_metastore.quorum import Tally
 
 # In order of their ballots.
 VOTES = (None, vote(1, b"a"), vote(2, b"b"), vote(2, b"c", node=2))

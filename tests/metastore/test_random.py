@@ -7,9 +7,6 @@ import random
 import pytest
 import trio
 
-from metastore.acceptor import Acceptor
-from metastore.messages import Accept, Learn
-from simulation.world import scheduler
 from tests.metastore.world import FIVE, THREE, World, world
 from virtuallog.api import MetaStore
 from virtuallog.errors import ChainConflictError, UnavailableError
@@ -18,6 +15,9 @@ from virtuallog.testing.history import History, Operation
 from virtuallog.testing.network import LinkQuality
 from virtuallog.testing.recorded import RecordedMetaStore
 from virtuallog.testing.register_checks import check_register
+from virtuallog_metastore.acceptor import Acceptor
+from virtuallog_metastore.messages import Accept, Learn
+from virtuallog_simulation.world import scheduler
 
 BAD = LinkQuality(
     delay_seconds=0.002, tail_probability=0.05, tail_seconds=0.3, loss=0.1, duplicate=0.1, reorder=0.2, refuse=0.5

@@ -8,12 +8,6 @@ from typing import Any
 import crc32c
 import pytest
 
-from metastore import records
-from metastore.acceptor import Acceptor, PersistBallots, PersistDecision
-from metastore.messages import Learn, Learned
-from metastore.provider import PaxosProvider
-from metastore.service import QUEUE_MAX
-from metastore.wire import ACCEPTOR
 from tests.metastore.messages import GENESIS, ballot, decision, vote
 from tests.metastore.world import THREE, A, B, simulated, world
 from virtuallog.errors import CorruptionError, MalformedError, OverloadedError, StorageError
@@ -21,6 +15,12 @@ from virtuallog.rpc.methods import bind
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
 from virtuallog.testing.process import Process
+from virtuallog_metastore import records
+from virtuallog_metastore.acceptor import Acceptor, PersistBallots, PersistDecision
+from virtuallog_metastore.messages import Learn, Learned
+from virtuallog_metastore.provider import PaxosProvider
+from virtuallog_metastore.service import QUEUE_MAX
+from virtuallog_metastore.wire import ACCEPTOR
 
 BALLOTS = PersistBallots(slot=4, promised=ballot(9), accepted=vote(7, b"v"))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from metastore.messages import (
+from tests.metastore.messages import ballot, decision, proposal, vote
+from tests.metastore.world import THREE, A, B, C, D, E, ids
+from virtuallog_metastore.messages import (
     BALLOT_ZERO,
     EARLIER_MAX,
     Accept,
@@ -18,12 +20,10 @@ from metastore.messages import (
     Vote,
     genesis,
 )
-from metastore.proposer import Proposer
-from metastore.rounds import Chosen, Finish, Found, HalfAccepted, Known, Preempted, Send, Unreachable, Vacant
-from metastore.spread import Spread
-from metastore.survey import Survey
-from tests.metastore.messages import ballot, decision, proposal, vote
-from tests.metastore.world import THREE, A, B, C, D, E, ids
+from virtuallog_metastore.proposer import Proposer
+from virtuallog_metastore.rounds import Chosen, Finish, Found, HalfAccepted, Known, Preempted, Send, Unreachable, Vacant
+from virtuallog_metastore.spread import Spread
+from virtuallog_metastore.survey import Survey
 
 BASIS = decision(6)
 SLOT = 7

@@ -11,11 +11,6 @@ from typing import Any, cast
 import attrs
 import trio
 
-from metastore import PaxosProvider
-from metastore.acceptor import Acceptor
-from metastore.client import PaxosMetaStore
-from metastore.records import restore
-from simulation.world import scheduler
 from virtuallog.ports import Done, Environment, Handlers, KeyValues, NodeEnvironment, Request
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
@@ -23,6 +18,11 @@ from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import NodeId
+from virtuallog_metastore import PaxosProvider
+from virtuallog_metastore.acceptor import Acceptor
+from virtuallog_metastore.client import PaxosMetaStore
+from virtuallog_metastore.records import restore
+from virtuallog_simulation.world import scheduler
 
 Interceptor = Callable[[NodeId, Request[Any]], bool]
 """Is asked for each request that arrives at a node; True: it is lost."""

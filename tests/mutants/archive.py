@@ -7,19 +7,19 @@ from typing import Final
 
 import attrs
 
-from loglets.archive import loglet as loglet_module
-from loglets.archive.config import HotCopy
-from loglets.archive.crew import OneByOne
-from loglets.archive.files import Files
-from loglets.archive.loglet import ArchiveLoglet
-from loglets.archive.manifest import NAME, Manifest
-from loglets.archive.trimming import trim, trim_point
-from loglets.archive.verifying import Verified, Verifying
-from loglets.archive.writing import Writing
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.api import Placed
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.types import LogletOffset
+from virtuallog_loglets.archive import loglet as loglet_module
+from virtuallog_loglets.archive.config import HotCopy
+from virtuallog_loglets.archive.crew import OneByOne
+from virtuallog_loglets.archive.files import Files
+from virtuallog_loglets.archive.loglet import ArchiveLoglet
+from virtuallog_loglets.archive.manifest import NAME, Manifest
+from virtuallog_loglets.archive.trimming import trim, trim_point
+from virtuallog_loglets.archive.verifying import Verified, Verifying
+from virtuallog_loglets.archive.writing import Writing
 
 written = Writing.run
 

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 import attrs
 
-from database.engines.batching import Batching
-from database.engines.entry import Entry
-from database.kv import bounds, keys, quotas
-from database.kv.commands import Acl
-from database.kv.execution import Execution, find_acl
-from database.kv.records import Apart, Znode
-from database.kv.tree import Tree
-from database.kv.watches import Watcher, WatchMode, WatchTable
-from database.transaction import Transaction
-from simulation.checks.work import CHECK
-from simulation.stories.burden import COUNTED, GROUPED, REFUSED
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import MalformedError
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.batching import Batching
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.kv import bounds, keys, quotas
+from virtuallog_database.kv.commands import Acl
+from virtuallog_database.kv.execution import Execution, find_acl
+from virtuallog_database.kv.records import Apart, Znode
+from virtuallog_database.kv.tree import Tree
+from virtuallog_database.kv.watches import Watcher, WatchMode, WatchTable
+from virtuallog_database.transaction import Transaction
+from virtuallog_simulation.checks.work import CHECK
+from virtuallog_simulation.stories.burden import COUNTED, GROUPED, REFUSED
 
 WORK: Final = [CHECK]
 

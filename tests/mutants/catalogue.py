@@ -7,7 +7,6 @@ from typing import Final
 
 import attrs
 
-from simulation.runner import run_seed
 from tests.mutants import (
     archive,
     bounds,
@@ -39,6 +38,7 @@ from tests.mutants import (
     zookeeper,
 )
 from tests.mutants.mutant import Mutant
+from virtuallog_simulation.runner import run_seed
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *weak_seal.MUTANTS,

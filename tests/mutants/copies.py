@@ -7,15 +7,15 @@ from typing import Final
 
 import attrs
 
-from loglets.native.copying import Copying
-from loglets.striped.config import decode_untrusted
-from loglets.striped.layout import Layout, slots_below
-from loglets.striped.provider import StripedProvider
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Environment
 from virtuallog.replicated import Pace
 from virtuallog.types import LogletOffset, NodeId
+from virtuallog_loglets.native.copying import Copying
+from virtuallog_loglets.striped.config import decode_untrusted
+from virtuallog_loglets.striped.layout import Layout, slots_below
+from virtuallog_loglets.striped.provider import StripedProvider
 
 LOST: Final = ("copies are whole", "healing", "acknowledged is readable", "reads without holes")
 

@@ -7,19 +7,19 @@ from typing import Any, Final
 
 import attrs
 
-from database.engines import forgotten, session_order
-from database.engines.entry import Entry
-from database.engines.keys import section
-from database.engines.proposals import Proposals
-from database.engines.session_order import SessionOrder
-from database.engines.switches import FLOOR, enabled_at
-from database.ports import Reading
-from database.transaction import Transaction
-from simulation.stories.belated import ONCE, ORDER
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Done
 from virtuallog.types import LogPosition
+from virtuallog_database.engines import forgotten, session_order
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.keys import section
+from virtuallog_database.engines.proposals import Proposals
+from virtuallog_database.engines.session_order import SessionOrder
+from virtuallog_database.engines.switches import FLOOR, enabled_at
+from virtuallog_database.ports import Reading
+from virtuallog_database.transaction import Transaction
+from virtuallog_simulation.stories.belated import ONCE, ORDER
 
 CHECKS: Final = [ONCE, ORDER]
 AUDIT: Final = "audit of 69fede5, suspected"

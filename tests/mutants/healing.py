@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from loglets.native.provider import NativeProvider
-from server.following import live_loglets
-from server.healing.detector import Condition, FailureDetector
-from server.healing.policy import Decision, PlacedSegment, ReplaceFailed
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog import planning
 from virtuallog.api import LogletProvider, Member
@@ -16,6 +12,10 @@ from virtuallog.chain import Chain, SegmentId
 from virtuallog.ports import Environment
 from virtuallog.replicated import Pace
 from virtuallog.types import LogletOffset, NodeId
+from virtuallog_loglets.native.provider import NativeProvider
+from virtuallog_server.following import live_loglets
+from virtuallog_server.healing.detector import Condition, FailureDetector
+from virtuallog_server.healing.policy import Decision, PlacedSegment, ReplaceFailed
 
 failed_once = FailureDetector.failed
 

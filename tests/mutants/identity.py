@@ -7,13 +7,6 @@ from typing import Final
 
 import attrs
 
-from server.following import Following, live_loglets
-from server.formatting import Wait, advance
-from server.healing.policy import PlacedSegment
-from server.identity import FILE_NAME, Identity, Phase, decode_untrusted
-from server.membership.picture import Picture, rests_on
-from server.node import Node
-from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import WrongRecipientError
 from virtuallog.ports import Storage
@@ -23,6 +16,13 @@ from virtuallog.rpc.node import Identity as RpcIdentity
 from virtuallog.rpc.node import Open
 from virtuallog.rpc.session import Session
 from virtuallog.types import NodeId
+from virtuallog_server.following import Following, live_loglets
+from virtuallog_server.formatting import Wait, advance
+from virtuallog_server.healing.policy import PlacedSegment
+from virtuallog_server.identity import FILE_NAME, Identity, Phase, decode_untrusted
+from virtuallog_server.membership.picture import Picture, rests_on
+from virtuallog_server.node import Node
+from virtuallog_simulation.options import Options
 
 QUIET: Final = Options(faults=(), seconds=4.0)
 """Found without faults: the workload alone brings about what it takes, and a seed is cheap."""

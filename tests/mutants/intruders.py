@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from database.engines import contents
-from database.engines import entry as entries
-from database.engines.entry import Entry, is_proposed
-from server import append_guard
-from server.append_guard import AppendGuard
-from server.database import ownership
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import ForbiddenError, UnavailableError, VirtualLogError
 from virtuallog.register import Register
 from virtuallog.rpc.roles import Principal
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.engines import contents
+from virtuallog_database.engines import entry as entries
+from virtuallog_database.engines.entry import Entry, is_proposed
+from virtuallog_server import append_guard
+from virtuallog_server.append_guard import AppendGuard
+from virtuallog_server.database import ownership
 
 MEMBERS: Final = ["only members append"]
 

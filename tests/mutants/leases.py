@@ -6,13 +6,13 @@ from typing import Final
 
 import attrs
 
-from database.engines import lease_state
-from database.engines.lease import Lease, _Reliance
-from database.engines.lease_state import Acquire, Confirm, Expire, Release, Renew
-from database.transaction import Transaction
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.ports import Clock
 from virtuallog.types import LogPosition
+from virtuallog_database.engines import lease_state
+from virtuallog_database.engines.lease import Lease, _Reliance
+from virtuallog_database.engines.lease_state import Acquire, Confirm, Expire, Release, Renew
+from virtuallog_database.transaction import Transaction
 
 READS: Final = ["linearizable reads"]
 ARGUMENT: Final = "SOSP'21, section 4"

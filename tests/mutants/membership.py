@@ -7,14 +7,6 @@ from typing import Final
 
 import attrs
 
-from loglets.native.copying import Copying
-from server.healing.policy import PlacedSegment
-from server.membership import picture as pictures
-from server.membership import replace as replacing
-from server.membership.drain import Drain
-from server.membership.look import look_at_copies
-from server.membership.picture import Picture
-from server.membership.replace import Replace
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog import node_table
 from virtuallog.chain import Segment
@@ -24,6 +16,14 @@ from virtuallog.reconfigure import ChangeMembers, Effect, Extend, Reconfiguratio
 from virtuallog.register import NodeEntry, Register
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.native.copying import Copying
+from virtuallog_server.healing.policy import PlacedSegment
+from virtuallog_server.membership import picture as pictures
+from virtuallog_server.membership import replace as replacing
+from virtuallog_server.membership.drain import Drain
+from virtuallog_server.membership.look import look_at_copies
+from virtuallog_server.membership.picture import Picture
+from virtuallog_server.membership.replace import Replace
 
 
 @attrs.frozen

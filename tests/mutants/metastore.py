@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from metastore import records as records_module
-from metastore.acceptor import Acceptor, Effect, Message, Reply, Seat
-from metastore.client import PaxosMetaStore
-from metastore.conversation import converse
-from metastore.messages import Accept, Ballot, Decision, Prepare, Proposal, Standing, Vote
-from metastore.proposer import Proposer
-from metastore.quorum import Tally
-from metastore.rounds import Chosen, Outcome, Vacant
-from metastore.rounds import Effect as RoundEffect
-from metastore.service import AcceptorService
-from metastore.survey import Survey
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import ChainConflictError
 from virtuallog.ports import Done, KeyValues
 from virtuallog.types import NodeId
+from virtuallog_metastore import records as records_module
+from virtuallog_metastore.acceptor import Acceptor, Effect, Message, Reply, Seat
+from virtuallog_metastore.client import PaxosMetaStore
+from virtuallog_metastore.conversation import converse
+from virtuallog_metastore.messages import Accept, Ballot, Decision, Prepare, Proposal, Standing, Vote
+from virtuallog_metastore.proposer import Proposer
+from virtuallog_metastore.quorum import Tally
+from virtuallog_metastore.rounds import Chosen, Outcome, Vacant
+from virtuallog_metastore.rounds import Effect as RoundEffect
+from virtuallog_metastore.service import AcceptorService
+from virtuallog_metastore.survey import Survey
 
 SAFE = ["one value per version", "versions move forward", "refused stays refused", "no unexpected error"]
 

@@ -7,22 +7,22 @@ from typing import Final
 
 import attrs
 
-from loglets.native import tail_check as tail_check_module
-from loglets.native.durable import Change, DurableLogs, Sealed, decode_untrusted, encode
-from loglets.native.live_loglet import LiveLoglet
-from loglets.native.log_server import LogServer, _stored
-from loglets.native.log_server_effects import Answer, Effect, Entry, Persist, Question
-from loglets.native.loglet import NativeLoglet
-from loglets.native.messages import State, Stored
-from loglets.native.quorum import tail_to_cover
-from loglets.native.tail_check import Effect as TailEffect
-from loglets.native.tail_check import TailCheck, _Phase
-from loglets.wal.record import Address, Record
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.courier import Courier
 from virtuallog.crash_points import CrashPoint
 from virtuallog.ports import Request
 from virtuallog.types import NodeId, Open
+from virtuallog_loglets.native import tail_check as tail_check_module
+from virtuallog_loglets.native.durable import Change, DurableLogs, Sealed, decode_untrusted, encode
+from virtuallog_loglets.native.live_loglet import LiveLoglet
+from virtuallog_loglets.native.log_server import LogServer, _stored
+from virtuallog_loglets.native.log_server_effects import Answer, Effect, Entry, Persist, Question
+from virtuallog_loglets.native.loglet import NativeLoglet
+from virtuallog_loglets.native.messages import State, Stored
+from virtuallog_loglets.native.quorum import tail_to_cover
+from virtuallog_loglets.native.tail_check import Effect as TailEffect
+from virtuallog_loglets.native.tail_check import TailCheck, _Phase
+from virtuallog_loglets.wal.record import Address, Record
 
 answered_when_durable = LogServer._seal
 answered_in_time = TailCheck.answer

@@ -7,25 +7,35 @@ from typing import Final
 
 import attrs
 
-from loglets.paxos import coordinator as coordinator_module
-from loglets.paxos.coordinator import Coordinator, State, _recall
-from loglets.paxos.coordinator_effects import CatchUp, Resolve, Send
-from loglets.paxos.coordinator_effects import Effect as CoordinatorEffect
-from loglets.paxos.digest import Digest
-from loglets.paxos.effects import Effect, Persist, Ticket
-from loglets.paxos.messages import NOWHERE, Promise, Promised, Record, Recovered, Standing, Status, Verdict, Write
-from loglets.paxos.records import _restore_open, read_records
-from loglets.paxos.recovery import Follow, Recovery
-from loglets.paxos.replica import Replica
-from loglets.paxos.rounds import Accepted, Outcome, Rejected, Roll, Round
-from loglets.paxos.slots import Slots
-from loglets.paxos.store import Founding, open_founding
-from loglets.paxos.tail_check import decided_to
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.chain import SegmentId
 from virtuallog.ordering.sessions import Sessions
 from virtuallog.ports import KeyValues, NodeEnvironment
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import coordinator as coordinator_module
+from virtuallog_loglets.paxos.coordinator import Coordinator, State, _recall
+from virtuallog_loglets.paxos.coordinator_effects import CatchUp, Resolve, Send
+from virtuallog_loglets.paxos.coordinator_effects import Effect as CoordinatorEffect
+from virtuallog_loglets.paxos.digest import Digest
+from virtuallog_loglets.paxos.effects import Effect, Persist, Ticket
+from virtuallog_loglets.paxos.messages import (
+    NOWHERE,
+    Promise,
+    Promised,
+    Record,
+    Recovered,
+    Standing,
+    Status,
+    Verdict,
+    Write,
+)
+from virtuallog_loglets.paxos.records import _restore_open, read_records
+from virtuallog_loglets.paxos.recovery import Follow, Recovery
+from virtuallog_loglets.paxos.replica import Replica
+from virtuallog_loglets.paxos.rounds import Accepted, Outcome, Rejected, Roll, Round
+from virtuallog_loglets.paxos.slots import Slots
+from virtuallog_loglets.paxos.store import Founding, open_founding
+from virtuallog_loglets.paxos.tail_check import decided_to
 
 written = Replica._write
 promised_once = Replica._promise_all

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from loglets.native.loglet import _TRIMMING, NativeLoglet
-from loglets.native.messages import Trim, WaitTail
-from loglets.native.tail_check_driver import WAIT_SECONDS
-from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.api import Placed
 from virtuallog.chain import Segment
@@ -16,6 +12,10 @@ from virtuallog.courier import Courier
 from virtuallog.errors import RetryableError, SealedError
 from virtuallog.reader import READ_BYTES, Reader
 from virtuallog.types import LogletOffset, LogPosition, Open, Tail
+from virtuallog_loglets.native.loglet import _TRIMMING, NativeLoglet
+from virtuallog_loglets.native.messages import Trim, WaitTail
+from virtuallog_loglets.native.tail_check_driver import WAIT_SECONDS
+from virtuallog_simulation.options import Options
 
 QUIET: Final = Options(faults=(), seconds=4.0)
 """Found without faults: the workload alone brings about what it takes, and a seed is cheap."""

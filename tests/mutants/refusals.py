@@ -6,21 +6,21 @@ from typing import Final
 
 import attrs
 
-from loglets.paxos import reception
-from loglets.paxos.audience import Audience, Confirmation, Offer, Pending
-from loglets.paxos.coordinator_effects import Effect
-from loglets.paxos.leader_client import _Errand
-from loglets.paxos.leadership import Target
-from loglets.paxos.messages import Append, Seal, Settle, Standing, Truncate
-from loglets.paxos.reception import Reception
-from loglets.paxos.reign import Reign
-from loglets.paxos.rounds import Rejected
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError, TailMismatchError
 from virtuallog.ordering.sessions import Placement, Sessions, _Session
 from virtuallog.ports import Done
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import reception
+from virtuallog_loglets.paxos.audience import Audience, Confirmation, Offer, Pending
+from virtuallog_loglets.paxos.coordinator_effects import Effect
+from virtuallog_loglets.paxos.leader_client import _Errand
+from virtuallog_loglets.paxos.leadership import Target
+from virtuallog_loglets.paxos.messages import Append, Seal, Settle, Standing, Truncate
+from virtuallog_loglets.paxos.reception import Reception
+from virtuallog_loglets.paxos.reign import Reign
+from virtuallog_loglets.paxos.rounds import Rejected
 
 TRUE: Final = ["loglet refusals are true"]
 TWICE: Final = ["one batch per place", "loglet keeps sessions in order", "loglet refusals are true"]

@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from loglets.native.durable import DurableLogs
-from loglets.native.liveness import Liveness
-from loglets.wal.record import Record
-from server import node as node_module
-from server.residence import Residence, own_addresses
-from server.stores import FILES, VALUES, Opening, Stores
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.address_book import AddressBook
 from virtuallog.errors import CorruptionError, VirtualLogError
@@ -20,6 +14,12 @@ from virtuallog.rpc.link import Peer
 from virtuallog.rpc.node import Open
 from virtuallog.rpc.services import RpcServices
 from virtuallog.types import NodeId
+from virtuallog_loglets.native.durable import DurableLogs
+from virtuallog_loglets.native.liveness import Liveness
+from virtuallog_loglets.wal.record import Record
+from virtuallog_server import node as node_module
+from virtuallog_server.residence import Residence, own_addresses
+from virtuallog_server.stores import FILES, VALUES, Opening, Stores
 
 STALE: Final = [
     "tails move forward",

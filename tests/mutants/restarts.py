@@ -8,19 +8,19 @@ from typing import Final
 import attrs
 import trio
 
-from database.control.messages import DatabaseStatus
-from database.identity import node_of
-from server.config import NodeConfig
-from server.config_file import spell_config
-from server.explaining import database as explaining
-from server.explaining.database import DatabaseFacts
-from server.explaining.finding import Finding
-from server.node import Node
-from server.zookeeper.settings import ZooKeeperSettings
-from simulation.world import cluster as simulated
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import UnavailableError
 from virtuallog.ports import Handlers, NodeEnvironment
+from virtuallog_database.control.messages import DatabaseStatus
+from virtuallog_database.identity import node_of
+from virtuallog_server.config import NodeConfig
+from virtuallog_server.config_file import spell_config
+from virtuallog_server.explaining import database as explaining
+from virtuallog_server.explaining.database import DatabaseFacts
+from virtuallog_server.explaining.finding import Finding
+from virtuallog_server.node import Node
+from virtuallog_server.zookeeper.settings import ZooKeeperSettings
+from virtuallog_simulation.world import cluster as simulated
 
 STARTED: Final = ["a restart is what was started"]
 COMES_BACK: Final = ["restarts serve what was served"]

@@ -7,12 +7,6 @@ from typing import Final
 
 import attrs
 
-from metastore import editing
-from metastore.acceptor import Acceptor
-from metastore.dump import Dump
-from metastore.messages import Decision
-from metastore.revival import LEAP, revive
-from server.revival import Ask, _check_known, _check_silent
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog import chain
 from virtuallog.address_book import AddressBook
@@ -21,6 +15,12 @@ from virtuallog.errors import WrongRecipientError
 from virtuallog.register import ClusterId, Register, decode_untrusted
 from virtuallog.rpc.node import Identity, Open
 from virtuallog.types import NodeId
+from virtuallog_metastore import editing
+from virtuallog_metastore.acceptor import Acceptor
+from virtuallog_metastore.dump import Dump
+from virtuallog_metastore.messages import Decision
+from virtuallog_metastore.revival import LEAP, revive
+from virtuallog_server.revival import Ask, _check_known, _check_silent
 
 FITS: Final = "imports take what fits"
 ANOTHER: Final = "a revived cluster is another one"

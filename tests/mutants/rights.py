@@ -6,27 +6,27 @@ from typing import Final
 
 import attrs
 
-from database.kv import acl, quotas
-from database.kv.acl import ADMIN, DELETE, WRITE
-from database.kv.commands import OPEN_ACL, Acl, Identity, Origin
-from database.kv.database import Database
-from database.kv.execution import Execution
-from database.kv.records import Znode
-from database.kv.results import Change, ChangeKind, RefusedError, Rights, Stat
-from database.kv.session_ids import draw_password
-from database.kv.tree import Identities, Tree
-from database.kv.watches import Watcher, Watches
-from server.zookeeper import attaching, handshake
-from server.zookeeper.attaching import Attaching
-from server.zookeeper.auth import SUPER, Authentication, AuthenticationError, digest_of
-from server.zookeeper.handshake import ConnectRequest
-from server.zookeeper.hooks import Reconfigured
-from server.zookeeper.operations import _HANDLERS, Operations
-from server.zookeeper.quorum_config import Change as ConfigChange
-from server.zookeeper.requests import NamedWatches
-from server.zookeeper.sasl import Exchange
-from server.zookeeper.service import ZooKeeperService
 from tests.mutants.mutant import Mutant, mutant
+from virtuallog_database.kv import acl, quotas
+from virtuallog_database.kv.acl import ADMIN, DELETE, WRITE
+from virtuallog_database.kv.commands import OPEN_ACL, Acl, Identity, Origin
+from virtuallog_database.kv.database import Database
+from virtuallog_database.kv.execution import Execution
+from virtuallog_database.kv.records import Znode
+from virtuallog_database.kv.results import Change, ChangeKind, RefusedError, Rights, Stat
+from virtuallog_database.kv.session_ids import draw_password
+from virtuallog_database.kv.tree import Identities, Tree
+from virtuallog_database.kv.watches import Watcher, Watches
+from virtuallog_server.zookeeper import attaching, handshake
+from virtuallog_server.zookeeper.attaching import Attaching
+from virtuallog_server.zookeeper.auth import SUPER, Authentication, AuthenticationError, digest_of
+from virtuallog_server.zookeeper.handshake import ConnectRequest
+from virtuallog_server.zookeeper.hooks import Reconfigured
+from virtuallog_server.zookeeper.operations import _HANDLERS, Operations
+from virtuallog_server.zookeeper.quorum_config import Change as ConfigChange
+from virtuallog_server.zookeeper.requests import NamedWatches
+from virtuallog_server.zookeeper.sasl import Exchange
+from virtuallog_server.zookeeper.service import ZooKeeperService
 
 MODEL: Final = ["results as the model has them", "reads as the model has them"]
 WATCHES: Final = ["watches fire once and first", "watches that come back"]

@@ -7,19 +7,19 @@ from typing import Final
 
 import attrs
 
-from loglets.native import sequencer as sequencer_module
-from loglets.native.config import NativeConfig
-from loglets.native.messages import Stored
-from loglets.native.quorum import committed_tail
-from loglets.native.sequencer import Effect, Sequencer, Ticket
-from loglets.native.sequencer_service import _check_incarnation
-from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.batch import Batch
 from virtuallog.errors import ReconfigurationNeededError
 from virtuallog.ordering.sessions import Placement, Sessions
 from virtuallog.ports import NodeEnvironment
 from virtuallog.types import NodeId
+from virtuallog_loglets.native import sequencer as sequencer_module
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.messages import Stored
+from virtuallog_loglets.native.quorum import committed_tail
+from virtuallog_loglets.native.sequencer import Effect, Sequencer, Ticket
+from virtuallog_loglets.native.sequencer_service import _check_incarnation
+from virtuallog_simulation.options import Options
 
 
 @mutant(

@@ -8,12 +8,12 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from loglets.native.log_server import LogServer
-from loglets.native.log_server_effects import Effect, Ticket
-from loglets.native.messages import GetState, Repair, Seal, Store, Trim, WaitTail
-from loglets.native.sequencer_service import RunningSequencer
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import UnavailableError
+from virtuallog_loglets.native.log_server import LogServer
+from virtuallog_loglets.native.log_server_effects import Effect, Ticket
+from virtuallog_loglets.native.messages import GetState, Repair, Seal, Store, Trim, WaitTail
+from virtuallog_loglets.native.sequencer_service import RunningSequencer
 
 STEPS: Final = 150
 """Of one life of a LogServer: by then it has long been of use."""

@@ -8,25 +8,33 @@ from typing import Any, Final
 import trio
 from trio.abc import Stream
 
-from database.engines.entry import Entry
-from database.kv import paths
-from database.kv.acl import Holders
-from database.kv.commands import OPEN_ACL, Acl, Identity
-from database.kv.database import Database
-from database.kv.records import Session
-from database.kv.results import Change, ChangeKind, RefusedError, Result, Rights, StoredAcl
-from database.kv.watches import Watcher, Watches
-from server.zookeeper.attaching import Attaching
-from server.zookeeper.attempts import Attempts
-from server.zookeeper.guest import Guest
-from server.zookeeper.hooks import Standing
-from server.zookeeper.secure_port import SecurePort
-from server.zookeeper.serving import ZooKeeperServer
-from simulation.checks.strangers import ALL_READABLE, CHEAP, MODEL, NOBODY_OUT, ONLY_READABLE, OWNERS, READ_ONLY_ENDS
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import UntrustedError
 from virtuallog.rpc.reception import HANDSHAKE_SECONDS, HANDSHAKES_MAX
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.kv import paths
+from virtuallog_database.kv.acl import Holders
+from virtuallog_database.kv.commands import OPEN_ACL, Acl, Identity
+from virtuallog_database.kv.database import Database
+from virtuallog_database.kv.records import Session
+from virtuallog_database.kv.results import Change, ChangeKind, RefusedError, Result, Rights, StoredAcl
+from virtuallog_database.kv.watches import Watcher, Watches
+from virtuallog_server.zookeeper.attaching import Attaching
+from virtuallog_server.zookeeper.attempts import Attempts
+from virtuallog_server.zookeeper.guest import Guest
+from virtuallog_server.zookeeper.hooks import Standing
+from virtuallog_server.zookeeper.secure_port import SecurePort
+from virtuallog_server.zookeeper.serving import ZooKeeperServer
+from virtuallog_simulation.checks.strangers import (
+    ALL_READABLE,
+    CHEAP,
+    MODEL,
+    NOBODY_OUT,
+    ONLY_READABLE,
+    OWNERS,
+    READ_ONLY_ENDS,
+)
 
 CVE: Final = "CVE-2024-23944"
 OPEN: Final = (OPEN_ACL, OPEN_ACL)

@@ -5,16 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from loglets.striped import planner as planner_module
-from loglets.striped import reading as reading_module
-from loglets.striped.filling import Look
-from loglets.striped.layout import Layout, offset_of, slots_below
-from loglets.striped.loglet import StripedLoglet
-from loglets.striped.planner import kind_of_stripes
-from loglets.striped.provider import StripedProvider
-from loglets.striped.reading import _Run, _runs
-from loglets.striped.together import all_of
-from loglets.striped.waiting import Waiting, _Waiter
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.api import LogletProvider, Placed
 from virtuallog.batch import Batch, SessionId
@@ -22,6 +12,16 @@ from virtuallog.chain import SegmentId
 from virtuallog.composite import inner
 from virtuallog.kept import Kept
 from virtuallog.types import LogletOffset, PlacedBatch, Sealed
+from virtuallog_loglets.striped import planner as planner_module
+from virtuallog_loglets.striped import reading as reading_module
+from virtuallog_loglets.striped.filling import Look
+from virtuallog_loglets.striped.layout import Layout, offset_of, slots_below
+from virtuallog_loglets.striped.loglet import StripedLoglet
+from virtuallog_loglets.striped.planner import kind_of_stripes
+from virtuallog_loglets.striped.provider import StripedProvider
+from virtuallog_loglets.striped.reading import _Run, _runs
+from virtuallog_loglets.striped.together import all_of
+from virtuallog_loglets.striped.waiting import Waiting, _Waiter
 
 step_taken = Waiting._take_step
 read_runs = _runs

@@ -11,9 +11,9 @@ from typing import Final
 
 import pytest
 
-from simulation.runner import run_seed
 from tests.mutants.catalogue import MUTANTS, hunt
 from tests.mutants.mutant import Mutant
+from virtuallog_simulation.runner import run_seed
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
 CLEAN_SEEDS = 8

@@ -8,7 +8,6 @@ from typing import Final
 import attrs
 import trio
 
-from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog import reconfigure
 from virtuallog.address_space import AddressSpace
@@ -21,6 +20,7 @@ from virtuallog.reconfigure import Effect, Event, Reconfiguration
 from virtuallog.register import Register
 from virtuallog.session import Flight
 from virtuallog.types import LogletOffset, Open, PlacedBatch, Sealed, Tail
+from virtuallog_simulation.options import Options
 
 QUIET: Final = Options(faults=(), seconds=4.0)
 """Found without faults: the workload alone brings about what it takes, and a seed is cheap."""

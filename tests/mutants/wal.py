@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from loglets.native import segment_index
-from loglets.native.durable import DurableLogs
-from loglets.wal import format as fmt
-from loglets.wal import scan
-from loglets.wal.log import WriteAheadLog
-from loglets.wal.record import Address, Record, address_of, sequence_of
-from loglets.wal.scan import Scanned, Visit
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import StorageError
+from virtuallog_loglets.native import segment_index
+from virtuallog_loglets.native.durable import DurableLogs
+from virtuallog_loglets.wal import format as fmt
+from virtuallog_loglets.wal import scan
+from virtuallog_loglets.wal.log import WriteAheadLog
+from virtuallog_loglets.wal.record import Address, Record, address_of, sequence_of
+from virtuallog_loglets.wal.scan import Scanned, Visit
 
 
 @mutant(

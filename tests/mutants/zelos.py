@@ -7,28 +7,28 @@ from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from database.engines import view
-from database.engines.entry import Entry
-from database.engines.keys import CURSOR
-from database.engines.lease import Lease
-from database.engines.silence import Silence
-from database.engines.view_tracking import ViewTracking
-from database.kv import apply, keys, session_operations
-from database.kv.commands import Operation
-from database.kv.database import Database
-from database.kv.execution import Execution
-from database.kv.expiry import PATIENCE_SECONDS, Expiry
-from database.kv.results import Change, ChangeKind, Error, Result, Rights
-from database.kv.watches import Watcher, Watches, WatchMode, WatchTable
-from database.ports import Reading
-from database.snapshots.keeping import Progress, Snapshots
-from database.snapshots.policy import name_of
-from database.transaction import Transaction
-from server.zookeeper.pipeline import Pipeline, Turn
-from simulation.options import Options
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.ports import Done
 from virtuallog.types import LogPosition
+from virtuallog_database.engines import view
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.keys import CURSOR
+from virtuallog_database.engines.lease import Lease
+from virtuallog_database.engines.silence import Silence
+from virtuallog_database.engines.view_tracking import ViewTracking
+from virtuallog_database.kv import apply, keys, session_operations
+from virtuallog_database.kv.commands import Operation
+from virtuallog_database.kv.database import Database
+from virtuallog_database.kv.execution import Execution
+from virtuallog_database.kv.expiry import PATIENCE_SECONDS, Expiry
+from virtuallog_database.kv.results import Change, ChangeKind, Error, Result, Rights
+from virtuallog_database.kv.watches import Watcher, Watches, WatchMode, WatchTable
+from virtuallog_database.ports import Reading
+from virtuallog_database.snapshots.keeping import Progress, Snapshots
+from virtuallog_database.snapshots.policy import name_of
+from virtuallog_database.transaction import Transaction
+from virtuallog_server.zookeeper.pipeline import Pipeline, Turn
+from virtuallog_simulation.options import Options
 
 CALM: Final = Options(faults=())
 """These need no faults, and are found sooner without."""

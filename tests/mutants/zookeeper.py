@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from loglets.zookeeper.records import Written, decode_trim_untrusted
-from loglets.zookeeper.tails import Tails
-from loglets.zookeeper.trimming import Trimming
-from loglets.zookeeper.writer import ABSENT, Commit, Effect
-from loglets.zookeeper.writing import Writing, _Session
 from tests.mutants.mutant import Mutant, mutant
 from virtuallog.errors import VirtualLogError
 from virtuallog.ordering.slots import INDEX_BITS
 from virtuallog.types import Tail
 from virtuallog.znodes import ANY_VERSION, Create, Operation, RefusedError, Set, Stat
+from virtuallog_loglets.zookeeper.records import Written, decode_trim_untrusted
+from virtuallog_loglets.zookeeper.tails import Tails
+from virtuallog_loglets.zookeeper.trimming import Trimming
+from virtuallog_loglets.zookeeper.writer import ABSENT, Commit, Effect
+from virtuallog_loglets.zookeeper.writing import Writing, _Session
 
 TWICE: Final = [
     "acknowledged is readable",

@@ -10,10 +10,6 @@ from typing import Any
 import attrs
 import trio
 
-from loglets.native import NativeProvider
-from loglets.native.config import NativeConfig
-from loglets.native.loglet import NativeLoglet
-from loglets.wal import WalSettings
 from tests.loglet_cluster import CLIENT, SEGMENT, LogletCluster, Node, Writer, writer
 from virtuallog.chain import SegmentId
 from virtuallog.testing.clock import SimulatedClock
@@ -22,6 +18,10 @@ from virtuallog.testing.process import Process
 from virtuallog.testing.storage import Disk, DiskFaults
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import LogletOffset, NodeId, PlacedBatch
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.loglet import NativeLoglet
+from virtuallog_loglets.wal import WalSettings
 
 __all__ = ["CLIENT", "SEGMENT", "Cluster", "Node", "Writer", "read_all", "running_cluster", "writer"]
 

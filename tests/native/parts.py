@@ -7,18 +7,18 @@ from typing import Any
 
 import attrs
 
-from loglets.native import wave as waves
-from loglets.native.config import NativeConfig
-from loglets.native.durable import DurableLogs
-from loglets.native.log_server import LogServer
-from loglets.native.log_server_effects import Answer, Effect, Persist
-from loglets.native.messages import GetState, Repair, Seal, State, Store, Stored
-from loglets.native.wave import Wave
-from loglets.wal import Address, Record
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import DiskFullError
 from virtuallog.types import NodeId
+from virtuallog_loglets.native import wave as waves
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.durable import DurableLogs
+from virtuallog_loglets.native.log_server import LogServer
+from virtuallog_loglets.native.log_server_effects import Answer, Effect, Persist
+from virtuallog_loglets.native.messages import GetState, Repair, Seal, State, Store, Stored
+from virtuallog_loglets.native.wave import Wave
+from virtuallog_loglets.wal import Address, Record
 
 SEGMENT = SegmentId(3, 77)
 SESSION = SessionId(b"session.........")

@@ -8,11 +8,6 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from loglets.native import NativeProvider
-from loglets.native.config import NativeConfig, decode_untrusted
-from loglets.native.loglet import NativeLoglet
-from loglets.native.messages import Repair
-from loglets.native.pieces import Pieces
 from tests.loglet_copying import ENTRIES, Spaced, copy
 from tests.loglet_copying import closed as close
 from tests.native.cluster import SEGMENT, Cluster, read_all, running_cluster
@@ -20,6 +15,11 @@ from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError, UnavailableError
 from virtuallog.ports import Request
 from virtuallog.types import LogletOffset, NodeId
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.native.config import NativeConfig, decode_untrusted
+from virtuallog_loglets.native.loglet import NativeLoglet
+from virtuallog_loglets.native.messages import Repair
+from virtuallog_loglets.native.pieces import Pieces
 
 PIECES = Pieces(repair_bytes=300)
 """Some waves of one entry each."""

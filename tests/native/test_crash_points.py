@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from loglets.native.durable import Change, Snapshot
-from loglets.native.log_server_service import _DURABLE
+from virtuallog_loglets.native.durable import Change, Snapshot
+from virtuallog_loglets.native.log_server_service import _DURABLE
 
 
 def test_every_change_but_a_snapshot_has_its_crash_point() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.native.config import NativeConfig
-from loglets.native.explaining import together
-from loglets.native.messages import State
-from loglets.native.quorum import committed_tail
-from loglets.native.tail_check import Finish, TailCheck
 from virtuallog.types import NodeId, Open
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.explaining import together
+from virtuallog_loglets.native.messages import State
+from virtuallog_loglets.native.quorum import committed_tail
+from virtuallog_loglets.native.tail_check import Finish, TailCheck
 
 TAILS = st.integers(0, 6)
 

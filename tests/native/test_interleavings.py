@@ -17,12 +17,12 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from loglets.native.messages import GetState, Repair, Seal, State, Stored, WaitTail
-from loglets.native.repair import Complete, Fetch
-from loglets.native.tail_check import Ask, Effect, Finish, GiveUp, Question, TailCheck
-from loglets.native.wave import Wave
 from tests.native.parts import SEGMENT, Server, config_of, wave_of
 from virtuallog.types import NodeId, Open, Sealed, Tail
+from virtuallog_loglets.native.messages import GetState, Repair, Seal, State, Stored, WaitTail
+from virtuallog_loglets.native.repair import Complete, Fetch
+from virtuallog_loglets.native.tail_check import Ask, Effect, Finish, GiveUp, Question, TailCheck
+from virtuallog_loglets.native.wave import Wave
 
 RUNS = 400
 STEPS_MAX = 3000

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from loglets.native.durable import Live, decode_untrusted, encode
-from loglets.native.liveness import Liveness
-from loglets.native.messages import Seal
-from loglets.wal import Address
 from tests.native.parts import SEGMENT, Server, state_of, wave_of
 from virtuallog.chain import SegmentId
 from virtuallog.errors import DiskFullError, SealedError
+from virtuallog_loglets.native.durable import Live, decode_untrusted, encode
+from virtuallog_loglets.native.liveness import Liveness
+from virtuallog_loglets.native.messages import Seal
+from virtuallog_loglets.wal import Address
 
 OLD, NEW = SegmentId(1, 11), SegmentId(8, 88)
 

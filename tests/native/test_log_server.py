@@ -7,11 +7,6 @@ from typing import Any
 
 import pytest
 
-from loglets.native.durable import Sealed, WaveStored, encode
-from loglets.native.log_server import WAIT_TICKS, WAITERS_MAX
-from loglets.native.log_server_effects import Answer, DropBefore, Fail, Persist
-from loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail
-from loglets.native.wave import Wave
 from tests.native.parts import SEGMENT, Server, state_of, stored_of, wave_of
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
@@ -21,6 +16,11 @@ from virtuallog.errors import (
     SealedError,
     UnavailableError,
 )
+from virtuallog_loglets.native.durable import Sealed, WaveStored, encode
+from virtuallog_loglets.native.log_server import WAIT_TICKS, WAITERS_MAX
+from virtuallog_loglets.native.log_server_effects import Answer, DropBefore, Fail, Persist
+from virtuallog_loglets.native.messages import GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail
+from virtuallog_loglets.native.wave import Wave
 
 
 def test_a_store_is_answered_once_it_is_durable() -> None:

@@ -9,10 +9,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.native import log_server
-from loglets.native.loglet import NativeLoglet
-from loglets.native.messages import Append, ReadWaves, Repair, Seal, Store, Trim, WaitTail
-from loglets.native.sequencer_service import RESUME_SECONDS
 from tests.loglet_outage import seal_after_an_outage
 from tests.native.cluster import SEGMENT, Cluster, read_all, running_cluster, writer
 from virtuallog.chain import SegmentId
@@ -20,6 +16,10 @@ from virtuallog.errors import CorruptionError, ReconfigurationNeededError, Seale
 from virtuallog.nearest import NEAR_AGAIN_SECONDS
 from virtuallog.testing.links import LinkQuality
 from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed
+from virtuallog_loglets.native import log_server
+from virtuallog_loglets.native.loglet import NativeLoglet
+from virtuallog_loglets.native.messages import Append, ReadWaves, Repair, Seal, Store, Trim, WaitTail
+from virtuallog_loglets.native.sequencer_service import RESUME_SECONDS
 
 ZERO = LogletOffset(0)
 

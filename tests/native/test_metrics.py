@@ -6,7 +6,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from simulation.world import scheduler
 from tests.native.cluster import Cluster, read_all, running_cluster, writer
 from virtuallog import metrics
 from virtuallog.chain import SegmentId
@@ -14,6 +13,7 @@ from virtuallog.errors import SealedError
 from virtuallog.metrics import Distribution, Family, Sample
 from virtuallog.testing.links import LinkQuality
 from virtuallog.types import LogletOffset, NodeId
+from virtuallog_simulation.world import scheduler
 
 
 def told(cluster: Cluster, node: int) -> dict[str, Family]:

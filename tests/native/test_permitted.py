@@ -8,12 +8,12 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from loglets.native.loglet import NativeLoglet
-from loglets.native.messages import GetState, Repair, Seal, Store, Trim
 from tests.native.cluster import Cluster, running_cluster, writer
 from virtuallog.errors import ForbiddenError, SealedError
 from virtuallog.ports import Services
 from virtuallog.types import LogletOffset, NodeId, Open, Sealed
+from virtuallog_loglets.native.loglet import NativeLoglet
+from virtuallog_loglets.native.messages import GetState, Repair, Seal, Store, Trim
 
 REFUSED = (Seal, Repair, Store, Trim)
 

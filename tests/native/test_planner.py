@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from loglets.native import NativeProvider
-from loglets.native.config import decode_untrusted
-from loglets.native.planner import LOG_SERVER, SEQUENCER
 from virtuallog.api import Cluster, Member
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import NodeId
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.native.config import decode_untrusted
+from virtuallog_loglets.native.planner import LOG_SERVER, SEQUENCER
 
 BOTH = frozenset({LOG_SERVER, SEQUENCER})
 

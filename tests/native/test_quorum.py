@@ -7,8 +7,8 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.native.quorum import committed_tail, tail_to_cover
 from virtuallog.planning import majority_of
+from virtuallog_loglets.native.quorum import committed_tail, tail_to_cover
 
 TAILS = st.integers(0, 6)
 

@@ -9,10 +9,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.native.config import NativeConfig
-from loglets.native.loglet import NativeLoglet
-from loglets.native.provider import NativeProvider
-from server.role import Role
 from tests.native.cluster import SMALL_WAL
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
@@ -24,6 +20,10 @@ from virtuallog.testing.process import Process
 from virtuallog.testing.storage import Disk
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import LogletOffset, NodeId, Sealed
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.loglet import NativeLoglet
+from virtuallog_loglets.native.provider import NativeProvider
+from virtuallog_server.role import Role
 
 NODE = NodeId(1)
 FORMER, LATER = SegmentId(1, 1), SegmentId(2, 2)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import trio.testing
 
-from loglets.native import NativeProvider
-from loglets.wal import format as fmt
-from loglets.wal import index_file
 from tests.native.cluster import Cluster, Node, running_cluster, writer
 from virtuallog.errors import CorruptionError
 from virtuallog.types import NodeId
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.wal import format as fmt
+from virtuallog_loglets.wal import index_file
 
 ROUNDS = 12
 """Of batches that take a third of a WAL segment."""

@@ -10,17 +10,27 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.native import segment_index
-from loglets.native import wave as waves
-from loglets.native.durable import Change, DurableLogs, Floor, Known, Live, Sealed, Trimmed, WaveStored, encode
-from loglets.native.wave_index import WaveIndex
-from loglets.wal import Address, Record, WalSettings, WriteAheadLog, index_file
 from tests.native.parts import SEGMENT
 from tests.wal.logs import put, until
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import MalformedError
 from virtuallog.testing.storage import Disk
+from virtuallog_loglets.native import segment_index
+from virtuallog_loglets.native import wave as waves
+from virtuallog_loglets.native.durable import (
+    Change,
+    DurableLogs,
+    Floor,
+    Known,
+    Live,
+    Sealed,
+    Trimmed,
+    WaveStored,
+    encode,
+)
+from virtuallog_loglets.native.wave_index import WaveIndex
+from virtuallog_loglets.wal import Address, Record, WalSettings, WriteAheadLog, index_file
 
 SETTINGS = WalSettings(
     segment_bytes=4096, record_bytes_max=1024, group_bytes_max=2048, queue_bytes_max=8192, headroom_bytes=512

@@ -9,11 +9,6 @@ from typing import Any
 import attrs
 import pytest
 
-from loglets.native import sequencer as module
-from loglets.native.loglet import APPEND_SECONDS
-from loglets.native.messages import NO_EXPECTATION, Appended
-from loglets.native.pieces import Pieces
-from loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
 from tests.native.parts import SEGMENT, batch_of, config_of, state_of, stored_of
 from virtuallog.batch import Batch
 from virtuallog.errors import (
@@ -28,6 +23,11 @@ from virtuallog.errors import (
 from virtuallog.ordering import refusals, sessions
 from virtuallog.rpc.session import SILENCE_SECONDS
 from virtuallog.types import NodeId
+from virtuallog_loglets.native import sequencer as module
+from virtuallog_loglets.native.loglet import APPEND_SECONDS
+from virtuallog_loglets.native.messages import NO_EXPECTATION, Appended
+from virtuallog_loglets.native.pieces import Pieces
+from virtuallog_loglets.native.sequencer import AskState, Effect, Resolve, Resume, Send, Sequencer
 
 S1, S2, S3 = NodeId(1), NodeId(2), NodeId(3)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from loglets.native.repair import Complete, Fetch
-from loglets.native.tail_check import Ask, Finish, GiveUp, Question, TailCheck
 from tests.native.parts import config_of, state_of, stored_of, wave_of
 from virtuallog.errors import ReconfigurationNeededError
 from virtuallog.types import NodeId, Open, Sealed
+from virtuallog_loglets.native.repair import Complete, Fetch
+from virtuallog_loglets.native.tail_check import Ask, Finish, GiveUp, Question, TailCheck
 
 S1, S2, S3, S4, S5 = (NodeId(n) for n in range(1, 6))
 ALL = (S1, S2, S3)

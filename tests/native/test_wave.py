@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.native import wave as waves
 from tests.native.parts import SEGMENT, batch_of, wave_of
 from virtuallog.errors import CorruptionError, MalformedError, VirtualLogError
+from virtuallog_loglets.native import wave as waves
 
 
 @given(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from loglets.native import wire
-from loglets.native.messages import Append, Appended, ReadWaves, Repair, Seal, Store, WaitTail, Waves
 from tests.native.parts import SEGMENT, batch_of, state_of, stored_of, wave_of
 from virtuallog.rpc.codec import derive
+from virtuallog_loglets.native import wire
+from virtuallog_loglets.native.messages import Append, Appended, ReadWaves, Repair, Seal, Store, WaitTail, Waves
 
 METHODS = [(interface, method) for interface in (wire.LOG_SERVER, wire.SEQUENCER) for method in interface.methods]
 

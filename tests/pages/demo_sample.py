@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from server.demo.changes import Asked, Reigns, find_changes
-from server.demo.story import Event, Outcome
-from server.workload.verdict import Verdict
-from server.workload.writers import Told, Workload, acknowledgement_times
 from virtuallog.chain import close, extend, genesis
 from virtuallog.clock import SystemClock
 from virtuallog.types import LogPosition
+from virtuallog_server.demo.changes import Asked, Reigns, find_changes
+from virtuallog_server.demo.story import Event, Outcome
+from virtuallog_server.workload.verdict import Verdict
+from virtuallog_server.workload.writers import Told, Workload, acknowledgement_times
 
 STEP_SECONDS = 0.01
 NASTY = "<script>alert(1)</script>\"'&"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pyspark_virtuallog.audit.page import audit_page
-from server.pages import Axis, Bar, Bars, Columns, Series, render, write
 from tests.browser import Browser, open_browser
 from tests.pages.audit_sample import KINDS, PREFIXES, findings
 from tests.pages.demo_sample import NASTY
 from tests.pages.reader import count, read
+from virtuallog_server.pages import Axis, Bar, Bars, Columns, Series, render, write
 
 UNIT = Axis(0.0, 10.0)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.pages import Axis, Band, Chart, Mark, Series, Span, Timeline
-from server.pages.axes import spell
-from server.pages.paths import area, line
+from virtuallog_server.pages import Axis, Band, Chart, Mark, Series, Span, Timeline
+from virtuallog_server.pages.axes import spell
+from virtuallog_server.pages.paths import area, line
 
 UNIT = Axis(0.0, 10.0)
 values = st.floats(1e-3, 1e6)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from server.demo.page import RIGHT, demo_page
-from server.machine import Machine
-from server.pages import Page, render, write
 from tests.browser import Browser, find_browser, open_browser
 from tests.pages.demo_sample import NASTY, closed, outcome
 from tests.pages.reader import count, read
 from virtuallog.plugins import loglet_providers
+from virtuallog_server.demo.page import RIGHT, demo_page
+from virtuallog_server.machine import Machine
+from virtuallog_server.pages import Page, render, write
 
 MACHINE = Machine(cpus=2, kernel=NASTY, python="3.11", load=0.5)
 

@@ -14,9 +14,11 @@ from typing import Any, Final
 
 import attrs
 
-from loglets.paxos import values
-from loglets.paxos.effects import Answer
-from loglets.paxos.messages import (
+from virtuallog.chain import SegmentId
+from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.effects import Answer
+from virtuallog_loglets.paxos.messages import (
     NOBODY,
     NOWHERE,
     Decided,
@@ -30,11 +32,9 @@ from loglets.paxos.messages import (
     Write,
     Written,
 )
-from loglets.paxos.recovery import Follow, Recovery
-from loglets.paxos.replica import Replica
-from loglets.paxos.rounds import Accepted, Roll, Round
-from virtuallog.chain import SegmentId
-from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.recovery import Follow, Recovery
+from virtuallog_loglets.paxos.replica import Replica
+from virtuallog_loglets.paxos.rounds import Accepted, Roll, Round
 
 SEGMENT: Final = SegmentId(1, 1)
 

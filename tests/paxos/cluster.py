@@ -10,9 +10,6 @@ from typing import Any
 import attrs
 import trio
 
-from loglets.paxos.config import PaxosConfig
-from loglets.paxos.loglet import PaxosLoglet
-from loglets.paxos.provider import PaxosProvider
 from tests.loglet_cluster import SEGMENT, LogletCluster, Node, writer
 from virtuallog.chain import SegmentId
 from virtuallog.ports import KeyValues
@@ -22,6 +19,9 @@ from virtuallog.testing.network import LinkQuality, SimulatedNetwork
 from virtuallog.testing.process import Process
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import GapKind, LogletOffset, NodeId, PlacedBatch
+from virtuallog_loglets.paxos.config import PaxosConfig
+from virtuallog_loglets.paxos.loglet import PaxosLoglet
+from virtuallog_loglets.paxos.provider import PaxosProvider
 
 __all__ = ["SEGMENT", "Cluster", "payloads_of", "read_all", "running_cluster", "writer"]
 

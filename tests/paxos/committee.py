@@ -13,15 +13,20 @@ from typing import Any, Final
 
 import attrs
 
-from loglets.paxos import values
-from loglets.paxos.attempt import Attempt, Finish, Teach
-from loglets.paxos.attempt import Send as Ask
-from loglets.paxos.coordinator import Coordinator, State
-from loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHere, Resolve, Send
-from loglets.paxos.digest import Digest
-from loglets.paxos.effects import Answer, Fail, Persist, Quote
-from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.messages import (
+from virtuallog.batch import Batch
+from virtuallog.chain import SegmentId
+from virtuallog.errors import VirtualLogError
+from virtuallog.ordering import bundle
+from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.attempt import Attempt, Finish, Teach
+from virtuallog_loglets.paxos.attempt import Send as Ask
+from virtuallog_loglets.paxos.coordinator import Coordinator, State
+from virtuallog_loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHere, Resolve, Send
+from virtuallog_loglets.paxos.digest import Digest
+from virtuallog_loglets.paxos.effects import Answer, Fail, Persist, Quote
+from virtuallog_loglets.paxos.ensemble import Ensemble
+from virtuallog_loglets.paxos.messages import (
     NOWHERE,
     Decided,
     GetStanding,
@@ -31,15 +36,10 @@ from loglets.paxos.messages import (
     Status,
     Write,
 )
-from loglets.paxos.places import offset_of
-from loglets.paxos.replica import Replica
-from loglets.paxos.rounds import Rejected, Roll
-from loglets.paxos.values import Kind
-from virtuallog.batch import Batch
-from virtuallog.chain import SegmentId
-from virtuallog.errors import VirtualLogError
-from virtuallog.ordering import bundle
-from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.places import offset_of
+from virtuallog_loglets.paxos.replica import Replica
+from virtuallog_loglets.paxos.rounds import Rejected, Roll
+from virtuallog_loglets.paxos.values import Kind
 
 SEGMENT: Final = SegmentId(1, 7)
 Deliver = Callable[[], None]

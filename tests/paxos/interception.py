@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from loglets.paxos.messages import NOTHING_DECIDED, Learn, Promise, Recover, Write
 from virtuallog.ports import Request
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.messages import NOTHING_DECIDED, Learn, Promise, Recover, Write
 
 
 @attrs.define(eq=False)

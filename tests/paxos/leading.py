@@ -7,10 +7,10 @@ from typing import Final
 import attrs
 import trio
 
-from loglets.paxos.running_coordinator import RunningCoordinator
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Clock
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.running_coordinator import RunningCoordinator
 
 PAUSE_SECONDS: Final = 0.15
 """Between two elections."""

@@ -10,10 +10,6 @@ from typing import Any, Final, cast
 import attrs
 import trio
 
-from loglets.paxos import values
-from loglets.paxos.config import PaxosConfig
-from loglets.paxos.messages import NOWHERE, Decided, Learn, Promise, ReadRecords, Record, Write
-from loglets.paxos.replica_service import LocalReplica, ReplicaService
 from virtuallog.chain import SegmentId
 from virtuallog.errors import SealedError, VirtualLogError
 from virtuallog.ports import KeyValues, NodeEnvironment, Request, Services, Storage
@@ -21,6 +17,10 @@ from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.config import PaxosConfig
+from virtuallog_loglets.paxos.messages import NOWHERE, Decided, Learn, Promise, ReadRecords, Record, Write
+from virtuallog_loglets.paxos.replica_service import LocalReplica, ReplicaService
 
 LOG, OLD, ALONE = SegmentId(7, 1), SegmentId(2, 1), SegmentId(1, 9)
 NODE, LEADER = NodeId(1), NodeId(2)

@@ -12,12 +12,12 @@ from typing import Any
 import attrs
 import pytest
 
-from loglets.paxos import values
-from loglets.paxos.messages import Learn, Promise, Promised, Record, Recover, Status, Write, Written
-from loglets.paxos.recovery import Follow, Recovery
-from loglets.paxos.rounds import Accepted, Outcome, Roll, Round
 from tests.paxos.amnesia import SEGMENT, Fixes, Model, TwoValuesError, answer_of, learned, new_replica
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.messages import Learn, Promise, Promised, Record, Recover, Status, Write, Written
+from virtuallog_loglets.paxos.recovery import Follow, Recovery
+from virtuallog_loglets.paxos.rounds import Accepted, Outcome, Roll, Round
 
 ALL = Fixes()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from loglets.paxos import values
-from loglets.paxos.attempt import PIECE_BYTES, Attempt, Effect, Finish, Send, Teach
-from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.messages import Learn, Promise, Promised, Record, Verdict, Write, Written
-from loglets.paxos.rounds import Ignored, Rejected
 from virtuallog.chain import SegmentId
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.attempt import PIECE_BYTES, Attempt, Effect, Finish, Send, Teach
+from virtuallog_loglets.paxos.ensemble import Ensemble
+from virtuallog_loglets.paxos.messages import Learn, Promise, Promised, Record, Verdict, Write, Written
+from virtuallog_loglets.paxos.rounds import Ignored, Rejected
 
 SEGMENT = SegmentId(1, 7)
 A, B, C = NodeId(1), NodeId(2), NodeId(3)

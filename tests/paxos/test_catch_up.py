@@ -5,13 +5,23 @@ from __future__ import annotations
 import attrs
 import trio
 
-from loglets.paxos import values
-from loglets.paxos.catch_up import PIECE_BYTES, catch_up
-from loglets.paxos.messages import GetStanding, Learn, Promise, ReadRecords, Record, Records, Status, Verdict, Write
 from tests.metastore.world import simulated
 from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.ports import Done
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.catch_up import PIECE_BYTES, catch_up
+from virtuallog_loglets.paxos.messages import (
+    GetStanding,
+    Learn,
+    Promise,
+    ReadRecords,
+    Record,
+    Records,
+    Status,
+    Verdict,
+    Write,
+)
 
 
 def record(position: int, payload: bytes) -> Record:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from loglets.paxos import values
-from loglets.paxos.closing import FILL_POSITIONS_MAX, Closing, Copy, Drop, Fill, tombstone, usable_untrusted
-from loglets.paxos.messages import Record, Standing, Status
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.closing import FILL_POSITIONS_MAX, Closing, Copy, Drop, Fill, tombstone, usable_untrusted
+from virtuallog_loglets.paxos.messages import Record, Standing, Status
 
 TWO, THREE = NodeId(2), NodeId(3)
 

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import trio
 
-from loglets.paxos import values
-from loglets.paxos.messages import Append, Learn, Promise, Seal, Status, Write
 from tests.loglet_outage import seal_after_an_outage
 from tests.paxos.cluster import SEGMENT, payloads_of, read_all, running_cluster, writer
 from virtuallog.batch import Batch, SessionId
@@ -19,6 +17,8 @@ from virtuallog.errors import OutOfOrderError, SealedError, UnavailableError
 from virtuallog.ordering.slots import SLOT
 from virtuallog.testing.links import LinkQuality
 from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Open, Sealed
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.messages import Append, Learn, Promise, Seal, Status, Write
 
 ZERO = LogletOffset(0)
 MockClock = trio.testing.MockClock

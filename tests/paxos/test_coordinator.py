@@ -7,32 +7,6 @@ from typing import Any
 import attrs
 import pytest
 
-from loglets.paxos import agenda, audience, values
-from loglets.paxos.coordinator import Coordinator, State
-from loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHere, Resolve, Send
-from loglets.paxos.digest import Digest
-from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.messages import (
-    NOWHERE,
-    Decided,
-    GetStanding,
-    Incarnation,
-    Incarnations,
-    Learn,
-    Promise,
-    Promised,
-    Record,
-    Standing,
-    Status,
-    Verdict,
-    Write,
-    Written,
-)
-from loglets.paxos.places import offset_of
-from loglets.paxos.reign import AHEAD_MAX
-from loglets.paxos.repeats import TICKETS_MAX
-from loglets.paxos.values import Kind
-from loglets.paxos.writing import PATIENCE_MS, RESEND_MS, RETRY_MS
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
@@ -48,6 +22,32 @@ from virtuallog.errors import (
 from virtuallog.ordering import bundle
 from virtuallog.ordering.slots import SLOT
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import agenda, audience, values
+from virtuallog_loglets.paxos.coordinator import Coordinator, State
+from virtuallog_loglets.paxos.coordinator_effects import Announce, CatchUp, Effect, LearnHere, Resolve, Send
+from virtuallog_loglets.paxos.digest import Digest
+from virtuallog_loglets.paxos.ensemble import Ensemble
+from virtuallog_loglets.paxos.messages import (
+    NOWHERE,
+    Decided,
+    GetStanding,
+    Incarnation,
+    Incarnations,
+    Learn,
+    Promise,
+    Promised,
+    Record,
+    Standing,
+    Status,
+    Verdict,
+    Write,
+    Written,
+)
+from virtuallog_loglets.paxos.places import offset_of
+from virtuallog_loglets.paxos.reign import AHEAD_MAX
+from virtuallog_loglets.paxos.repeats import TICKETS_MAX
+from virtuallog_loglets.paxos.values import Kind
+from virtuallog_loglets.paxos.writing import PATIENCE_MS, RESEND_MS, RETRY_MS
 
 SEGMENT = SegmentId(1, 7)
 A, B, C = NodeId(1), NodeId(2), NodeId(3)

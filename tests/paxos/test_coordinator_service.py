@@ -7,11 +7,6 @@ from typing import Any
 import pytest
 import trio
 
-from loglets.paxos import coordinator_service, reception
-from loglets.paxos.coordinator import State
-from loglets.paxos.messages import NOWHERE, Append, GetStanding, Promise, Seal, Settle, Standing, Taken, Truncate, Write
-from loglets.paxos.reign import Reign
-from loglets.paxos.running_coordinator import RunningCoordinator
 from tests.paxos.cluster import SEGMENT, Cluster, running_cluster
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
@@ -20,6 +15,22 @@ from virtuallog.errors import MalformedError, OverloadedError, SealedError, Unav
 from virtuallog.ordering.slots import SLOT
 from virtuallog.ports import Request
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import coordinator_service, reception
+from virtuallog_loglets.paxos.coordinator import State
+from virtuallog_loglets.paxos.messages import (
+    NOWHERE,
+    Append,
+    GetStanding,
+    Promise,
+    Seal,
+    Settle,
+    Standing,
+    Taken,
+    Truncate,
+    Write,
+)
+from virtuallog_loglets.paxos.reign import Reign
+from virtuallog_loglets.paxos.running_coordinator import RunningCoordinator
 
 MockClock = trio.testing.MockClock
 SESSION = b"session........."

@@ -9,10 +9,6 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from loglets.paxos.config import PaxosConfig
-from loglets.paxos.loglet import PaxosLoglet
-from loglets.paxos.messages import NOWHERE, Learn, Write
-from loglets.paxos.provider import PaxosProvider
 from tests.loglet_copying import ENTRIES, Spaced, copy
 from tests.loglet_copying import closed as close
 from tests.paxos.cluster import SEGMENT, Cluster, payloads_of, read_all, running_cluster, writer
@@ -21,6 +17,10 @@ from virtuallog.errors import InvalidSettingError, MalformedError, SealedError, 
 from virtuallog.ordering.slots import SLOT
 from virtuallog.ports import Request
 from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Sealed
+from virtuallog_loglets.paxos.config import PaxosConfig
+from virtuallog_loglets.paxos.loglet import PaxosLoglet
+from virtuallog_loglets.paxos.messages import NOWHERE, Learn, Write
+from virtuallog_loglets.paxos.provider import PaxosProvider
 
 STOP = LogletOffset(len(ENTRIES) * SLOT)
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.paxos import digest as digests
-from loglets.paxos import values
-from loglets.paxos.digest import BATCHES_MAX, Digest, KnownBatch, Session
-from loglets.paxos.places import offset_of
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import MalformedError
+from virtuallog_loglets.paxos import digest as digests
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.digest import BATCHES_MAX, Digest, KnownBatch, Session
+from virtuallog_loglets.paxos.places import offset_of
 
 ANN, BOB = SessionId(b"a" * 16), SessionId(b"b" * 16)
 

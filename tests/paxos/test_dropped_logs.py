@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from loglets.paxos import records, values
-from loglets.paxos.keeper import LOOK_SECONDS_MAX
-from loglets.paxos.messages import GetStanding, Learn, Recover, Status
 from tests.paxos.cluster import SEGMENT, running_cluster, writer
 from tests.paxos.replica_node import LOG, Node, learned, promise, read, write
 from virtuallog.errors import SealedError
 from virtuallog.ports import Request
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import records, values
+from virtuallog_loglets.paxos.keeper import LOOK_SECONDS_MAX
+from virtuallog_loglets.paxos.messages import GetStanding, Learn, Recover, Status
 
 
 async def test_a_dropped_replica_that_recovers_writes_nothing_any_more() -> None:

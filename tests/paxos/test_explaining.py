@@ -10,12 +10,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.paxos.config import PaxosConfig
-from loglets.paxos.explaining import of_replica, together
-from loglets.paxos.messages import Standing, Status
-from loglets.paxos.places import offset_of
-from loglets.paxos.provider import PaxosProvider
-from loglets.paxos.tail_check import Finish
 from tests.paxos.test_tail_check import checked, standing
 from tests.virtuallog.worlds import NoServices
 from virtuallog.chain import SegmentId
@@ -24,6 +18,12 @@ from virtuallog.errors import UnavailableError
 from virtuallog.explaining import TOGETHER
 from virtuallog.ports import Done, Environment, Outcome
 from virtuallog.types import NodeId, Sealed
+from virtuallog_loglets.paxos.config import PaxosConfig
+from virtuallog_loglets.paxos.explaining import of_replica, together
+from virtuallog_loglets.paxos.messages import Standing, Status
+from virtuallog_loglets.paxos.places import offset_of
+from virtuallog_loglets.paxos.provider import PaxosProvider
+from virtuallog_loglets.paxos.tail_check import Finish
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
 CONFIG = PaxosConfig(replicas=NODES, coordinator=NodeId(1))

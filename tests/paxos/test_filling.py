@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import trio
 
-from loglets.paxos import filling, values
-from loglets.paxos.filling import ATTEMPT_SECONDS, fill
-from loglets.paxos.messages import Learn, Promise, Record, Status, Write
 from tests.metastore.world import simulated
 from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import filling, values
+from virtuallog_loglets.paxos.filling import ATTEMPT_SECONDS, fill
+from virtuallog_loglets.paxos.messages import Learn, Promise, Record, Status, Write
 
 
 async def filled(world: World, proposal: int, first: int, stop: int, node: int = 1, seconds: float = 10.0) -> int:

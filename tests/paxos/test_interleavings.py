@@ -7,13 +7,13 @@ import random
 import attrs
 import pytest
 
-from loglets.paxos.coordinator import State
-from loglets.paxos.messages import NOWHERE
-from loglets.paxos.writing import PATIENCE_MS
 from tests.paxos.committee import Committee
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import OutOfOrderError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.coordinator import State
+from virtuallog_loglets.paxos.messages import NOWHERE
+from virtuallog_loglets.paxos.writing import PATIENCE_MS
 
 SEEDS = 120
 STEPS = 1200

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from loglets.paxos import values
-from loglets.paxos.keeper import LOOK_SECONDS_MAX
-from loglets.paxos.messages import (
+from tests.metastore.world import simulated
+from tests.paxos.world import SEGMENT, World, playing
+from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.keeper import LOOK_SECONDS_MAX
+from virtuallog_loglets.paxos.messages import (
     GetStanding,
     Learn,
     Promise,
@@ -16,10 +19,7 @@ from loglets.paxos.messages import (
     Verdict,
     Write,
 )
-from loglets.paxos.places import offset_of
-from tests.metastore.world import simulated
-from tests.paxos.world import SEGMENT, World, playing
-from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.places import offset_of
 
 EMPTY, STARTING, RECOVERING, VOTING = Status.EMPTY, Status.STARTING, Status.RECOVERING, Status.VOTING
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loglets.paxos.leadership import SILENT_SECONDS, Leadership, Target
-from loglets.paxos.messages import NOBODY
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.leadership import SILENT_SECONDS, Leadership, Target
+from virtuallog_loglets.paxos.messages import NOBODY
 
 ONE, TWO, THREE, FOUR = (NodeId(n) for n in (1, 2, 3, 4))
 

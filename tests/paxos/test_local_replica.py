@@ -5,13 +5,13 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from loglets.paxos import local_replica, replica, replica_service, slots, values
-from loglets.paxos.messages import Learn, Promised, Recover, Status, Verdict
 from tests.paxos.replica_node import LEADER, LOG, THREE, Node, decide, learned, promise, read, write
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import OverloadedError, SealedError, TooLargeError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import local_replica, replica, replica_service, slots, values
+from virtuallog_loglets.paxos.messages import Learn, Promised, Recover, Status, Verdict
 
 ANN = SessionId(b"a" * 16)
 

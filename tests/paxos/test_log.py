@@ -13,14 +13,6 @@ import pytest
 import trio
 import trio.testing
 
-from loglets.paxos import agenda
-from loglets.paxos.identity import Position
-from loglets.paxos.log import Log
-from loglets.paxos.messages import Learn, Promise, Status, Write
-from loglets.paxos.reader import BadRange, Reader, ReadRangeError
-from loglets.paxos.standalone import open_log, open_replica, parse_member
-from loglets.paxos.writer import DATA_BYTES_MAX, Writer, WriterError
-from server.certificates import Authority
 from tests.free_ports import free_ports
 from tests.metastore.world import simulated
 from tests.paxos.world import World, playing
@@ -35,6 +27,14 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.rpc.roles import Principal, Role
+from virtuallog_loglets.paxos import agenda
+from virtuallog_loglets.paxos.identity import Position
+from virtuallog_loglets.paxos.log import Log
+from virtuallog_loglets.paxos.messages import Learn, Promise, Status, Write
+from virtuallog_loglets.paxos.reader import BadRange, Reader, ReadRangeError
+from virtuallog_loglets.paxos.standalone import open_log, open_replica, parse_member
+from virtuallog_loglets.paxos.writer import DATA_BYTES_MAX, Writer, WriterError
+from virtuallog_server.certificates import Authority
 
 PATIENCE_SECONDS = 30.0
 """Of tests on a real machine."""

@@ -14,26 +14,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.paxos import values
-from loglets.paxos.config import PaxosConfig
-from loglets.paxos.loglet import APPEND_SECONDS, PaxosLoglet
-from loglets.paxos.messages import (
-    NOBODY,
-    NOWHERE,
-    Append,
-    GetStanding,
-    ReadRecords,
-    Record,
-    Records,
-    Seal,
-    Settle,
-    Standing,
-    Status,
-    Taken,
-    TrimSealed,
-    Truncate,
-    WaitLearned,
-)
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import (
@@ -52,6 +32,26 @@ from virtuallog.ports import Environment
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
 from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.config import PaxosConfig
+from virtuallog_loglets.paxos.loglet import APPEND_SECONDS, PaxosLoglet
+from virtuallog_loglets.paxos.messages import (
+    NOBODY,
+    NOWHERE,
+    Append,
+    GetStanding,
+    ReadRecords,
+    Record,
+    Records,
+    Seal,
+    Settle,
+    Standing,
+    Status,
+    Taken,
+    TrimSealed,
+    Truncate,
+    WaitLearned,
+)
 
 SEGMENT = SegmentId(3, 7)
 SESSION = SessionId(b"s" * 16)

@@ -10,12 +10,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.paxos.messages import NOWHERE, Status
 from tests.metastore.world import simulated
 from tests.paxos.cluster import SEGMENT, payloads_of, running_cluster, writer
 from tests.paxos.leading import Leader
 from tests.paxos.world import World, playing
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.messages import NOWHERE, Status
 
 
 @attrs.define(eq=False)

@@ -6,11 +6,11 @@ import re
 
 import attrs
 
-from loglets.paxos import metrics
-from loglets.paxos.messages import NOWHERE, Standing, Status
-from loglets.paxos.metrics import Election, Missed, PaxosMeter, Phase
 from tests.source_tree import ROOT
 from virtuallog.metrics import Distribution, Family
+from virtuallog_loglets.paxos import metrics
+from virtuallog_loglets.paxos.messages import NOWHERE, Standing, Status
+from virtuallog_loglets.paxos.metrics import Election, Missed, PaxosMeter, Phase
 
 STANDING = Standing(
     status=Status.VOTING, incarnation=1, promised=2, begin=3, learned=5, end=7, uniform_from=8, uniform=NOWHERE

@@ -15,13 +15,13 @@ import trio.testing
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.network import Member, Mode, Network
-from loglets.paxos.zookeeper import ZooKeeper, join
 from tests.zookeeper_server import Server, open_zookeeper
 from virtuallog.clock import SystemClock
 from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.ensemble import Ensemble
+from virtuallog_loglets.paxos.network import Member, Mode, Network
+from virtuallog_loglets.paxos.zookeeper import ZooKeeper, join
 
 CLUSTER = b"a log.          "
 WAIT_SECONDS = 20.0

@@ -7,10 +7,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.paxos.loglet import PaxosLoglet
-from loglets.paxos.messages import NOWHERE, Promise, Settle, Status, Taken, Truncate, Write
-from loglets.paxos.places import offset_of
-from loglets.paxos.reception import Reception
 from tests.metastore.world import simulated
 from tests.paxos.cluster import payloads_of, running_cluster, writer
 from tests.paxos.leading import Leader
@@ -18,6 +14,10 @@ from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.loglet import PaxosLoglet
+from virtuallog_loglets.paxos.messages import NOWHERE, Promise, Settle, Status, Taken, Truncate, Write
+from virtuallog_loglets.paxos.places import offset_of
+from virtuallog_loglets.paxos.reception import Reception
 
 
 @simulated

@@ -16,14 +16,14 @@ import attrs
 import pytest
 from click.testing import CliRunner, Result
 
-from loglets.paxos.messages import NOWHERE, Standing, Status
-from server.cli import main
-from server.cli.paxos_status import of_cluster, row_of
-from server.cluster import open_local_cluster
 from tests.free_ports import free_ports
 from tests.source_tree import ROOT
 from virtuallog.connect import connect, open_services_to
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.messages import NOWHERE, Standing, Status
+from virtuallog_server.cli import main
+from virtuallog_server.cli.paxos_status import of_cluster, row_of
+from virtuallog_server.cluster import open_local_cluster
 
 DOCUMENT: Final = (ROOT / "docs" / "paxos-log.md").read_text()
 BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -80,7 +80,7 @@ def test_what_cannot_work_is_refused(tmp_path: Path, arguments: list[str]) -> No
     """Too many peers for the quorum, two with one number, addresses that are none or open to others, a path that is none.
 
     In a process of its own: if one of them were not refused, a replica would run, and for ever."""
-    replica = [sys.executable, "-P", "-m", "server", "paxos-log", "replica", "--path", str(tmp_path / "one")]
+    replica = [sys.executable, "-P", "-m", "virtuallog_server", "paxos-log", "replica", "--path", str(tmp_path / "one")]
     ended = subprocess.run(
         [*replica, *arguments], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from loglets.paxos import planner
-from loglets.paxos.config import PaxosConfig, decode_untrusted
-from loglets.paxos.planner import REPLICA
 from virtuallog.api import Cluster, Member
 from virtuallog.chain import SegmentId
 from virtuallog.errors import InvalidSettingError, MalformedError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import planner
+from virtuallog_loglets.paxos.config import PaxosConfig, decode_untrusted
+from virtuallog_loglets.paxos.planner import REPLICA
 
 
 def cluster_of(nodes: int, *, by: int = 2, dead: tuple[int, ...] = (), others: tuple[int, ...] = ()) -> Cluster:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.paxos.positions import Positions
+from virtuallog_loglets.paxos.positions import Positions
 
 PLACE = st.integers(0, 30)
 ADDED = st.lists(st.tuples(PLACE, PLACE), max_size=12)

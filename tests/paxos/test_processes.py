@@ -14,16 +14,16 @@ import trio
 
 from bench.blow_report import report
 from bench.kill import run as kill_repeatedly
-from loglets.paxos.config import decode_untrusted
-from loglets.paxos.messages import GetStanding, Standing, Status
-from server.bench.orderer import ANSWER_SECONDS
-from server.bench.trial import Load, Trial, set_up_client, try_out
-from server.cluster import open_local_cluster
-from server.machine import Machine
 from tests.server.test_processes import command, wait_ready
 from virtuallog.chain import Segment
 from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.config import decode_untrusted
+from virtuallog_loglets.paxos.messages import GetStanding, Standing, Status
+from virtuallog_server.bench.orderer import ANSWER_SECONDS
+from virtuallog_server.bench.trial import Load, Trial, set_up_client, try_out
+from virtuallog_server.cluster import open_local_cluster
+from virtuallog_server.machine import Machine
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from loglets.paxos import values
-from loglets.paxos.messages import NOWHERE, Record, Records, Standing, Status
-from loglets.paxos.places import offset_of, position_of
-from loglets.paxos.reading import assemble_untrusted
 from virtuallog.batch import BATCH_COUNT_MAX, Batch, SessionId
 from virtuallog.errors import CorruptionError, MalformedError
 from virtuallog.ordering import bundle
 from virtuallog.ordering.slots import SLOT
 from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.messages import NOWHERE, Record, Records, Standing, Status
+from virtuallog_loglets.paxos.places import offset_of, position_of
+from virtuallog_loglets.paxos.reading import assemble_untrusted
 
 SESSION = SessionId(b"s" * 16)
 

@@ -12,12 +12,6 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loglets.paxos import group_commit, records, values
-from loglets.paxos.effects import Persist
-from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.group_commit import GroupCommit, Stored
-from loglets.paxos.messages import Decided, Incarnation, Learn, Promise, Record, Recover, Status, TrimSealed, Write
-from loglets.paxos.replica import Replica
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, MalformedError
@@ -25,6 +19,22 @@ from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import group_commit, records, values
+from virtuallog_loglets.paxos.effects import Persist
+from virtuallog_loglets.paxos.ensemble import Ensemble
+from virtuallog_loglets.paxos.group_commit import GroupCommit, Stored
+from virtuallog_loglets.paxos.messages import (
+    Decided,
+    Incarnation,
+    Learn,
+    Promise,
+    Record,
+    Recover,
+    Status,
+    TrimSealed,
+    Write,
+)
+from virtuallog_loglets.paxos.replica import Replica
 
 LOG, OTHER = SegmentId(3, 7), SegmentId(3, 8)
 NODE, LEADER = NodeId(1), NodeId(2)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loglets.paxos.messages import Incarnation, Recovered, Status
-from loglets.paxos.recovery import Become, Follow, NextStep, Recovery
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.messages import Incarnation, Recovered, Status
+from virtuallog_loglets.paxos.recovery import Become, Follow, NextStep, Recovery
 
 EMPTY, STARTING, RECOVERING, VOTING = Status.EMPTY, Status.STARTING, Status.RECOVERING, Status.VOTING
 

@@ -7,10 +7,13 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from loglets.paxos import parked, slots, values
-from loglets.paxos import replica as replicas
-from loglets.paxos.effects import Answer, Fail, Persist, Quote
-from loglets.paxos.messages import (
+from virtuallog.chain import SegmentId
+from virtuallog.errors import CorruptionError, OverloadedError, SealedError, UnavailableError
+from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import parked, slots, values
+from virtuallog_loglets.paxos import replica as replicas
+from virtuallog_loglets.paxos.effects import Answer, Fail, Persist, Quote
+from virtuallog_loglets.paxos.messages import (
     NOBODY,
     NOWHERE,
     Decided,
@@ -29,10 +32,7 @@ from loglets.paxos.messages import (
     Write,
     Written,
 )
-from loglets.paxos.replica import Replica
-from virtuallog.chain import SegmentId
-from virtuallog.errors import CorruptionError, OverloadedError, SealedError, UnavailableError
-from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.replica import Replica
 
 LOG: Final = SegmentId(1, 7)
 NODE, K, N = NodeId(1), NodeId(2), NodeId(3)

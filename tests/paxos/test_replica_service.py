@@ -10,20 +10,6 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from loglets.paxos import records, replica_service, values
-from loglets.paxos.config import PaxosConfig
-from loglets.paxos.messages import (
-    NOWHERE,
-    GetStanding,
-    Learn,
-    ReadRecords,
-    Record,
-    Recover,
-    Status,
-    TrimSealed,
-    Verdict,
-    WaitLearned,
-)
 from tests.paxos.replica_node import (
     ALONE,
     LEADER,
@@ -50,6 +36,20 @@ from virtuallog.errors import (
 )
 from virtuallog.testing.key_values import SimulatedKeyValuesDisk
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import records, replica_service, values
+from virtuallog_loglets.paxos.config import PaxosConfig
+from virtuallog_loglets.paxos.messages import (
+    NOWHERE,
+    GetStanding,
+    Learn,
+    ReadRecords,
+    Record,
+    Recover,
+    Status,
+    TrimSealed,
+    Verdict,
+    WaitLearned,
+)
 
 # -- durable before visible -------------------------------------------------------------------------------------------
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 
-from loglets.paxos.messages import Incarnation, Incarnations, Verdict, Written
-from loglets.paxos.rounds import Accepted, Ignored, Rejected, Roll, Round
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.messages import Incarnation, Incarnations, Verdict, Written
+from virtuallog_loglets.paxos.rounds import Accepted, Ignored, Rejected, Roll, Round
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)
 

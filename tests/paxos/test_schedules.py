@@ -9,17 +9,17 @@ from typing import Any
 import attrs
 import pytest
 
-from loglets.paxos import values
-from loglets.paxos.coordinator import State
-from loglets.paxos.effects import Answer, Quote, Ticket
-from loglets.paxos.messages import NOWHERE, Decided, GetStanding, Learn, Promise, Record, Write, Written
-from loglets.paxos.replica import Replica
-from loglets.paxos.slots import Slots
-from loglets.paxos.tail_check import Ask, Effect, TailCheck
-from simulation.patches import planted
 from tests.paxos.committee import SEGMENT, Committee, Deliver
 from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.coordinator import State
+from virtuallog_loglets.paxos.effects import Answer, Quote, Ticket
+from virtuallog_loglets.paxos.messages import NOWHERE, Decided, GetStanding, Learn, Promise, Record, Write, Written
+from virtuallog_loglets.paxos.replica import Replica
+from virtuallog_loglets.paxos.slots import Slots
+from virtuallog_loglets.paxos.tail_check import Ask, Effect, TailCheck
+from virtuallog_simulation.patches import planted
 
 A, B, C = NodeId(1), NodeId(2), NodeId(3)
 
@@ -228,5 +228,5 @@ def passes_over_what_is_decided(self: Slots) -> tuple[int, int]:
 )
 def test_a_rule_that_is_taken_out_is_missed(schedule: Callable[[], None], target: str, former_rule: object) -> None:
     """With the former rule each schedule ends badly again. These are too rare for the simulator: 150 seeds find neither."""
-    with planted({f"loglets.paxos.{target}": former_rule}), pytest.raises(AssertionError):
+    with planted({f"virtuallog_loglets.paxos.{target}": former_rule}), pytest.raises(AssertionError):
         schedule()

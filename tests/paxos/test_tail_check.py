@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-from loglets.paxos import values
-from loglets.paxos.messages import NOWHERE, Incarnation, Record, Standing, Status
-from loglets.paxos.places import offset_of
-from loglets.paxos.slots import Slots
-from loglets.paxos.tail_check import Ask, Finish, SettleThrough, TailCheck
 from virtuallog.types import NodeId, Open, Sealed, Tail
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.messages import NOWHERE, Incarnation, Record, Standing, Status
+from virtuallog_loglets.paxos.places import offset_of
+from virtuallog_loglets.paxos.slots import Slots
+from virtuallog_loglets.paxos.tail_check import Ask, Finish, SettleThrough, TailCheck
 
 SEAL = "seal"
 

@@ -23,14 +23,6 @@ from typing import Any, Final, TypeAlias, cast
 import attrs
 import trio
 
-from loglets.paxos import values
-from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.keeper import keep
-from loglets.paxos.log import Log
-from loglets.paxos.messages import Record, Standing, Status
-from loglets.paxos.network import Member, Network
-from loglets.paxos.replica_service import LocalReplica, ReplicaService
-from loglets.paxos.running_coordinator import RunningCoordinator
 from tests.paxos.interception import Caught, undecided
 from tests.paxos.leading import Leader
 from virtuallog.chain import SegmentId
@@ -42,6 +34,14 @@ from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.ensemble import Ensemble
+from virtuallog_loglets.paxos.keeper import keep
+from virtuallog_loglets.paxos.log import Log
+from virtuallog_loglets.paxos.messages import Record, Standing, Status
+from virtuallog_loglets.paxos.network import Member, Network
+from virtuallog_loglets.paxos.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.running_coordinator import RunningCoordinator
 
 SEGMENT: Final = SegmentId(1, 7)
 STRANGER: Final = NodeId(100)

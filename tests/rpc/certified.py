@@ -11,12 +11,12 @@ from pathlib import Path
 import attrs
 import trio
 
-from server.certificates import Authority
 from tests.rpc.shop import IDENTITY, Everything, Shop, Store, Stored, Wait, Waited, schema
 from tests.rpc.world import TrioClock
 from virtuallog.rpc import Interface, Method, Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
 from virtuallog.rpc.credentials import Credentials, Loaded
 from virtuallog.rpc.roles import Principal, Role
+from virtuallog_server.certificates import Authority
 
 
 def guarded() -> tuple[Interface, ...]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from database.control.wire import INTERFACES
 from tests.source_tree import ROOT
 from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import UntrustedError
@@ -17,6 +16,7 @@ from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provi
 from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.permissions import Permissions
 from virtuallog.rpc.roles import Principal, Role, find_untrusted, parse_untrusted
+from virtuallog_database.control.wire import INTERFACES
 
 DOCUMENT = (ROOT / "docs/security.md").read_text()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from server.announcements import Raise
 from virtuallog.chain import genesis
 from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.types import NodeId
 from virtuallog.versions import level_of
+from virtuallog_server.announcements import Raise
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 

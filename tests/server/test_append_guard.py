@@ -10,11 +10,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
-from loglets.native.messages import Append
-from server import append_guard
-from server.append_guard import AppendGuard
-from server.database.ownership import find_foreign, put_guard
 from tests.virtuallog.worlds import World
 from tests.virtuallog.worlds import world as log_world
 from virtuallog.amending import amend
@@ -36,6 +31,11 @@ from virtuallog.rpc.permissions import Permissions
 from virtuallog.rpc.roles import Principal, Role
 from virtuallog.versions import GUARDED
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
+from virtuallog_loglets.native.messages import Append
+from virtuallog_server import append_guard
+from virtuallog_server.append_guard import AppendGuard
+from virtuallog_server.database.ownership import find_foreign, put_guard
 
 APP = Principal(cluster="prod", role=Role.CLIENT, name="app")
 OWN = Entry(b"own", {PROPOSER: bytes(TOKEN_BYTES)}).encode()

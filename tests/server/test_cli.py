@@ -14,10 +14,6 @@ import trio
 from click.testing import CliRunner, Result
 from trio.testing import MockClock
 
-from server.cli import main
-from server.cli.append import Pace
-from server.cli.failures import translate
-from server.cli.options import parse_settings
 from virtuallog.api import Cluster
 from virtuallog.errors import InvalidSettingError, UnavailableError, UnknownKindError
 from virtuallog.planning import TellsSettings
@@ -25,6 +21,10 @@ from virtuallog.plugins import loglet_providers
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
+from virtuallog_server.cli import main
+from virtuallog_server.cli.append import Pace
+from virtuallog_server.cli.failures import translate
+from virtuallog_server.cli.options import parse_settings
 
 
 def run(*arguments: str, cluster: Path | None = None) -> Result:
@@ -203,15 +203,21 @@ def test_a_command_waits_for_no_module_of_another(dead_cluster: Path) -> None:
     """`tail` is called by scripts: drawing, tables and progress bars take longer to import than it takes to answer."""
     probe = (
         "import sys, contextlib\n"
-        "from server.cli import main\n"
+        "from virtuallog_server.cli import main\n"
         f"with contextlib.suppress(Exception): main(['tail', '--cluster', {str(dead_cluster)!r}], standalone_mode=False)\n"
         "print(*sorted(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
 
-    assert {"server.cli.read", "virtuallog.connect"} <= loaded
-    for module in ("matplotlib", "rich.progress", "server.cluster", "server.demo", "server.bench"):
+    assert {"virtuallog_server.cli.read", "virtuallog.connect"} <= loaded
+    for module in (
+        "matplotlib",
+        "rich.progress",
+        "virtuallog_server.cluster",
+        "virtuallog_server.demo",
+        "virtuallog_server.bench",
+    ):
         assert module not in loaded
 
 
@@ -219,7 +225,7 @@ def test_a_node_starts_without_what_few_nodes_need() -> None:
     """A restart is waited for by clients, and each of these takes up to half a second of a slow machine: they are imported on use."""
     probe = (
         "import sys\n"
-        "import server.cli.nodes, server.process, server.database.role, server.database.doors\n"
+        "import virtuallog_server.cli.nodes, virtuallog_server.process, virtuallog_server.database.role, virtuallog_server.database.doors\n"
         "from virtuallog.plugins import loglet_providers, metastore_provider\n"
         "loglet_providers(), metastore_provider()\n"
         "print(*sorted(sys.modules))"
@@ -227,7 +233,11 @@ def test_a_node_starts_without_what_few_nodes_need() -> None:
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
     loaded = set(done.stdout.split())
 
-    assert {"loglets.archive.digest", "loglets.zookeeper.provider", "server.zookeeper.service"} <= loaded
+    assert {
+        "virtuallog_loglets.archive.digest",
+        "virtuallog_loglets.zookeeper.provider",
+        "virtuallog_server.zookeeper.service",
+    } <= loaded
     for module in ("numpy", "pyarrow", "fsspec", "cryptography", "hypercorn", "starlette", "kazoo", "matplotlib"):
         assert module not in loaded
 

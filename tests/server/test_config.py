@@ -8,10 +8,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from server.config import NodeConfig, parse_peers, read_node_config
 from virtuallog.cluster_file import ClusterFile, NodeAddress, read_cluster_file
 from virtuallog.errors import InvalidSettingError
 from virtuallog.toml_text import FieldError, locate
+from virtuallog_server.config import NodeConfig, parse_peers, read_node_config
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample.toml"
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.config import NodeConfig, read_node_config
-from server.config_file import StartOptions, amend, spell_config
-from server.zookeeper.settings import SaslUser, ZooKeeperSettings
 from virtuallog.cluster_file import NodeAddress, TlsFiles
 from virtuallog.errors import InvalidSettingError
 from virtuallog.toml_text import FieldError, parse, spell
+from virtuallog_server.config import NodeConfig, read_node_config
+from virtuallog_server.config_file import StartOptions, amend, spell_config
+from virtuallog_server.zookeeper.settings import SaslUser, ZooKeeperSettings
 
 FILES = TlsFiles(certificate=Path("/a b"), key=Path('/"q"'), authority=Path("/\\x"))
 SECTION = ZooKeeperSettings(

@@ -14,18 +14,18 @@ import pytest
 import trio
 from kazoo.client import KazooClient
 
-from database.control.wire import DATABASE
-from database.following import open_replica
-from database.kv.client import Changed, KeyValueClient, NodeExistsError
-from server.cluster import LocalCluster, open_local_cluster
-from server.embedded import open_embedded
 from tests.console.test_cluster_metrics import check_documented, scrape
 from tests.free_ports import free_ports
 from tests.server.test_processes import command
 from tests.source_tree import ROOT
 from virtuallog.connect import open_services_to
+from virtuallog.embedded import open_embedded
 from virtuallog.errors import InvalidSettingError
+from virtuallog.replica import open_replica
 from virtuallog.types import NodeId
+from virtuallog_database.control.wire import DATABASE
+from virtuallog_database.kv.client import Changed, KeyValueClient, NodeExistsError
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
 
 pytestmark = pytest.mark.processes
 

@@ -8,25 +8,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.control.messages import (
-    CompareChecksums,
-    DatabaseStatus,
-    FindAllowedTrim,
-    GetDatabaseStatus,
-    PlaceHold,
-    RawWrite,
-    ReleaseHold,
-    SetEngine,
-    WriteRaw,
-)
-from database.engines.backup_state import Begin
-from database.engines.log_backup import LogBackup
-from database.hosting import Life
-from database.kv.client import Access, KeyValueClient, NoNodeError
-from database.snapshots.messages import GetSnapshot, SnapshotOffer
-from server.database.role import cluster_of
-from server.node import Node
-from server.zookeeper.settings import ZooKeeperSettings
 from tests.server.test_node import World, make_world, until
 from tests.virtuallog.worlds import world as log_world
 from virtuallog.control import PrefixTrim
@@ -41,6 +22,25 @@ from virtuallog.errors import (
 from virtuallog.metrics import Distribution
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_database.control.messages import (
+    CompareChecksums,
+    DatabaseStatus,
+    FindAllowedTrim,
+    GetDatabaseStatus,
+    PlaceHold,
+    RawWrite,
+    ReleaseHold,
+    SetEngine,
+    WriteRaw,
+)
+from virtuallog_database.engines.backup_state import Begin
+from virtuallog_database.engines.log_backup import LogBackup
+from virtuallog_database.hosting import Life
+from virtuallog_database.kv.client import Access, KeyValueClient, NoNodeError
+from virtuallog_database.snapshots.messages import GetSnapshot, SnapshotOffer
+from virtuallog_server.database.role import cluster_of
+from virtuallog_server.node import Node
+from virtuallog_server.zookeeper.settings import ZooKeeperSettings
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 SETTINGS = {"zookeeper": ZooKeeperSettings(snapshot_seconds=5)}

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.bench.appends import percentile
-from server.demo.changes import Asked, Reigns, find_changes
-from server.demo.picture import draw
-from server.demo.story import VICTIM, tour
 from tests.pages.demo_sample import outcome
 from virtuallog.chain import Chain, close, extend, genesis, modify
+from virtuallog_server.bench.appends import percentile
+from virtuallog_server.demo.changes import Asked, Reigns, find_changes
+from virtuallog_server.demo.picture import draw
+from virtuallog_server.demo.story import VICTIM, tour
 
 
 def test_the_tour_ends_where_the_story_kills() -> None:

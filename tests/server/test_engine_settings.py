@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from server.database.engine_settings import host_settings, replica_settings
-from server.zookeeper.settings import EJECT_SECONDS_MIN, ZooKeeperSettings
 from virtuallog.toml_text import FieldError
+from virtuallog_server.database.engine_settings import host_settings, replica_settings
+from virtuallog_server.zookeeper.settings import EJECT_SECONDS_MIN, ZooKeeperSettings
 
 
 def test_by_default_nothing_is_enabled_that_is_off_at_first() -> None:

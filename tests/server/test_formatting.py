@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from server.formatting import Wait, advance
-from server.identity import Phase
 from virtuallog.types import NodeId
+from virtuallog_server.formatting import Wait, advance
+from virtuallog_server.identity import Phase
 
 NEW, HALF, JOINING, READY = Phase.UNFORMATTED, Phase.FORMATTING, Phase.JOINING, Phase.FORMATTED
 

@@ -8,12 +8,12 @@ from contextlib import suppress
 import attrs
 import pytest
 
-from server.identity import FILE_NAME, Identity, Marker, Phase, decode_untrusted
 from virtuallog.errors import CorruptionError, MalformedError, StorageError, VirtualLogError, WrongRecipientError
 from virtuallog.ports import Storage
 from virtuallog.register import ClusterId
 from virtuallog.testing.storage import Disk, DiskFaults
 from virtuallog.types import NodeId
+from virtuallog_server.identity import FILE_NAME, Identity, Marker, Phase, decode_untrusted
 
 NODE = NodeId(3)
 CLUSTER = ClusterId(b"c" * 16)

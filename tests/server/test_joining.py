@@ -8,8 +8,6 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from server.identity import Identity, Phase
-from server.joining import Closed, Free, Ours, join, place
 from tests.server.test_node import PEERS, World, register_of, until, world
 from tests.virtuallog.test_register import SMALL
 from virtuallog.amending import amend
@@ -20,6 +18,8 @@ from virtuallog.register import NodeEntry
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.testing.storage import Disk
 from virtuallog.types import NodeId
+from virtuallog_server.identity import Identity, Phase
+from virtuallog_server.joining import Closed, Free, Ours, join, place
 
 __all__ = ["world"]
 FOUR = NodeId(4)

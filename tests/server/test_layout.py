@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from server import layout
-from server.config import read_node_config
 from virtuallog.errors import InvalidSettingError, StorageError
+from virtuallog_server import layout
+from virtuallog_server.config import read_node_config
 
 
 def test_a_new_cluster_is_written_down_and_found_again(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.cli.lines import GROUP_ENTRIES, LineCutter
 from virtuallog.batch import ENTRY_BYTES_MAX
 from virtuallog.errors import TooLargeError
+from virtuallog_server.cli.lines import GROUP_ENTRIES, LineCutter
 
 
 def cut(*chunks: bytes) -> list[bytes]:

@@ -8,23 +8,6 @@ import attrs
 import pytest
 import trio
 
-from database.identity import replica_name
-from loglets.native.config import NativeConfig
-from loglets.native.provider import NativeProvider
-from server.healing.policy import PlacedSegment
-from server.healing.rebuild import RateLimit
-from server.healing.shortage import shortage
-from server.membership.picture import (
-    Picture,
-    copies_problems,
-    database_problems,
-    drain_problems,
-    lost_on,
-    rests_on,
-    seat_problems,
-    servers_without,
-)
-from server.membership.service import Membership
 from tests.virtuallog.worlds import World, no_nodes
 from virtuallog.chain import extend, genesis
 from virtuallog.clock import SystemClock
@@ -34,6 +17,23 @@ from virtuallog.register import ClusterId, NodeEntry, Register, decode_untrusted
 from virtuallog.replicated import Placement, Sequencer
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import NodeId
+from virtuallog_database.identity import replica_name
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.provider import NativeProvider
+from virtuallog_server.healing.policy import PlacedSegment
+from virtuallog_server.healing.rebuild import RateLimit
+from virtuallog_server.healing.shortage import shortage
+from virtuallog_server.membership.picture import (
+    Picture,
+    copies_problems,
+    database_problems,
+    drain_problems,
+    lost_on,
+    rests_on,
+    seat_problems,
+    servers_without,
+)
+from virtuallog_server.membership.service import Membership
 
 ONE, TWO, THREE, FOUR = (NodeId(node) for node in (1, 2, 3, 4))
 CHAIN = extend(genesis("native", b"", 7), 100, "native", b"", 8)

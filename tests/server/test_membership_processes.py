@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import trio
 
-from server.cluster import LocalCluster
 from tests.free_ports import free_ports
 from tests.server.test_processes import COMMAND, command, folder, local_cluster, payloads_of
 from virtuallog.connect import connect
 from virtuallog.types import NodeId
+from virtuallog_server.cluster import LocalCluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 __all__ = ["folder"]

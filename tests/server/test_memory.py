@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from server.memory import LOOK_SECONDS, PEAK_BYTES, QUIET_BYTES, Returns, give_back
 from tests.rpc.world import TrioClock
+from virtuallog_server.memory import LOOK_SECONDS, PEAK_BYTES, QUIET_BYTES, Returns, give_back
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.archive.origin import Origin
-from loglets.memory import MemoryProvider
-from loglets.paxos.provider import PaxosProvider
-from server.bootstrap import bootstrap
-from server.config import NodeConfig
-from server.database.role import STORE
-from server.identity import Identity
-from server.node import Node, NodePorts
-from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from tests.virtuallog.worlds import NoServices
 from virtuallog.api import LogletProvider
 from virtuallog.chain import SegmentId, genesis
@@ -49,6 +40,15 @@ from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.storage import Disk
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import LogPosition, NodeId, Open, Sealed
+from virtuallog_loglets.archive.origin import Origin
+from virtuallog_loglets.memory import MemoryProvider
+from virtuallog_loglets.paxos.provider import PaxosProvider
+from virtuallog_server.bootstrap import bootstrap
+from virtuallog_server.config import NodeConfig
+from virtuallog_server.database.role import STORE
+from virtuallog_server.identity import Identity
+from virtuallog_server.node import Node, NodePorts
+from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 
 @attrs.define

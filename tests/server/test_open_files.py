@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from server.open_files import RESERVED
+from virtuallog_server.open_files import RESERVED
 
 PROGRAM = """
 import resource, sys
-from server.open_files import allow_connections
+from virtuallog_server.open_files import allow_connections
 from virtuallog.errors import InvalidSettingError
 soft, hard, wanted = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -9,10 +9,6 @@ from pathlib import Path
 import click
 import pytest
 
-from server.cli import program
-from server.cli.failures import Failure
-from server.data_directory import open_data_directory
-from server.identity import Identity, Phase
 from virtuallog.address_book import AddressBook
 from virtuallog.chain import genesis
 from virtuallog.cluster_file import NodeAddress
@@ -23,6 +19,10 @@ from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.rpc.methods import bind
 from virtuallog.rpc.node import Open
 from virtuallog.types import NodeId
+from virtuallog_server.cli import program
+from virtuallog_server.cli.failures import Failure
+from virtuallog_server.data_directory import open_data_directory
+from virtuallog_server.identity import Identity, Phase
 
 
 async def test_one_process_at_a_time_uses_a_data_directory(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from server import pid_file
-from server.data_directory import open_data_directory
+from virtuallog_server import pid_file
+from virtuallog_server.data_directory import open_data_directory
 
 
 async def test_a_number_that_another_process_has_now_names_nobody(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from server.cluster import LocalCluster, open_local_cluster
 from tests.free_ports import free_ports
 from virtuallog.address import split_address
 from virtuallog.api import Placed
@@ -32,10 +31,11 @@ from virtuallog.errors import UnknownKindError, VirtualLogError
 from virtuallog.survey import ask_all
 from virtuallog.types import Data, LogPosition, NodeId, PlacedBatch
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
 
 pytestmark = pytest.mark.processes
 
-COMMAND = (sys.executable, "-P", "-m", "server")
+COMMAND = (sys.executable, "-P", "-m", "virtuallog_server")
 LINES = 50_000
 
 

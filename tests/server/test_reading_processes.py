@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from trio.to_thread import run_sync
 
-from server.cluster import LocalCluster
 from tests.console.test_cluster_metrics import observed_cluster, scrape
 from virtuallog.appender import AppenderSettings
 from virtuallog.batch import SessionId
@@ -16,6 +15,7 @@ from virtuallog.control import GetStatus
 from virtuallog.errors import BeyondTailError, WrongRecipientError
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.virtual_log import READS_ONLY, VirtualLog
+from virtuallog_server.cluster import LocalCluster
 
 pytestmark = pytest.mark.processes
 

@@ -9,12 +9,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.archive.config import ArchiveConfig, HotCopy
-from loglets.archive.provider import ArchiveProvider
-from loglets.memory import MemoryLoglet, MemoryProvider
-from loglets.zookeeper.provider import ZooKeeperProvider
-from server import releasing
-from server.releasing import FREE_SECONDS, LOOK_SECONDS, TURN_SECONDS, Releasing
 from tests.virtuallog.worlds import World, world
 from virtuallog.api import LogletProvider
 from virtuallog.batch import Batch, SessionId
@@ -24,6 +18,12 @@ from virtuallog.errors import UnavailableError
 from virtuallog.kept import Kept, no_longer_kept
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, LogPosition, NodeId
+from virtuallog_loglets.archive.config import ArchiveConfig, HotCopy
+from virtuallog_loglets.archive.provider import ArchiveProvider
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
+from virtuallog_loglets.zookeeper.provider import ZooKeeperProvider
+from virtuallog_server import releasing
+from virtuallog_server.releasing import FREE_SECONDS, LOOK_SECONDS, TURN_SECONDS, Releasing
 
 HOT = SegmentId(1, 77)
 

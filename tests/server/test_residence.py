@@ -9,9 +9,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.native.messages import GetState, Seal
-from server.identity import Identity
-from server.residence import Residence, ResidentServices
 from tests.rpc.world import TrioClock
 from tests.virtuallog.worlds import NoServices
 from virtuallog.chain import SegmentId, genesis
@@ -20,6 +17,9 @@ from virtuallog.register import ClusterId, NodeEntry, Register
 from virtuallog.rpc.node import Identity as Answerer
 from virtuallog.testing.storage import Disk
 from virtuallog.types import NodeId
+from virtuallog_loglets.native.messages import GetState, Seal
+from virtuallog_server.identity import Identity
+from virtuallog_server.residence import Residence, ResidentServices
 
 NODE, OTHER = NodeId(3), NodeId(1)
 HERE, THERE = "here:7003", "there:7003"

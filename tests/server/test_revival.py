@@ -10,16 +10,6 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from metastore import records
-from metastore.acceptor import PersistBallots, PersistDecision
-from metastore.dump import Dump, dump
-from metastore.messages import Ballot, Decision, Proposal, Vote
-from metastore.revival import LEAP, revive
-from metastore.service import STORE
-from server.cli import main
-from server.data_directory import open_data_directory
-from server.identity import Identity, read_marker
-from server.revival import import_register, read_dump
 from tests.rpc.certified import Office
 from tests.virtuallog.test_register import SMALL
 from virtuallog.clock import SystemClock
@@ -30,6 +20,16 @@ from virtuallog.rpc import Identity as RpcIdentity
 from virtuallog.rpc import RpcServer, bound_address, tcp_listen
 from virtuallog.rpc.roles import Principal, Role
 from virtuallog.types import NodeId
+from virtuallog_metastore import records
+from virtuallog_metastore.acceptor import PersistBallots, PersistDecision
+from virtuallog_metastore.dump import Dump, dump
+from virtuallog_metastore.messages import Ballot, Decision, Proposal, Vote
+from virtuallog_metastore.revival import LEAP, revive
+from virtuallog_metastore.service import STORE
+from virtuallog_server.cli import main
+from virtuallog_server.data_directory import open_data_directory
+from virtuallog_server.identity import Identity, read_marker
+from virtuallog_server.revival import import_register, read_dump
 
 ONE = NodeId(1)
 

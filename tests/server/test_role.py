@@ -10,7 +10,6 @@ import pytest
 import trio
 import trio.testing
 
-from server.role import Role
 from tests.rpc.shop import Wait, Waited, interfaces
 from tests.rpc.world import TrioClock
 from virtuallog.errors import (
@@ -24,6 +23,7 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Done, Handlers, NodeEnvironment
 from virtuallog.types import NodeId
+from virtuallog_server.role import Role
 
 
 def environment() -> NodeEnvironment:

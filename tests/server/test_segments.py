@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from trio.testing import MockClock
 
-from server.cli.segments import each_segment
 from tests.server.test_releasing import cold_for, with_kinds
 from tests.virtuallog.worlds import world
 from virtuallog.chain import Segment
@@ -13,6 +12,7 @@ from virtuallog.errors import SealedError
 from virtuallog.register import Register
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.cli.segments import each_segment
 
 
 def has_entries(segment: Segment) -> bool:

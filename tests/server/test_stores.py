@@ -9,9 +9,6 @@ from pathlib import Path
 import attrs
 import pytest
 
-from server.data_directory import open_data_directory
-from server.identity import Identity
-from server.stores import FILES, VALUES, Opening, Stores
 from virtuallog.errors import CorruptionError
 from virtuallog.ports import KeyValues, Storage
 from virtuallog.testing.clock import SimulatedClock
@@ -19,6 +16,9 @@ from virtuallog.testing.key_values import SimulatedKeyValuesDisk
 from virtuallog.testing.process import Process
 from virtuallog.testing.storage import Disk
 from virtuallog.types import NodeId
+from virtuallog_server.data_directory import open_data_directory
+from virtuallog_server.identity import Identity
+from virtuallog_server.stores import FILES, VALUES, Opening, Stores
 
 NODE = NodeId(3)
 NATIVE, METASTORE, PAXOS = (FILES, "native"), (VALUES, "metastore"), (VALUES, "paxos")

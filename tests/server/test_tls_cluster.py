@@ -15,11 +15,6 @@ import attrs
 import pytest
 import trio
 
-from server.certificates import Authority, certify
-from server.cluster import LocalCluster, open_local_cluster
-from server.explaining.conclusions import conclude
-from server.explaining.finding import Finding, all_well
-from server.explaining.gathering import gather, open_environment
 from tests.free_ports import free_ports
 from virtuallog.cluster_file import ClusterFile, TlsFiles
 from virtuallog.connect import connect, open_services_to
@@ -29,10 +24,15 @@ from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.roles import Principal, Role
 from virtuallog.survey import ask_all
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_server.certificates import Authority, certify
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
+from virtuallog_server.explaining.conclusions import conclude
+from virtuallog_server.explaining.finding import Finding, all_well
+from virtuallog_server.explaining.gathering import gather, open_environment
 
 pytestmark = pytest.mark.processes
 
-COMMAND = (sys.executable, "-P", "-m", "server")
+COMMAND = (sys.executable, "-P", "-m", "virtuallog_server")
 
 
 @pytest.fixture

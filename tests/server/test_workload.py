@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.workload.entries import Entry
-from server.workload.verdict import Verdict, judge
-from server.workload.writers import Told, acknowledgement_times
 from virtuallog.batch import SessionId
 from virtuallog.types import Data, Gap, GapKind, LogPosition, Record
+from virtuallog_server.workload.entries import Entry
+from virtuallog_server.workload.verdict import Verdict, judge
+from virtuallog_server.workload.writers import Told, acknowledgement_times
 
 SESSION = SessionId(b"s" * 16)
 

@@ -8,16 +8,16 @@ from functools import cache
 
 import trio
 
-from loglets.native import NativeProvider
-from loglets.wal import WalSettings
-from simulation.stories.outside import Outside
-from simulation.workload.actor import Act, Actor, Stage
-from simulation.workload.plan import WorkloadPlan
-from simulation.workload.shapes import PREFIX
-from simulation.world import scheduler
-from simulation.world.cluster import Client, Cluster, ClusterPlan, ProviderMaker
-from simulation.world.world import World, open_world
 from virtuallog.testing.actions import ExtendAsked
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.wal import WalSettings
+from virtuallog_simulation.stories.outside import Outside
+from virtuallog_simulation.workload.actor import Act, Actor, Stage
+from virtuallog_simulation.workload.plan import WorkloadPlan
+from virtuallog_simulation.workload.shapes import PREFIX
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan, ProviderMaker
+from virtuallog_simulation.world.world import World, open_world
 
 WAL = WalSettings(
     segment_bytes=128 << 10, record_bytes_max=32 << 10, group_bytes_max=48 << 10, queue_bytes_max=1 << 20,

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
-from simulation.world import scheduler
-from simulation.world.transport import address_of, node_at
 from virtuallog.testing.byte_streams import ByteStreams, Connection, SimulatedListener, SimulatedStream, StreamQuality
 from virtuallog.testing.network import LinkQuality, SimulatedNetwork
 from virtuallog.testing.process import Process
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import NodeId
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.transport import address_of, node_at
 
 A, B = NodeId(1), NodeId(2)
 

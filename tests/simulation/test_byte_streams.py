@@ -7,12 +7,12 @@ from typing import Final
 import pytest
 import trio
 
-from simulation.world.transport import address_of
 from tests.simulation.streams import A, B, World, simulated
 from virtuallog.testing.byte_streams import CONNECT_RETRY_SECONDS, SimulatedStream, StreamQuality
 from virtuallog.testing.connection import KEEP_ALIVE_SECONDS, UNANSWERED_SECONDS
 from virtuallog.testing.network import LinkQuality
 from virtuallog.testing.process import CrashedError, Process
+from virtuallog_simulation.world.transport import address_of
 
 TEXT: Final = bytes(range(256)) * 40
 

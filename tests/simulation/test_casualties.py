@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import trio
 
-from simulation.stories.casualties import Casualties
-from simulation.workload.actor import Actor
 from tests.simulation.stage import on_stage
 from virtuallog.types import NodeId
+from virtuallog_simulation.stories.casualties import Casualties
+from virtuallog_simulation.workload.actor import Actor
 
 RESTART_SECONDS = 2.0
 

@@ -16,20 +16,20 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from simulation import coverage, fleet, soak, telling
-from simulation.cli import simulate
-from simulation.faults.registry import CLASSES
-from simulation.narrative import full_story, short_story
-from simulation.options import Options, spelled
-from simulation.patches import planted
-from simulation.shrink import Extent, Fails
-from simulation.stories.scenario import all_scenarios
-from simulation.summary import SeedSummary
 from virtuallog.testing.actions import CheckTail
 from virtuallog.testing.history import History
 from virtuallog.testing.violation import Violation
 from virtuallog.testing.weak_seal import WeakSealLoglet
 from virtuallog.types import Open, Sealed, Tail
+from virtuallog_simulation import coverage, fleet, soak, telling
+from virtuallog_simulation.cli import simulate
+from virtuallog_simulation.faults.registry import CLASSES
+from virtuallog_simulation.narrative import full_story, short_story
+from virtuallog_simulation.options import Options, spelled
+from virtuallog_simulation.patches import planted
+from virtuallog_simulation.shrink import Extent, Fails
+from virtuallog_simulation.stories.scenario import all_scenarios
+from virtuallog_simulation.summary import SeedSummary
 
 
 def run(*arguments: str) -> click.testing.Result:
@@ -205,7 +205,7 @@ def test_an_interrupted_range_sums_up_what_there_is(invented: list[SeedSummary])
 
 TELL_WHEN_A_SEED_HAS_ENDED = """
 import sys
-from simulation import cli, summary
+from virtuallog_simulation import cli, summary
 add = summary.Soak.add
 summary.Soak.add = lambda soak, seed: (add(soak, seed), print("a seed has ended", file=sys.stderr, flush=True))
 cli.simulate()

@@ -8,13 +8,13 @@ import attrs
 import pytest
 import trio
 
-from simulation.workload import engine
-from simulation.workload.actor import Actor
-from simulation.world import scheduler
-from simulation.world.world import World, open_world
 from tests.simulation.stage import PLAN, on_stage
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.types import NodeId
+from virtuallog_simulation.workload import engine
+from virtuallog_simulation.workload.actor import Actor
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.world import World, open_world
 
 CLIENT = NodeId(1000)
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from simulation.narrative import short_story
-from simulation.runner import Report, run_seed
-from simulation.stories.scenario import all_scenarios
+from virtuallog_simulation.narrative import short_story
+from virtuallog_simulation.runner import Report, run_seed
+from virtuallog_simulation.stories.scenario import all_scenarios
 
 SEEDS: Final = {
     "cluster": 60, "mixed": 15, "register": 40, "native": 40, "paxos": 30, "cancelled": 10, "wiped": 6, "zelos": 10,

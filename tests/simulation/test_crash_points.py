@@ -10,21 +10,21 @@ import attrs
 import pytest
 import trio
 
-from loglets.wal import Record, WalSettings, WriteAheadLog
-from simulation.faults import crash_points
-from simulation.faults.crash_points import CrashPointPlan, CrashPoints
-from simulation.options import Options
-from simulation.runner import run_seed
-from simulation.stories import scenario
-from simulation.world import scheduler
-from simulation.world.machine import Machine, MachinePorts, Program
-from simulation.world.world import World, open_world
 from tests.source_tree import ROOT
 from virtuallog.crash_points import CRASH_POINTS, CrashPoint, hooked
 from virtuallog.errors import UnavailableError
 from virtuallog.ports import Done, Request
 from virtuallog.testing.process import CrashedError, Process, executing
 from virtuallog.types import NodeId
+from virtuallog_loglets.wal import Record, WalSettings, WriteAheadLog
+from virtuallog_simulation.faults import crash_points
+from virtuallog_simulation.faults.crash_points import CrashPointPlan, CrashPoints
+from virtuallog_simulation.options import Options
+from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.stories import scenario
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.machine import Machine, MachinePorts, Program
+from virtuallog_simulation.world.world import World, open_world
 
 NODE, CLIENT = NodeId(1), NodeId(1001)
 SYNCED = "wal: a group is durable, nobody has been told"

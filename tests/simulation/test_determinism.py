@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from simulation.narrative import as_json
-from simulation.options import Options
-from simulation.runner import run_seed
-from simulation.stories.scenario import all_scenarios
+from virtuallog_simulation.narrative import as_json
+from virtuallog_simulation.options import Options
+from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.stories.scenario import all_scenarios
 
 SCENARIOS = [scenario.name for scenario in all_scenarios()]
 CASES = [*((name, None) for name in SCENARIOS), ("cluster", "streams")]
@@ -74,5 +74,7 @@ def test_recording_changes_nothing() -> None:
     plain, recorded = run_seed(SEED), run_seed(SEED, messages=True)
 
     events = {id(event): event for event in recorded.history.events}.values()
-    assert [event for event in events if type(event).__module__ != "simulation.recording"] == plain.history.events
+    assert [
+        event for event in events if type(event).__module__ != "virtuallog_simulation.recording"
+    ] == plain.history.events
     assert recorded.counts == plain.counts

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from simulation import coverage
-from simulation.bounds import BOUNDS, PREFIX
-from simulation.faults import registry
-from simulation.faults.crash_points import AREAS, COUNTED
-from simulation.faults.fault_class import FaultClass
-from simulation.faults.plan import FaultPlan
-from simulation.faults.processes import LOST_DATABASE, LOST_STORE
-from simulation.faults.registry import CLASSES, NAMES
-from simulation.stories.scenario import all_scenarios
 from virtuallog.crash_points import CRASH_POINTS
+from virtuallog_simulation import coverage
+from virtuallog_simulation.bounds import BOUNDS, PREFIX
+from virtuallog_simulation.faults import registry
+from virtuallog_simulation.faults.crash_points import AREAS, COUNTED
+from virtuallog_simulation.faults.fault_class import FaultClass
+from virtuallog_simulation.faults.plan import FaultPlan
+from virtuallog_simulation.faults.processes import LOST_DATABASE, LOST_STORE
+from virtuallog_simulation.faults.registry import CLASSES, NAMES
+from virtuallog_simulation.stories.scenario import all_scenarios
 
 CARRIED_OUT = tuple(fault for fault in CLASSES if fault not in registry.ELSEWHERE)
 

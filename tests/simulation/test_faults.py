@@ -11,23 +11,23 @@ import attrs
 import pytest
 import trio
 
-from database.engines.keys import CURSOR
-from loglets.native import NativeProvider
-from simulation.faults import registry
-from simulation.faults.fault_class import FaultClass
-from simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
-from simulation.faults.network import _across_ring
-from simulation.faults.processes import DATABASE, REPLICAS
-from simulation.faults.registry import CLASSES, LOSING, NAMES
-from simulation.options import Options
-from simulation.world import scheduler
-from simulation.world.cluster import Cluster, ClusterPlan
-from simulation.world.machine import Machine, MachinePorts
-from simulation.world.world import World, open_world
 from virtuallog.errors import CorruptionError, StorageError, VirtualLogError
 from virtuallog.ports import Done, Environment, File, KeyValues, Request, Services, Storage
 from virtuallog.testing.history import Fault
 from virtuallog.types import NodeId
+from virtuallog_database.engines.keys import CURSOR
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_simulation.faults import registry
+from virtuallog_simulation.faults.fault_class import FaultClass
+from virtuallog_simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
+from virtuallog_simulation.faults.network import _across_ring
+from virtuallog_simulation.faults.processes import DATABASE, REPLICAS
+from virtuallog_simulation.faults.registry import CLASSES, LOSING, NAMES
+from virtuallog_simulation.options import Options
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.cluster import Cluster, ClusterPlan
+from virtuallog_simulation.world.machine import Machine, MachinePorts
+from virtuallog_simulation.world.world import World, open_world
 
 NODES = tuple(NodeId(number) for number in range(1, 4))
 CLIENT = NodeId(1001)

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from simulation.world import scheduler
-from simulation.world.world import World, open_world
 from virtuallog.errors import UnavailableError
 from virtuallog.testing.files import FilesServer, SimulatedFiles
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.world import World, open_world
 
 SERVER, CLIENT = NodeId(903), NodeId(1001)
 URL = "simulated://here"

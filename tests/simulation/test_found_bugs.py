@@ -8,12 +8,6 @@ from typing import Any
 
 import trio
 
-from loglets.native.config import NativeConfig
-from loglets.native.messages import Append
-from loglets.native.sequencer import Sequencer
-from loglets.native.sequencer_service import RunningSequencer
-from simulation.world.role import no_segments
-from simulation.world.scheduler import run
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import UnavailableError
@@ -21,6 +15,12 @@ from virtuallog.ports import NodeEnvironment, Request
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.messages import Append
+from virtuallog_loglets.native.sequencer import Sequencer
+from virtuallog_loglets.native.sequencer_service import RunningSequencer
+from virtuallog_simulation.world.role import no_segments
+from virtuallog_simulation.world.scheduler import run
 
 NODE, SEGMENT = NodeId(1), SegmentId(1, 1)
 

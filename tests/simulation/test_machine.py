@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from simulation.world import scheduler
-from simulation.world.machine import Machine, MachinePorts, Program
-from simulation.world.world import World, open_world
 from virtuallog.errors import CorruptionError
 from virtuallog.types import NodeId
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.machine import Machine, MachinePorts, Program
+from virtuallog_simulation.world.world import World, open_world
 
 NODE = NodeId(1)
 

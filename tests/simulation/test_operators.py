@@ -8,16 +8,16 @@ import attrs
 import pytest
 import trio
 
-from simulation.options import Options
-from simulation.stories.native import provider
-from simulation.stories.wiped import cut
-from simulation.world import scheduler
-from simulation.world.cluster import Client, Cluster, ClusterPlan
-from simulation.world.transport import CALLS
-from simulation.world.world import open_world
 from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.membership import ReplaceNode
 from virtuallog.types import NodeId
+from virtuallog_simulation.options import Options
+from virtuallog_simulation.stories.native import provider
+from virtuallog_simulation.stories.wiped import cut
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.cluster import Client, Cluster, ClusterPlan
+from virtuallog_simulation.world.transport import CALLS
+from virtuallog_simulation.world.world import open_world
 
 
 def test_a_refusal_reaches_an_operator_who_was_not_waiting() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import trio
 
-from simulation.stories.ensemble import EnsembleStory
-from simulation.world import scheduler
-from simulation.world.world import open_world
 from virtuallog.api import Loglet
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import UnavailableError
 from virtuallog.testing.key_values import HEADROOM_BYTES
+from virtuallog_simulation.stories.ensemble import EnsembleStory
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.world import open_world
 
 
 def test_who_could_not_catch_up_for_want_of_room_may_lead_later() -> None:

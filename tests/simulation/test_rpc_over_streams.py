@@ -12,14 +12,6 @@ import attrs
 import pytest
 import trio
 
-from database.snapshots.wire import SNAPSHOTS
-from loglets.native import NativeProvider
-from simulation.options import Options
-from simulation.runner import run_seed
-from simulation.world import scheduler
-from simulation.world.cluster import Cluster, ClusterPlan
-from simulation.world.transport import STREAMS, STREAMS_SHARE, Calls, Streams, Transport, address_of, draw, node_at
-from simulation.world.world import open_world
 from tests.rpc.shop import IDENTITY, Everything, Shop, Store, Stored, interfaces
 from tests.simulation.stage import WAL
 from tests.simulation.streams import A, B, World, simulated
@@ -35,6 +27,23 @@ from virtuallog.testing.network import LinkQuality, SimulatedNetwork
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import Data, LogPosition, NodeId
+from virtuallog_database.snapshots.wire import SNAPSHOTS
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_simulation.options import Options
+from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.cluster import Cluster, ClusterPlan
+from virtuallog_simulation.world.transport import (
+    STREAMS,
+    STREAMS_SHARE,
+    Calls,
+    Streams,
+    Transport,
+    address_of,
+    draw,
+    node_at,
+)
+from virtuallog_simulation.world.world import open_world
 
 # -- RPC over it ------------------------------------------------------------------------------------------------
 

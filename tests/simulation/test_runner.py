@@ -13,16 +13,16 @@ from typing import Any
 import attrs
 import pytest
 
-from simulation import fleet
-from simulation.fleet import Job, run_jobs
-from simulation.options import Options
-from simulation.runner import replay_command, run_seed
-from simulation.soak import Range
-from simulation.stories.judge import CALM_SECONDS
-from simulation.summary import SeedSummary, Soak, count, summarize
-from simulation.summary_text import as_json, as_markdown, tables, verdict
 from virtuallog.testing.actions import LogAction, Read
 from virtuallog.testing.history import History, Invoked
+from virtuallog_simulation import fleet
+from virtuallog_simulation.fleet import Job, run_jobs
+from virtuallog_simulation.options import Options
+from virtuallog_simulation.runner import replay_command, run_seed
+from virtuallog_simulation.soak import Range
+from virtuallog_simulation.stories.judge import CALM_SECONDS
+from virtuallog_simulation.summary import SeedSummary, Soak, count, summarize
+from virtuallog_simulation.summary_text import as_json, as_markdown, tables, verdict
 
 SCENARIO = "weak-seal"
 

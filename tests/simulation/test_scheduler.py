@@ -9,12 +9,12 @@ import sys
 import pytest
 import trio
 
-from simulation.world import scheduler
-from simulation.world.scheduler import run
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.scheduler import run
 
 _STORY = """
 import random, trio
-from simulation.world.scheduler import run
+from virtuallog_simulation.world.scheduler import run
 
 async def story():
     events, garbage = [], []
@@ -88,7 +88,7 @@ def test_a_trio_without_the_private_names_is_refused_with_a_clear_message(
     """A silent loss of determinism would make every reported seed worthless."""
     monkeypatch.delattr(scheduler._trio_internals(), name)
 
-    with pytest.raises(RuntimeError, match=f"{name}.*simulation/world/scheduler.py"):
+    with pytest.raises(RuntimeError, match=f"{name}.*simulation/virtuallog_simulation/world/scheduler.py"):
         run(1, _race)
 
 

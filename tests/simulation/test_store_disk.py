@@ -7,12 +7,12 @@ import random
 import pytest
 from trio.testing import MockClock
 
-from database.engines.keys import CURSOR
-from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from virtuallog.errors import CorruptionError
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
+from virtuallog_database.engines.keys import CURSOR
+from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulation.runner import run_seed
+from virtuallog_simulation.runner import run_seed
 
 SEEDS = range(1, 101)
 

@@ -11,11 +11,18 @@ import attrs
 import pytest
 import trio
 
-from simulation.options import Options
-from simulation.runner import Report, run_seed
-from simulation.workload import appending, engine, operating, parking, reading, tailing, trimming
-from simulation.workload.actor import Act, Actor
-from simulation.workload.shapes import (
+from tests.simulation.stage import PLAN, on_stage, shapes_of
+from virtuallog.batch import Batch, SessionId
+from virtuallog.errors import UnavailableError
+from virtuallog.register import decode_untrusted
+from virtuallog.testing.actions import Append, Get
+from virtuallog.testing.weak_seal import EntriesServer, Fetch, Import, InLog, TrimBelow
+from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog_simulation.options import Options
+from virtuallog_simulation.runner import Report, run_seed
+from virtuallog_simulation.workload import appending, engine, operating, parking, reading, tailing, trimming
+from virtuallog_simulation.workload.actor import Act, Actor
+from virtuallog_simulation.workload.shapes import (
     APPENDING,
     LIVING,
     OPERATING,
@@ -27,13 +34,6 @@ from simulation.workload.shapes import (
     TAILING,
     TRIMMING,
 )
-from tests.simulation.stage import PLAN, on_stage, shapes_of
-from virtuallog.batch import Batch, SessionId
-from virtuallog.errors import UnavailableError
-from virtuallog.register import decode_untrusted
-from virtuallog.testing.actions import Append, Get
-from virtuallog.testing.weak_seal import EntriesServer, Fetch, Import, InLog, TrimBelow
-from virtuallog.types import Gap, GapKind, PlacedBatch
 
 SEEDS = range(1, 9)
 SHORT = Options(faults=(), operations=3, seconds=1.0, transport="calls")

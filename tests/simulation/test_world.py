@@ -11,7 +11,6 @@ import attrs
 import pytest
 import trio
 
-from simulation.world.scheduler import run
 from virtuallog.errors import OverloadedError, UnavailableError, UnsupportedError
 from virtuallog.ports import Done, Handlers, Request, Services
 from virtuallog.testing.clock import SimulatedClock
@@ -19,6 +18,7 @@ from virtuallog.testing.network import LinkQuality, SimulatedNetwork
 from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import NodeId
+from virtuallog_simulation.world.scheduler import run
 
 A, B = NodeId(1), NodeId(2)
 

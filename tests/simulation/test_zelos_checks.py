@@ -9,7 +9,9 @@ from typing import Any
 import attrs
 import pytest
 
-from database.kv.commands import (
+from virtuallog.errors import UnavailableError
+from virtuallog.testing.history import History
+from virtuallog_database.kv.commands import (
     CloseSession,
     Command,
     Create,
@@ -22,13 +24,13 @@ from database.kv.commands import (
     SetData,
     Touch,
 )
-from database.kv.results import ChangeKind, Error, Result
-from database.testing.model_tree import ModelTree
-from simulation.checks.zelos import ZELOS_CHECKS
-from simulation.checks.zelos_facts import Committed, as_told, replay
-from simulation.checks.zelos_sessions import lives_on, session_checks
-from simulation.checks.zelos_watches import WATCH_CHECKS, events_compared
-from simulation.zelos.asked import (
+from virtuallog_database.kv.results import ChangeKind, Error, Result
+from virtuallog_database.testing.model_tree import ModelTree
+from virtuallog_simulation.checks.zelos import ZELOS_CHECKS
+from virtuallog_simulation.checks.zelos_facts import Committed, as_told, replay
+from virtuallog_simulation.checks.zelos_sessions import lives_on, session_checks
+from virtuallog_simulation.checks.zelos_watches import WATCH_CHECKS, events_compared
+from virtuallog_simulation.zelos.asked import (
     AddWatch,
     Answer,
     Asked,
@@ -43,8 +45,6 @@ from simulation.zelos.asked import (
     Sync,
     Transaction,
 )
-from virtuallog.errors import UnavailableError
-from virtuallog.testing.history import History
 
 SESSION, OTHER = 0x1000, 0x2000
 TIMEOUT_MS = 4000

@@ -8,10 +8,10 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 import trio.testing
 
-from simulation.zelos.asked import Granted
-from simulation.zelos.connection import Connection
 from virtuallog.errors import MalformedError
 from virtuallog.testing.history import History
+from virtuallog_simulation.zelos.asked import Granted
+from virtuallog_simulation.zelos.connection import Connection
 
 PONG = b"\xff\xff\xff\xfe" + bytes(8) + bytes(4)
 """The answer to a ping."""

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from database.kv.client import Node
-from database.kv.commands import Create, SetData
-from simulation.checks.zelos_inside import Fired, inside_checks
-from simulation.zelos.inside import Hold, Release, SetTimer, StrongRead
 from tests.simulation.checks.story import FIRST, put
 from tests.simulation.test_zelos_checks import Zelos
 from virtuallog.testing.actions import LogletTrim
 from virtuallog.types import LogPosition
+from virtuallog_database.kv.client import Node
+from virtuallog_database.kv.commands import Create, SetData
+from virtuallog_simulation.checks.zelos_inside import Fired, inside_checks
+from virtuallog_simulation.zelos.inside import Hold, Release, SetTimer, StrongRead
 
 
 @attrs.define(eq=False)

@@ -9,20 +9,20 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from database.engines import view
-from database.engines.cursor import read_cursor
-from database.engines.holds import PlaceHold, place
-from database.engines.keys import CURSOR
-from database.engines.view_tracking import Announce, Eject, announce, eject
-from database.ports import LocalStore
-from database.transaction import Transaction
-from simulation.checks.zelos_replicas import StateWatch
-from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.history import History
 from virtuallog.testing.process import Process
 from virtuallog.testing.violation import Violation
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_database.engines import view
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.holds import PlaceHold, place
+from virtuallog_database.engines.keys import CURSOR
+from virtuallog_database.engines.view_tracking import Announce, Eject, announce, eject
+from virtuallog_database.ports import LocalStore
+from virtuallog_database.transaction import Transaction
+from virtuallog_simulation.checks.zelos_replicas import StateWatch
+from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 TELLER = NodeId(9)
 """Whose store it is: not one of those that are spoken of, so that what they say of their disks is not compared."""

@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 import pyarrow as pa
 
-from database.engines import checksums
-from database.engines.entry import Entry
-from database.kv import codec, commands
 from virtuallog.types import LogPosition
+from virtuallog_database.engines import checksums
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.kv import codec, commands
 
 SCHEMA = pa.schema(
     [

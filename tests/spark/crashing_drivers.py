@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
-from loglets.memory import MemoryLoglet, MemoryProvider
 from pyspark_virtuallog.markers.marker import QueryId, Winner
 from pyspark_virtuallog.write.committing import SupersededError, commit
 from tests.spark.sink_log import attempt, seen, tail_of
@@ -33,6 +32,7 @@ from virtuallog.errors import UnavailableError
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, Tail
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 ResultT = TypeVar("ResultT")
 STEP_SECONDS = 0.2

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from loglets.archive.crew import OneByOne
-from loglets.archive.making import Sizes
-from loglets.archive.source import Readable
 from pyspark_virtuallog.restore.history import copy_history
 from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId
 from virtuallog.types import PlacedBatch
+from virtuallog_loglets.archive.crew import OneByOne
+from virtuallog_loglets.archive.making import Sizes
+from virtuallog_loglets.archive.source import Readable
 
 FORMER = b"f" * 16
 BATCH = 50

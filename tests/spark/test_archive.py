@@ -18,14 +18,14 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from loglets.archive import config, manifest
-from loglets.archive.config import GRACE_SECONDS
-from loglets.archive.making import Sizes
-from loglets.archive.tables import open_archive
 from pyspark_virtuallog.archive.crew import crew_on
-from server.cli.archives import Done, archive_segments
 from tests.archive.test_processes import COMMAND, archive, cluster_with_segments, contents, kinds_become
 from virtuallog.cluster_file import read_cluster_file
+from virtuallog_loglets.archive import config, manifest
+from virtuallog_loglets.archive.config import GRACE_SECONDS
+from virtuallog_loglets.archive.making import Sizes
+from virtuallog_loglets.archive.tables import open_archive
+from virtuallog_server.cli.archives import Done, archive_segments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 

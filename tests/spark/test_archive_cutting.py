@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.archive.spans import Span
 from pyspark_virtuallog.archive.cutting import FILE_BYTES_MIN, TASKS_MAX, cut, samples
+from virtuallog_loglets.archive.spans import Span
 
 FILE = 96 << 20
 

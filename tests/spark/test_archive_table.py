@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from loglets.archive.config import GRACE_SECONDS
-from loglets.archive.making import Sizes
 from pyspark_virtuallog import read_archives
 from pyspark_virtuallog.spark_errors import explain
-from server.cli.archives import archive_segments
 from tests.spark.one_node import in_thread, log_of_one_node
 from virtuallog.cluster_file import read_cluster_file
 from virtuallog.errors import CorruptionError, WrongRecipientError
 from virtuallog.types import LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.archive.config import GRACE_SECONDS
+from virtuallog_loglets.archive.making import Sizes
+from virtuallog_server.cli.archives import archive_segments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -11,17 +11,17 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from loglets.archive.config import GRACE_SECONDS, decode_untrusted
-from loglets.archive.making import Sizes
 from pyspark_virtuallog.audit.findings import Finding, Findings, Severity
 from pyspark_virtuallog.audit.job import AuditSettings, audit
-from server.cli.archives import archive_segments
 from tests.spark.one_node import in_thread, log_of_one_node
 from tests.spark.sink_log import attempt, committed
 from virtuallog.appender import Appender
 from virtuallog.cluster_file import read_cluster_file
 from virtuallog.types import LogletOffset, LogPosition, PlacedBatch
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.archive.config import GRACE_SECONDS, decode_untrusted
+from virtuallog_loglets.archive.making import Sizes
+from virtuallog_server.cli.archives import archive_segments
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 ENTRIES = 1_000

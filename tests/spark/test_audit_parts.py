@@ -12,7 +12,6 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from database.kv import commands
 from pyspark_virtuallog.audit.database_entries import FOREIGN, NEWER, SESSIONS, STRAY, DatabaseLook, changes, prefix_of
 from pyspark_virtuallog.audit.evidence import Ends, Evidence, GapSum, Piece, SegmentSum
 from pyspark_virtuallog.audit.findings import ChainSegment, Finding, Findings, History, Severity
@@ -25,6 +24,7 @@ from pyspark_virtuallog.audit.spelling import size_text, span_text
 from pyspark_virtuallog.audit.summary import summary
 from pyspark_virtuallog.audit.tallies import Counts, Tallies
 from tests.spark.audit_rows import Log, batches, database_entries, sound_log
+from virtuallog_database.kv import commands
 
 CHAIN = History(version=3, segments=[ChainSegment(segment="1.a", loglet="native", start=0, stop=None)])
 ENTRY = Counts(entries=1, bytes=10, fillers=0, first=5, last=5)

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_virtuallog import cli
 from pyspark_virtuallog.commands import archive, audit, compact, restore
-from server.cli import main
 from tests.spark.one_node import in_thread, log_of_one_node
+from virtuallog_server.cli import main
 
 NOBODY = '[[node]]\nid = 1\naddress = "127.0.0.1:9"\n'
 """Leads to a port on which nobody listens (discard, a privileged one)."""

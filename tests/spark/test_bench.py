@@ -13,8 +13,8 @@ from bench import spark
 from bench.spark_picture import draw
 from bench.spark_report import report
 from bench.spark_run import ARCHIVE, BATCHES, FILES, LIVE, PLAIN, Findings, Plan
-from server.machine import Machine
 from tests.spark.java import require_java
+from virtuallog_server.machine import Machine
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from trio.testing import MockClock
 
-from loglets.archive.rows import table_of
 from pyspark_virtuallog.markers.marker import Checkpoint, Marker, QueryId, Winner
 from pyspark_virtuallog.markers.search import find_ledger
 from pyspark_virtuallog.read.committed import MERGE_POSITIONS, Visible, find_visible, parts_of, rows_of
@@ -24,6 +23,7 @@ from virtuallog.batch import SessionId
 from virtuallog.errors import CorruptionError, TrimmedError
 from virtuallog.types import Gap, GapKind, LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.archive.rows import table_of
 
 
 async def test_a_row_comes_with_its_marker(autojump_clock: MockClock) -> None:

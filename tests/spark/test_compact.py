@@ -15,30 +15,6 @@ import trio
 from pyspark.sql import SparkSession
 from trio.testing import MockClock
 
-from database.engines.cursor import read_cursor
-from database.engines.digests import fold_of
-from database.engines.keys import CURSOR
-from database.engines.rollout import Rollout
-from database.engines.time import Time
-from database.kv.commands import (
-    Create,
-    CreateSession,
-    Delete,
-    Expire,
-    Mode,
-    Multi,
-    Operation,
-    Origin,
-    SetData,
-)  # fmt: skip
-from database.replay import Effects
-from database.rocks import open_store_directory
-from database.snapshots.compaction import Manifest
-from database.snapshots.fetching import fetch
-from database.snapshots.place import Place
-from database.snapshots.placed import PlacedSource
-from database.testing.memory_store import MemoryDisk
-from loglets.archive.fsspec_files import FsspecFiles
 from pyspark_virtuallog.compact.beginning import is_continued
 from pyspark_virtuallog.compact.chunks import SCHEMA, Chunk, chain, chunks, encode, from_parquet, last_time_ms, name_of
 from pyspark_virtuallog.compact.cleaning import remove_chunks
@@ -54,6 +30,30 @@ from virtuallog.clock import SystemClock
 from virtuallog.errors import CorruptionError, UnavailableError, VirtualLogError
 from virtuallog.instruments import Counter
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.digests import fold_of
+from virtuallog_database.engines.keys import CURSOR
+from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.time import Time
+from virtuallog_database.kv.commands import (
+    Create,
+    CreateSession,
+    Delete,
+    Expire,
+    Mode,
+    Multi,
+    Operation,
+    Origin,
+    SetData,
+)  # fmt: skip
+from virtuallog_database.replay import Effects
+from virtuallog_database.rocks import open_store_directory
+from virtuallog_database.snapshots.compaction import Manifest
+from virtuallog_database.snapshots.fetching import fetch
+from virtuallog_database.snapshots.place import Place
+from virtuallog_database.snapshots.placed import PlacedSource
+from virtuallog_database.testing.memory_store import MemoryDisk
+from virtuallog_loglets.archive.fsspec_files import FsspecFiles
 
 CLUSTER = b"c" * 16
 COMMANDS = 1500

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from database.rocks.locking import taken
-from database.snapshots.compaction import Manifest
-from database.snapshots.place import Place
 from pyspark_virtuallog.compact.chunks import name_of
 from pyspark_virtuallog.compact.cleaning import clean, mark
 from tests.archive.parts import DictFiles, Shelf
 from virtuallog.errors import InvalidSettingError
 from virtuallog.types import LogPosition
+from virtuallog_database.rocks.locking import taken
+from virtuallog_database.snapshots.compaction import Manifest
+from virtuallog_database.snapshots.place import Place
 
 CLUSTER = b"c" * 16
 URL = "memory://place"

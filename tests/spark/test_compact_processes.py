@@ -11,18 +11,18 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from database.following import open_replica
-from database.kv.client import KeyValueClient
-from database.snapshots.compaction import Manifest
-from database.snapshots.place import Place
 from pyspark_virtuallog.compact.compacting import Wanted, compact
-from server import layout
-from server.cluster import LocalCluster, open_local_cluster
 from tests.free_ports import free_ports
 from tests.server.test_database_processes import wait_serving
 from virtuallog.connect import connect
 from virtuallog.errors import UnavailableError
+from virtuallog.replica import open_replica
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_database.kv.client import KeyValueClient
+from virtuallog_database.snapshots.compaction import Manifest
+from virtuallog_database.snapshots.place import Place
+from virtuallog_server import layout
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 

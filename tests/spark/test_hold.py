@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from database.control.asking import ask_one
-from database.control.holding import find_hold
-from database.control.messages import FindAllowedTrim
-from database.control.wire import DATABASE
 from pyspark_virtuallog.clients import close_clients
 from pyspark_virtuallog.read.options import stream_options
 from pyspark_virtuallog.read.schema import SCHEMA
 from pyspark_virtuallog.read.streaming import LogStreamReader
-from server.cluster import open_local_cluster
 from tests.free_ports import free_ports
 from tests.server.test_database_processes import wait_serving
 from tests.spark.one_node import in_thread, log_of_one_node
@@ -23,6 +18,11 @@ from virtuallog.connect import connect
 from virtuallog.errors import UnsupportedError
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.control.asking import ask_one
+from virtuallog_database.control.holding import find_hold
+from virtuallog_database.control.messages import FindAllowedTrim
+from virtuallog_database.control.wire import DATABASE
+from virtuallog_server.cluster import open_local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

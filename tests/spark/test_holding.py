@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from database.control.holding import find_hold, place_hold
 from pyspark_virtuallog.compact import beginning
 from pyspark_virtuallog.read import options
 from pyspark_virtuallog.read.holder import Holder
 from pyspark_virtuallog.read.holding import EVERY_SECONDS, Holding
 from virtuallog.blocking import BlockingLog
 from virtuallog.errors import InvalidSettingError, TrimmedError, UnavailableError, VirtualLogError
+from virtuallog_database.control.holding import find_hold, place_hold
 
 
 def test_the_hold_is_where_the_last_committed_batch_begins() -> None:

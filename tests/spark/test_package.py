@@ -59,7 +59,7 @@ def test_spark_finds_the_format_in_what_is_installed(tmp_path: Path) -> None:
     require_java()
     wheel, site = built(tmp_path), tmp_path / "site"
     packed = set(ZipFile(wheel).namelist())
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "pyspark_virtuallog").rglob("*.py")}
+    modules = {str(path.relative_to(ROOT / "spark")) for path in (ROOT / "spark" / "pyspark_virtuallog").rglob("*.py")}
     run(
         tmp_path,
         sys.executable,

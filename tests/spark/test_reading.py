@@ -15,7 +15,6 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThanOrEqual, IsNotNul
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from loglets.archive.rows import table_of
 from pyspark_virtuallog.markers.marker import Winner
 from pyspark_virtuallog.read.filters import EVERYTHING, Wanted, take
 from pyspark_virtuallog.read.options import ReadOptions
@@ -28,6 +27,7 @@ from virtuallog.chain import Chain, Segment, SegmentId
 from virtuallog.cluster_file import ClusterFile, NodeAddress
 from virtuallog.errors import TrimmedError
 from virtuallog.types import Gap, GapKind, LogPosition, PlacedBatch
+from virtuallog_loglets.archive.rows import table_of
 
 CLUSTER = ClusterFile(nodes=(NodeAddress(id=1, address="127.0.0.1:7001"),))
 SESSIONS = [SessionId(bytes([name]) * 16) for name in range(3)]

@@ -10,10 +10,6 @@ import attrs
 import pytest
 from pyspark.sql import SparkSession
 
-from loglets.archive.config import ArchiveConfig
-from loglets.archive.crew import Crew
-from loglets.archive.files import Files
-from loglets.archive.source import Readable
 from pyspark_virtuallog.archive.crew import SparkCrew
 from pyspark_virtuallog.archive.tasks import Job
 from pyspark_virtuallog.restore.covering import Span
@@ -25,6 +21,10 @@ from tests.spark.made_up_log import BATCH, SIZES, MadeUp, archived
 from virtuallog.clock import SystemClock
 from virtuallog.ports import Clock
 from virtuallog.types import Data, LogPosition, PlacedBatch
+from virtuallog_loglets.archive.config import ArchiveConfig
+from virtuallog_loglets.archive.crew import Crew
+from virtuallog_loglets.archive.files import Files
+from virtuallog_loglets.archive.source import Readable
 
 
 async def entries_of(archives: Sequence[ArchiveConfig], start: int, stop: int) -> list[Data]:

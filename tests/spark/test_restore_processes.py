@@ -11,10 +11,8 @@ import pytest
 import trio
 from kazoo.client import KazooClient
 
-from loglets.archive.origin import NAME, Origin, decode_untrusted
 from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.restoring import Restored, restore
-from server.cluster import open_local_cluster
 from tests.archive.test_processes import archive, contents
 from tests.free_ports import free_ports
 from tests.server.test_database_processes import servers, wait_serving
@@ -25,6 +23,8 @@ from virtuallog.connect import connect
 from virtuallog.errors import InvalidSettingError, StorageError, WrongRecipientError
 from virtuallog.register import ClusterId
 from virtuallog.types import Gap, GapKind, LogPosition
+from virtuallog_loglets.archive.origin import NAME, Origin, decode_untrusted
+from virtuallog_server.cluster import open_local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 

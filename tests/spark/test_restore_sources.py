@@ -11,9 +11,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.archive.config import directory_of
-from loglets.archive.origin import NAME as ORIGIN
-from loglets.archive.source import Readable
 from pyspark_virtuallog.restore.covering import Span
 from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.plan import NAME as PLAN
@@ -30,6 +27,9 @@ from virtuallog.errors import (
     WrongRecipientError,
 )
 from virtuallog.types import Gap, GapKind, LogPosition, PlacedBatch
+from virtuallog_loglets.archive.config import directory_of
+from virtuallog_loglets.archive.origin import NAME as ORIGIN
+from virtuallog_loglets.archive.source import Readable
 
 
 @attrs.frozen

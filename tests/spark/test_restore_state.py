@@ -11,17 +11,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.cursor import read_cursor
-from database.engines.digests import fold_of
-from database.engines.inherited import inherited
-from database.engines.keys import CURSOR
-from database.kv.commands import Create, CreateSession, Mode, Operation, Origin, SetData
-from database.rocks.directory import open_store_directory
-from database.rocks.tables import pairs_of
-from database.snapshots.place import Place
-from database.snapshots.placed import PlacedSource
-from database.testing.memory_store import MemoryDisk, SortedPairs
-from loglets.archive.crew import OneByOne
 from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.history import copy_history
 from pyspark_virtuallog.restore.reading import LiveReading
@@ -38,6 +27,17 @@ from virtuallog.errors import InvalidSettingError, UnavailableError
 from virtuallog.instruments import Counter
 from virtuallog.register import ClusterId
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.digests import fold_of
+from virtuallog_database.engines.inherited import inherited
+from virtuallog_database.engines.keys import CURSOR
+from virtuallog_database.kv.commands import Create, CreateSession, Mode, Operation, Origin, SetData
+from virtuallog_database.rocks.directory import open_store_directory
+from virtuallog_database.rocks.tables import pairs_of
+from virtuallog_database.snapshots.place import Place
+from virtuallog_database.snapshots.placed import PlacedSource
+from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
+from virtuallog_loglets.archive.crew import OneByOne
 
 NEW = ClusterId(b"n" * 16)
 

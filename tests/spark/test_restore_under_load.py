@@ -17,19 +17,8 @@ import attrs
 import pytest
 import trio
 
-from database.engines.cursor import read_cursor
-from database.engines.inherited import inherited, pairs_within
-from database.following import open_replica
-from database.kv.client import KeyValueClient
-from database.replay import Replay
-from database.rocks.directory import open_store_directory
-from database.snapshots.place import Place
-from database.snapshots.wire import SNAPSHOTS
-from database.testing.memory_store import MemoryDisk, SortedPairs
 from pyspark_virtuallog.compact.beginning import restore_snapshot
 from pyspark_virtuallog.restore.state import publish_state
-from server import layout
-from server.cluster import LocalCluster, open_local_cluster
 from tests.free_ports import free_ports
 from tests.server.test_database_processes import wait_serving
 from tests.server.test_processes import COMMAND, command
@@ -37,8 +26,19 @@ from tests.spark.test_restore_state import fetched, stored
 from virtuallog.api import Placed
 from virtuallog.connect import connect
 from virtuallog.register import ClusterId
+from virtuallog.replica import open_replica
 from virtuallog.scanning import scan
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.inherited import inherited, pairs_within
+from virtuallog_database.kv.client import KeyValueClient
+from virtuallog_database.replay import Replay
+from virtuallog_database.rocks.directory import open_store_directory
+from virtuallog_database.snapshots.place import Place
+from virtuallog_database.snapshots.wire import SNAPSHOTS
+from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
+from virtuallog_server import layout
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, pytest.mark.long]
 

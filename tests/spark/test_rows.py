@@ -20,7 +20,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from loglets.archive.rows import table_of
 from pyspark_virtuallog.read.planning import Part
 from pyspark_virtuallog.read.rows import batch_of, check_whole, source_columns, stop_of
 from pyspark_virtuallog.read.schema import SCHEMA, check_schema
@@ -28,6 +27,7 @@ from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import Segment, SegmentId
 from virtuallog.errors import CorruptionError, InvalidSettingError, TrimmedError
 from virtuallog.types import Gap, GapKind, LogPosition, PlacedBatch
+from virtuallog_loglets.archive.rows import table_of
 
 SESSION = SessionId(b"s" * 16)
 SEGMENT = Segment(id=SegmentId(4, 0xBEE), kind="native", config=b"", start=LogPosition(0))

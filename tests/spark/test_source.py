@@ -18,15 +18,12 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, IsN
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from loglets.archive.config import GRACE_SECONDS, decode_untrusted
 from pyspark_virtuallog import clients
 from pyspark_virtuallog.clients import close_clients
 from pyspark_virtuallog.read.schema import SCHEMA
 from pyspark_virtuallog.read.streaming import LogStreamReader
 from pyspark_virtuallog.source import DefaultSource
 from pyspark_virtuallog.write.committing import commit
-from server.cli.archives import archive_segments
-from server.cluster import LocalCluster
 from tests.free_ports import free_ports
 from tests.spark.one_node import cluster_of_one_node, in_thread
 from tests.spark.sink_log import QUERY, attempt, tail_of
@@ -45,6 +42,9 @@ from virtuallog.errors import (
 )
 from virtuallog.types import LogletOffset, LogPosition, NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.archive.config import GRACE_SECONDS, decode_untrusted
+from virtuallog_server.cli.archives import archive_segments
+from virtuallog_server.cluster import LocalCluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 TRIM = 50

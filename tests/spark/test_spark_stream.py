@@ -20,9 +20,9 @@ from bench.spark_stream_load import Chunk, key_of
 from bench.spark_stream_query import Progress, Query
 from bench.spark_stream_report import report
 from bench.spark_stream_run import Findings, Plan, up_to
-from server.machine import Machine
 from tests.spark.java import require_java
 from virtuallog.types import LogPosition
+from virtuallog_server.machine import Machine
 
 PLAN = Plan(
     entries=20_000, seconds=40, size=100, keys=100, writes_per_second=30, swap_seconds=4, kills=1, down_seconds=3

@@ -11,11 +11,6 @@ from typing import TypeVar
 import attrs
 import trio
 
-from loglets.memory import MemoryLoglet, MemoryProvider, SharedLog
-from loglets.native import NativeProvider
-from loglets.striped import StripedProvider
-from loglets.striped.config import StripedConfig
-from loglets.striped.loglet import StripedLoglet
 from tests.conformance.fixtures import Nobody
 from tests.loglet_cluster import SEGMENT, Writer
 from tests.loglet_conformance import ClusterFixture
@@ -29,6 +24,11 @@ from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.model import LogModel
 from virtuallog.testing.process import Process
 from virtuallog.types import LogletOffset, NodeId, Tail
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider, SharedLog
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.striped import StripedProvider
+from virtuallog_loglets.striped.config import StripedConfig
+from virtuallog_loglets.striped.loglet import StripedLoglet
 
 AnswerT = TypeVar("AnswerT")
 

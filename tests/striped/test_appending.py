@@ -10,7 +10,6 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from loglets.striped.layout import offset_of
 from tests.striped.cluster import Board, Stripe, board
 from virtuallog.batch import Batch
 from virtuallog.errors import (
@@ -23,6 +22,7 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.types import LogletOffset, Open
+from virtuallog_loglets.striped.layout import offset_of
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

@@ -7,12 +7,6 @@ from typing import Any
 import pytest
 import trio
 
-from loglets.native import NativeProvider
-from loglets.native.config import NativeConfig
-from loglets.native.messages import GetState, Store
-from loglets.striped import StripedProvider
-from loglets.striped.config import StripedConfig
-from loglets.striped.layout import offset_of
 from tests.loglet_copying import Spaced
 from tests.native.cluster import SEGMENT, SMALL_WAL, Cluster, running_cluster
 from tests.striped.cluster import open_striped, session_on, striped_native
@@ -24,6 +18,12 @@ from virtuallog.explaining import TOGETHER
 from virtuallog.ports import Request
 from virtuallog.testing.network import LinkQuality
 from virtuallog.types import LogletOffset, NodeId, Open, PlacedBatch, Sealed
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.messages import GetState, Store
+from virtuallog_loglets.striped import StripedProvider
+from virtuallog_loglets.striped.config import StripedConfig
+from virtuallog_loglets.striped.layout import offset_of
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.striped.config import StripedConfig, decode_untrusted
-from loglets.striped.filling import AHEAD_MAX, MISMATCHES_MAX, UNCONDITIONAL_MAX, Fill, Filling, Look, Wait
-from loglets.striped.layout import Layout, offset_of, slot_of, slots_below
-from loglets.striped.padding import Padding
-from loglets.striped.progress import Progress
-from loglets.striped.reading import interleave_untrusted
-from loglets.striped.wrapping import BATCHES_MAX, SESSIONS_MAX, Wrapping
 from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import SegmentId
 from virtuallog.errors import CorruptionError, MalformedError, OutOfOrderError, ReconfigurationNeededError
 from virtuallog.types import Gap, GapKind, PlacedBatch
+from virtuallog_loglets.striped.config import StripedConfig, decode_untrusted
+from virtuallog_loglets.striped.filling import AHEAD_MAX, MISMATCHES_MAX, UNCONDITIONAL_MAX, Fill, Filling, Look, Wait
+from virtuallog_loglets.striped.layout import Layout, offset_of, slot_of, slots_below
+from virtuallog_loglets.striped.padding import Padding
+from virtuallog_loglets.striped.progress import Progress
+from virtuallog_loglets.striped.reading import interleave_untrusted
+from virtuallog_loglets.striped.wrapping import BATCHES_MAX, SESSIONS_MAX, Wrapping
 
 STRIPES = st.integers(1, 40)
 SLOTS = st.integers(0, 1 << 40)

@@ -7,11 +7,6 @@ from typing import Any
 
 import pytest
 
-from loglets.memory import MemoryProvider
-from loglets.native import NativeProvider
-from loglets.paxos import PaxosProvider
-from loglets.striped import StripedProvider
-from loglets.striped.config import StripedConfig
 from tests.native.test_planner import cluster_of
 from virtuallog.api import Cluster
 from virtuallog.chain import SegmentId
@@ -19,6 +14,11 @@ from virtuallog.composite import compose
 from virtuallog.errors import InvalidSettingError, MalformedError, UnknownKindError, UnsupportedError
 from virtuallog.replicated import Placement, Sequencer
 from virtuallog.types import NodeId
+from virtuallog_loglets.memory import MemoryProvider
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_loglets.paxos import PaxosProvider
+from virtuallog_loglets.striped import StripedProvider
+from virtuallog_loglets.striped.config import StripedConfig
 
 SEGMENT = SegmentId(5, 1)
 

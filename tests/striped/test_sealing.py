@@ -6,8 +6,6 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from loglets.striped import waiting
-from loglets.striped.layout import offset_of
 from tests.striped.cluster import Board, board
 from tests.striped.test_appending import start
 from virtuallog.batch import Batch, SessionId
@@ -19,6 +17,8 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.types import Gap, GapKind, LogletOffset, Open, PlacedBatch, Sealed
+from virtuallog_loglets.striped import waiting
+from virtuallog_loglets.striped.layout import offset_of
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from server.bench.targets import NAMES, Target, choose
 from tests.zookeeper_server import open_zookeeper
+from virtuallog_server.bench.targets import NAMES, Target, choose
 
 
 @pytest.fixture

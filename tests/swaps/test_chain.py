@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 import trio
 
-from server.bench.targets import LOG_NODES, Target
-from server.bench.trial import extend, temporary_cluster
-from server.cluster import LocalCluster
 from virtuallog.connect import connect, open_services_to
 from virtuallog.ports import Services
 from virtuallog.types import Data, GapKind, LogPosition
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.bench.targets import LOG_NODES, Target
+from virtuallog_server.bench.trial import extend, temporary_cluster
+from virtuallog_server.cluster import LocalCluster
 
 pytestmark = pytest.mark.processes
 

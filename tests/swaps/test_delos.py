@@ -6,7 +6,7 @@ import pytest
 
 from bench.delos import Plan, run
 from bench.delos_load import APPEND, READ
-from server.bench.targets import Target
+from virtuallog_server.bench.targets import Target
 
 pytestmark = pytest.mark.processes
 

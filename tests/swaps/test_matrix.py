@@ -9,12 +9,12 @@ import attrs
 import pytest
 import trio
 
-from server.bench.reconfigure import Plan, run
-from server.bench.swapping import swap, wait_resumed
-from server.bench.targets import LOG_NODES, NAMES, Target
-from server.bench.trial import Load, Trial, temporary_cluster, try_out
-from server.machine import Machine
 from virtuallog.types import NodeId
+from virtuallog_server.bench.reconfigure import Plan, run
+from virtuallog_server.bench.swapping import swap, wait_resumed
+from virtuallog_server.bench.targets import LOG_NODES, NAMES, Target
+from virtuallog_server.bench.trial import Load, Trial, temporary_cluster, try_out
+from virtuallog_server.machine import Machine
 
 pytestmark = pytest.mark.processes
 

@@ -13,7 +13,6 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from loglets.memory import MemoryLoglet, MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, post_everything, world
 from virtuallog.api import Loglet, Placed
 from virtuallog.appender import AppenderSettings
@@ -33,6 +32,7 @@ from virtuallog.offers import BATCH_HEADERS_BYTES
 from virtuallog.ports import Environment
 from virtuallog.types import LogletOffset, LogPosition, PlacedBatch, Tail
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 
 @pytest.fixture(autouse=True, params=["waits", "posts"])

@@ -8,8 +8,6 @@ import attrs
 import pytest
 from trio.testing import MockClock
 
-from loglets.memory import MemoryLoglet, MemoryProvider
-from server.following import live_loglets
 from tests.virtuallog.worlds import World, world
 from virtuallog.api import LogletProvider
 from virtuallog.batch import Batch, SessionId
@@ -19,6 +17,8 @@ from virtuallog.errors import MalformedError, UnknownKindError, UnsupportedError
 from virtuallog.kept import Kept, find_kept, kept_by
 from virtuallog.ports import Environment
 from virtuallog.versions import COMPOSED, REPLICAS, check_level
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
+from virtuallog_server.following import live_loglets
 
 FIRST, PART, OTHER_PART = SegmentId(1, 7), SegmentId(1, 8), SegmentId(1, 9)
 CHAIN = extend(genesis("pair", b"two", 7), 10, "plain", b"one", 6)

@@ -6,12 +6,12 @@ import tracemalloc
 
 import pytest
 
-from loglets.native.loglet import APPEND_SECONDS
 from tests.native.parts import batch_of
 from virtuallog.appender import AppenderSettings
 from virtuallog.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError
 from virtuallog.ordering import sessions as module
 from virtuallog.ordering.sessions import Sessions
+from virtuallog_loglets.native.loglet import APPEND_SECONDS
 
 
 def place(

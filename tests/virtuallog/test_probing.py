@@ -7,11 +7,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.memory import MemoryProvider
 from tests.virtuallog.worlds import World
 from virtuallog.errors import InvalidSettingError
 from virtuallog.ports import Environment
 from virtuallog.probing import PROBE_SECONDS
+from virtuallog_loglets.memory import MemoryProvider
 
 
 @attrs.define(eq=False)

@@ -11,7 +11,6 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from loglets.memory import MemoryLoglet, MemoryProvider
 from tests.virtuallog.worlds import World, active_loglet, contents, no_nodes, world
 from virtuallog import chain
 from virtuallog.api import Cluster, LogletProvider, Member
@@ -32,6 +31,7 @@ from virtuallog.register import Register
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.types import Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed, Tail
 from virtuallog.virtual_log import CONDITIONAL_MAX, VirtualLog
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 
 def boundaries(w: World) -> list[tuple[int, int | None]]:

@@ -11,7 +11,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.memory import MemoryProvider
 from virtuallog import chain
 from virtuallog.api import Cluster, Loglet, LogletProvider
 from virtuallog.appender import AppenderSettings
@@ -27,6 +26,7 @@ from virtuallog.testing.process import Process
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
 from virtuallog.view import View
 from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
+from virtuallog_loglets.memory import MemoryProvider
 
 SETTINGS = VirtualLogSettings(
     appender=AppenderSettings(give_up=20.0), chain=ChainWriterSettings(grace=1.0, watchdog_period=0.5)

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from loglets.wal import Address, Record, WalSettings, WriteAheadLog
 from virtuallog.errors import VirtualLogError
 from virtuallog.ports import Storage
+from virtuallog_loglets.wal import Address, Record, WalSettings, WriteAheadLog
 
 SMALL = WalSettings(
     segment_bytes=8192,

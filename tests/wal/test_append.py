@@ -8,8 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from loglets.wal import Record, WalSettings
-from loglets.wal.format import RECORD_HEADER_BYTES
 from tests.ports.beds import Bed
 from tests.ports.test_storage_simulated import CLOCK
 from tests.wal.logs import DATA, SMALL, opened, put, put_data, running, until
@@ -22,6 +20,8 @@ from virtuallog.errors import (
     VirtualLogError,
 )
 from virtuallog.testing.storage import Disk, DiskFaults
+from virtuallog_loglets.wal import Record, WalSettings
+from virtuallog_loglets.wal.format import RECORD_HEADER_BYTES
 
 
 def numbered(start: int, stop: int, size: int = 20) -> list[bytes]:

@@ -17,12 +17,12 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loglets.wal import Address, Record, WriteAheadLog
 from tests.ports.test_storage_simulated import CLOCK
 from tests.wal.logs import DATA, SMALL, STATE
 from virtuallog.errors import StorageError, VirtualLogError
 from virtuallog.ports import Storage
 from virtuallog.testing.storage import Disk, DiskFaults
+from virtuallog_loglets.wal import Address, Record, WriteAheadLog
 
 
 @attrs.frozen

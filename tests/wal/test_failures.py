@@ -9,12 +9,12 @@ import pytest
 import trio
 import trio.testing
 
-from loglets.wal import Record, WriteAheadLog
 from tests.ports.test_storage_simulated import CLOCK
 from tests.wal.logs import DATA, SMALL, User, opened, put, put_data, running, until
 from tests.wal.test_index import Keeper
 from virtuallog.errors import DiskFullError, StorageError
 from virtuallog.testing.storage import Disk, DiskFaults
+from virtuallog_loglets.wal import Record, WriteAheadLog
 
 
 def payloads(count: int) -> list[bytes]:

@@ -10,13 +10,13 @@ import attrs
 import pytest
 import trio
 
-from loglets.wal import Address, Record, WalSettings, WriteAheadLog, index_file
-from loglets.wal import format as fmt
-from loglets.wal.record import offset_of, sequence_of
-from loglets.wal.scrub import check_closed_untrusted
 from tests.ports.beds import Bed
 from tests.wal.logs import DATA, SMALL, put, until
 from virtuallog.errors import CorruptionError, TrimmedError
+from virtuallog_loglets.wal import Address, Record, WalSettings, WriteAheadLog, index_file
+from virtuallog_loglets.wal import format as fmt
+from virtuallog_loglets.wal.record import offset_of, sequence_of
+from virtuallog_loglets.wal.scrub import check_closed_untrusted
 
 
 @attrs.define(eq=False)
@@ -214,7 +214,7 @@ async def test_rot_in_a_segment_that_was_not_read_is_found(bed: Bed) -> None:
 async def test_a_check_in_parts_sees_every_record(bed: Bed, monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
     """Records longer than a part, and records across its end."""
     await filled(bed)
-    monkeypatch.setattr("loglets.wal.scrub.PART_BYTES", part_bytes)
+    monkeypatch.setattr("virtuallog_loglets.wal.scrub.PART_BYTES", part_bytes)
     image = bed.image(fmt.name_of(1))
     end = len(image[: -fmt.FOOTER_BYTES].rstrip(b"\0"))
 

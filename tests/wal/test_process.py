@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loglets.wal import Address, Record, WalSettings, WriteAheadLog
 from virtuallog.disk import DiskStorage
+from virtuallog_loglets.wal import Address, Record, WalSettings, WriteAheadLog
 
 SETTINGS = WalSettings(segment_bytes=1 << 16, record_bytes_max=4096, group_bytes_max=1 << 14, headroom_bytes=1 << 14)
 
@@ -17,7 +17,7 @@ CHILD = """
 import sys
 from pathlib import Path
 import trio
-from loglets.wal import Record, WriteAheadLog
+from virtuallog_loglets.wal import Record, WriteAheadLog
 from tests.wal.test_process import SETTINGS
 from virtuallog.disk import DiskStorage
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from loglets.wal import Address, Record
-from loglets.wal import format as fmt
-from loglets.wal.record import address_of, offset_of
-from loglets.wal.segment import Segment
 from tests.ports.beds import Bed
 from tests.wal.logs import DATA, SMALL, User, opened, put_data, running, until
 from virtuallog.errors import CorruptionError, MalformedError
+from virtuallog_loglets.wal import Address, Record
+from virtuallog_loglets.wal import format as fmt
+from virtuallog_loglets.wal.record import address_of, offset_of
+from virtuallog_loglets.wal.segment import Segment
 
 FIRST, SECOND = fmt.name_of(1), fmt.name_of(2)
 

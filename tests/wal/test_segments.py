@@ -11,14 +11,14 @@ import pytest
 import trio
 import trio.testing
 
-from loglets.wal import Address, Record
-from loglets.wal.format import name_of
-from loglets.wal.record import address_of, sequence_of
 from tests.ports.beds import Bed
 from tests.ports.test_storage_simulated import CLOCK
 from tests.wal.logs import DATA, SMALL, STATE, opened, put, put_data, running, until
 from virtuallog.errors import StorageError, TrimmedError
 from virtuallog.testing.storage import Disk, DiskFaults
+from virtuallog_loglets.wal import Address, Record
+from virtuallog_loglets.wal.format import name_of
+from virtuallog_loglets.wal.record import address_of, sequence_of
 
 
 def payloads(count: int) -> list[bytes]:

@@ -10,8 +10,8 @@ import attrs
 import click
 import trio
 
-from server.bench.trial import set_up_client
 from tests.zelos.run import Plan, run
+from virtuallog_server.bench.trial import set_up_client
 
 LONG = Plan(
     clients=8,

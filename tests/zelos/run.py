@@ -20,17 +20,6 @@ from typing import Final
 import attrs
 import trio
 
-from database.control.wire import INTERFACES
-from server import layout
-from server.cluster import LocalCluster, open_local_cluster
-from simulation.checks.zelos import ZELOS_CHECKS, handshakes_are_of_the_log
-from simulation.checks.zelos_facts import answered, replay
-from simulation.checks.zelos_sessions import session_checks, when_proposed
-from simulation.checks.zelos_watches import WATCH_CHECKS, events_compared
-from simulation.zelos.connection import Dial
-from simulation.zelos.session import Client
-from simulation.zelos.witness import Witness
-from simulation.zelos.workload import Part, prepare
 from tests.free_ports import free_ports
 from tests.zelos.witness import Follower, following
 from virtuallog.connect import open_services_to
@@ -38,6 +27,17 @@ from virtuallog.errors import VirtualLogError
 from virtuallog.testing.history import History
 from virtuallog.testing.violation import Violation
 from virtuallog.types import NodeId
+from virtuallog_database.control.wire import INTERFACES
+from virtuallog_server import layout
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
+from virtuallog_simulation.checks.zelos import ZELOS_CHECKS, handshakes_are_of_the_log
+from virtuallog_simulation.checks.zelos_facts import answered, replay
+from virtuallog_simulation.checks.zelos_sessions import session_checks, when_proposed
+from virtuallog_simulation.checks.zelos_watches import WATCH_CHECKS, events_compared
+from virtuallog_simulation.zelos.connection import Dial
+from virtuallog_simulation.zelos.session import Client
+from virtuallog_simulation.zelos.witness import Witness
+from virtuallog_simulation.zelos.workload import Part, prepare
 
 NODES: Final = 3
 TIMEOUT_MS: Final = 6000

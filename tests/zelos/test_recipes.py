@@ -29,13 +29,13 @@ from kazoo.protocol.states import KazooState
 from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 from kazoo.retry import KazooRetry
 
-from database.control.wire import INTERFACES
-from server import layout
-from server.cluster import LocalCluster, open_local_cluster
 from tests.free_ports import free_ports
 from virtuallog.connect import connect, open_services_to
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.control.wire import INTERFACES
+from virtuallog_server import layout
+from virtuallog_server.cluster import LocalCluster, open_local_cluster
 
 PATIENCE_SECONDS: Final = 120.0
 """For what takes a second or two: machines stall, and a client waits for a handshake as long as for a session."""

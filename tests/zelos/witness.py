@@ -1,6 +1,6 @@
 """Who follows a real cluster's log, and writes down what is applied: the judges' order of events.
 
-A passive replica with the engines of the servers, and a witness on top of them (`simulation.zelos.witness`). It is up before the first
+A passive replica with the engines of the servers, and a witness on top of them (`virtuallog_simulation.zelos.witness`). It is up before the first
 client comes. If the log has been trimmed by then it begins with a server's snapshot, and the model with what that says.
 """
 
@@ -13,18 +13,18 @@ from pathlib import Path
 import attrs
 import trio
 
-from database.hosting import Host, HostSettings, Life
-from database.identity import ReplicaIdentity
-from database.kv.paths import CONFIG
-from database.replica import ReplicaSettings
-from database.rocks import open_store_directory
-from database.snapshots.wire import SNAPSHOTS
-from server.cluster import LocalCluster
-from simulation.checks.zelos_facts import Began
-from simulation.zelos.witness import Witness
 from virtuallog.connect import connect
 from virtuallog.types import NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.hosting import Host, HostSettings, Life
+from virtuallog_database.identity import ReplicaIdentity
+from virtuallog_database.kv.paths import CONFIG
+from virtuallog_database.replica import ReplicaSettings
+from virtuallog_database.rocks import open_store_directory
+from virtuallog_database.snapshots.wire import SNAPSHOTS
+from virtuallog_server.cluster import LocalCluster
+from virtuallog_simulation.checks.zelos_facts import Began
+from virtuallog_simulation.zelos.witness import Witness
 
 NODE = NodeId(125)
 

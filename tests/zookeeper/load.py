@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import attrs
 
-from loglets.zookeeper.loglet import ZooKeeperLoglet
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import OutOfOrderError, RetryableError
 from virtuallog.ports import Clock
 from virtuallog.testing.expect import entries
 from virtuallog.types import LogletOffset
+from virtuallog_loglets.zookeeper.loglet import ZooKeeperLoglet
 
 PAUSE_SECONDS = 0.02
 

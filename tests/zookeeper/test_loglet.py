@@ -10,9 +10,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.zookeeper import trimming, writing
-from loglets.zookeeper.layout import Layout
-from loglets.zookeeper.records import decode_trim_untrusted
 from tests.zookeeper.interception import Intercepted
 from tests.zookeeper.test_schedules import OTHER, SESSION, batch, held
 from tests.zookeeper.world import CONFIG, SEGMENT, Bench, running_bench
@@ -29,6 +26,9 @@ from virtuallog.ordering.slots import SLOT
 from virtuallog.testing.expect import entries
 from virtuallog.types import Gap, GapKind, LogletOffset, Open, Sealed
 from virtuallog.znodes import Delete, Set, Znode
+from virtuallog_loglets.zookeeper import trimming, writing
+from virtuallog_loglets.zookeeper.layout import Layout
+from virtuallog_loglets.zookeeper.records import decode_trim_untrusted
 
 LAYOUT = Layout(CONFIG.root, SEGMENT)
 ZERO = LogletOffset(0)

@@ -11,10 +11,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from loglets.memory import MemoryProvider
-from loglets.zookeeper.config import ZooKeeperConfig
-from loglets.zookeeper.kazoo_znodes import Connections
-from loglets.zookeeper.provider import ZooKeeperProvider
 from tests.free_ports import free_ports
 from tests.virtuallog.worlds import World, contents
 from tests.zookeeper.test_znodes import _environment
@@ -24,6 +20,10 @@ from virtuallog.errors import ForbiddenError, InvalidSettingError
 from virtuallog.probing import PROBE_SECONDS
 from virtuallog.versions import COMPOSED
 from virtuallog.znodes import Create
+from virtuallog_loglets.memory import MemoryProvider
+from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
+from virtuallog_loglets.zookeeper.kazoo_znodes import Connections
+from virtuallog_loglets.zookeeper.provider import ZooKeeperProvider
 
 SETTINGS = {"hosts": "zookeeper:2181", "root": "/a/b"}
 

@@ -12,9 +12,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.zookeeper import ZooKeeperProvider
-from loglets.zookeeper.config import ZooKeeperConfig
-from loglets.zookeeper.loglet import ZooKeeperLoglet
 from tests.conformance.fixtures import Nobody
 from tests.zookeeper.load import LoadWriter, check, read_all
 from tests.zookeeper.proxy import open_proxy
@@ -27,6 +24,9 @@ from virtuallog.ordering.slots import SLOT
 from virtuallog.ports import Clock, Environment
 from virtuallog.testing.loglet_suite import CLAUSES, Clause, Opener, run_clause
 from virtuallog.types import Sealed
+from virtuallog_loglets.zookeeper import ZooKeeperProvider
+from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
+from virtuallog_loglets.zookeeper.loglet import ZooKeeperLoglet
 
 pytestmark = [pytest.mark.processes]
 PATIENCE_SECONDS = 60.0

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.zookeeper import config as configs
-from loglets.zookeeper import records
-from loglets.zookeeper.config import ZooKeeperConfig
-from loglets.zookeeper.provider import ZooKeeperProvider
-from loglets.zookeeper.records import Manifest, Trim, Written
 from virtuallog.api import Cluster
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError, ReconfigurationNeededError
 from virtuallog.ordering.slots import SLOT
 from virtuallog.types import NodeId
+from virtuallog_loglets.zookeeper import config as configs
+from virtuallog_loglets.zookeeper import records
+from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
+from virtuallog_loglets.zookeeper.provider import ZooKeeperProvider
+from virtuallog_loglets.zookeeper.records import Manifest, Trim, Written
 
 NOBODY = Cluster(members=(), planner=NodeId(1))
 SESSION = SessionId(bytes(range(16)))

@@ -9,8 +9,6 @@ from itertools import count
 import pytest
 import trio
 
-from loglets.zookeeper.layout import Layout
-from loglets.zookeeper.loglet import ZooKeeperLoglet
 from tests.zookeeper.interception import Intercepted
 from tests.zookeeper.world import CONFIG, SEGMENT, Bench, running_bench
 from virtuallog.batch import Batch, SessionId
@@ -19,6 +17,8 @@ from virtuallog.errors import SealedError, TailMismatchError, UnavailableError
 from virtuallog.ordering.slots import SLOT
 from virtuallog.testing.expect import entries
 from virtuallog.types import LogletOffset, Open, Sealed
+from virtuallog_loglets.zookeeper.layout import Layout
+from virtuallog_loglets.zookeeper.loglet import ZooKeeperLoglet
 
 SESSION = SessionId(b"s" * 16)
 OTHER = SessionId(b"o" * 16)

@@ -11,9 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loglets.zookeeper import writer as writers
-from loglets.zookeeper.records import CHUNK_BYTES, Written
-from loglets.zookeeper.writer import ABSENT, Answer, AskTail, Commit, Effect, Fence, Look, Writer
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import (
     OutOfOrderError,
@@ -24,6 +21,9 @@ from virtuallog.errors import (
     UnavailableError,
 )
 from virtuallog.ordering.slots import SLOT
+from virtuallog_loglets.zookeeper import writer as writers
+from virtuallog_loglets.zookeeper.records import CHUNK_BYTES, Written
+from virtuallog_loglets.zookeeper.writer import ABSENT, Answer, AskTail, Commit, Effect, Fence, Look, Writer
 
 SESSION = SessionId(b"s" * 16)
 

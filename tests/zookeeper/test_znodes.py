@@ -12,9 +12,6 @@ import attrs
 import pytest
 import trio
 
-from loglets.zookeeper import ZooKeeperProvider
-from loglets.zookeeper.config import ZooKeeperConfig
-from loglets.zookeeper.kazoo_znodes import ANSWER_SECONDS, Connections
 from tests.conformance.fixtures import Nobody
 from tests.free_ports import free_ports
 from tests.zookeeper.agreements import AGREEMENTS, Agreement
@@ -30,6 +27,9 @@ from virtuallog.testing.process import Process
 from virtuallog.testing.znodes import ZooKeeperFaults
 from virtuallog.types import NodeId
 from virtuallog.znodes import Create, Set, Znodes
+from virtuallog_loglets.zookeeper import ZooKeeperProvider
+from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
+from virtuallog_loglets.zookeeper.kazoo_znodes import ANSWER_SECONDS, Connections
 
 LAGGING = ZooKeeperFaults(lag_seconds=0.1)
 

@@ -10,9 +10,6 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from loglets.zookeeper.config import ZooKeeperConfig
-from loglets.zookeeper.loglet import ZooKeeperLoglet
-from loglets.zookeeper.provider import ZooKeeperProvider
 from tests.conformance.fixtures import Nobody
 from virtuallog.chain import SegmentId
 from virtuallog.ports import Clock, Environment
@@ -23,6 +20,9 @@ from virtuallog.testing.timeline import Timeline
 from virtuallog.testing.znodes import SimulatedZnodes, SimulatedZooKeeper, ZooKeeperFaults
 from virtuallog.types import NodeId
 from virtuallog.znodes import Znodes
+from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
+from virtuallog_loglets.zookeeper.loglet import ZooKeeperLoglet
+from virtuallog_loglets.zookeeper.provider import ZooKeeperProvider
 
 SEGMENT = SegmentId(3, 7)
 CONFIG = ZooKeeperConfig(hosts="zookeeper:2181", root="/logs")

@@ -11,8 +11,8 @@ from typing import Final
 
 import click
 
-from server import process
-from server.config import read_node_config
+from virtuallog_server import process
+from virtuallog_server.config import read_node_config
 
 SUPER: Final = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 """Whom the suite takes for the super user; its password is "test"."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from database.kv.commands import Identity
-from server.zookeeper.auth import (
+from tests.zookeeper_parity.node import SUPER as SUPER_DIGEST
+from virtuallog_database.kv.commands import Identity
+from virtuallog_server.zookeeper.auth import (
     IDENTITIES_CHARACTERS_MAX,
     IDENTITIES_MAX,
     SUPER,
@@ -14,7 +15,6 @@ from server.zookeeper.auth import (
     digest_of,
     users_of,
 )
-from tests.zookeeper_parity.node import SUPER as SUPER_DIGEST
 
 HERE = Identity("ip", "127.0.0.1")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from database.kv.commands import SetData
-from database.kv.paths import CONFIG
-from database.kv.results import Error, Stat
-from server.zookeeper import quorum_config
-from server.zookeeper.quorum_config import (
+from virtuallog_database.kv.commands import SetData
+from virtuallog_database.kv.paths import CONFIG
+from virtuallog_database.kv.results import Error, Stat
+from virtuallog_server.zookeeper import quorum_config
+from virtuallog_server.zookeeper.quorum_config import (
     Change,
     InvalidConfigError,
     QuorumConfig,
@@ -17,7 +17,7 @@ from server.zookeeper.quorum_config import (
     change,
     parse,
 )
-from server.zookeeper.reconfiguration import announced, reconfigured
+from virtuallog_server.zookeeper.reconfiguration import announced, reconfigured
 
 OBSERVER = "server.100=0.0.0.0:1234:2345:observer;0.0.0.0:3456"
 STAT = Stat(1, 1, 0, 0, 7, 0, 0, 0, 0, 0, 1)

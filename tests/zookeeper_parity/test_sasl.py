@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from database.kv.commands import Identity
-from server.zookeeper.auth import AuthenticationError
-from server.zookeeper.sasl import REALM, Exchange, Proof
+from virtuallog_database.kv.commands import Identity
+from virtuallog_server.zookeeper.auth import AuthenticationError
+from virtuallog_server.zookeeper.sasl import REALM, Exchange, Proof
 
 NONCE = "5ca1ab1e"
 USERS = {"ben": 'pass"word', "eve": "other"}

@@ -11,12 +11,12 @@ import pytest
 import trio
 import trustme
 
-from server.zookeeper.secure import ClientSecurity
-from server.zookeeper.secure_port import SecurePort
 from virtuallog.clock import SystemClock
 from virtuallog.cluster_file import TlsFiles
 from virtuallog.errors import InvalidSettingError
 from virtuallog.rpc.reception import HANDSHAKES_MAX
+from virtuallog_server.zookeeper.secure import ClientSecurity
+from virtuallog_server.zookeeper.secure_port import SecurePort
 
 
 class Echo:

@@ -11,20 +11,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.kv.commands import Acl, Create, Delete
-from database.kv.results import Error
-from server.zookeeper.hooks import Standing
-from server.zookeeper.opcodes import OpCode
-from server.zookeeper.read_only import TICK_SECONDS, TICKS_MAX
-from server.zookeeper.sasl import Proof
-from server.zookeeper.service import ZooKeeperService
-from server.zookeeper.settings import SaslUser, ZooKeeperSettings
-from simulation.zelos.jute import Writer
 from tests.rpc.world import TrioClock
 from tests.zookeeper_parity.node import SUPER
 from tests.zookeeper_parity.test_sasl import spell
 from tests.zookeeper_wire.world import RawClient, Reply, World, listed_database
 from virtuallog.errors import ForbiddenError, OverloadedError, UnavailableError, VirtualLogError
+from virtuallog_database.kv.commands import Acl, Create, Delete
+from virtuallog_database.kv.results import Error
+from virtuallog_server.zookeeper.hooks import Standing
+from virtuallog_server.zookeeper.opcodes import OpCode
+from virtuallog_server.zookeeper.read_only import TICK_SECONDS, TICKS_MAX
+from virtuallog_server.zookeeper.sasl import Proof
+from virtuallog_server.zookeeper.service import ZooKeeperService
+from virtuallog_server.zookeeper.settings import SaslUser, ZooKeeperSettings
+from virtuallog_simulation.zelos.jute import Writer
 
 SETTINGS = ZooKeeperSettings(
     commands=("*",), read_only=True, superuser_digest=SUPER, sasl_users=(SaslUser(name="ben", password="hi"),)

@@ -8,10 +8,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from server.config import read_node_config
-from server.zookeeper.settings import SaslUser, ZooKeeperSettings
 from tests.source_tree import ROOT
 from virtuallog.errors import InvalidSettingError
+from virtuallog_server.config import read_node_config
+from virtuallog_server.zookeeper.settings import SaslUser, ZooKeeperSettings
 
 HEAD = 'id = 1\ndata = "data"\n'
 

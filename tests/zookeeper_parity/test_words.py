@@ -10,11 +10,11 @@ import attrs
 import pytest
 import trio
 
-from server.console.serving import ConsoleServer
-from server.zookeeper.admin import AdminPages
-from server.zookeeper.facts import LISTED_MAX, ConnectionFacts, Facts, Latency, Mode, Traffic, WatchFacts
-from server.zookeeper.words import Words
 from tests.console.http import Answer, get
+from virtuallog_server.console.serving import ConsoleServer
+from virtuallog_server.zookeeper.admin import AdminPages
+from virtuallog_server.zookeeper.facts import LISTED_MAX, ConnectionFacts, Facts, Latency, Mode, Traffic, WatchFacts
+from virtuallog_server.zookeeper.words import Words
 
 SESSION = 0x100000000000007
 CLIENT = ConnectionFacts(
@@ -194,7 +194,7 @@ async def test_admin_pages_say_the_same_in_json(ask: Callable[..., Any]) -> None
 
 
 async def test_admin_pages_are_for_requests_that_name_this_machine(ask: Callable[..., Any]) -> None:
-    """Those of another name are refused: see `server.console.local_names`."""
+    """Those of another name are refused: see `virtuallog_server.console.local_names`."""
     assert (await ask("/commands/dump", host="attacker.example")).status == 421
 
 

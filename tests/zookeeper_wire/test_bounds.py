@@ -6,14 +6,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.kv.results import ChangeKind
-from server.zookeeper import read_budget, replies
-from server.zookeeper.connection import PENDING_BYTES_MAX, UNSENT_BYTES_MAX
-from server.zookeeper.guest import Guest
-from server.zookeeper.settings import ZooKeeperSettings
-from simulation.zelos.jute import Writer
 from tests.zookeeper_wire.test_requests import multi
 from tests.zookeeper_wire.world import RawClient, World, created, served, setting, watched
+from virtuallog_database.kv.results import ChangeKind
+from virtuallog_server.zookeeper import read_budget, replies
+from virtuallog_server.zookeeper.connection import PENDING_BYTES_MAX, UNSENT_BYTES_MAX
+from virtuallog_server.zookeeper.guest import Guest
+from virtuallog_server.zookeeper.settings import ZooKeeperSettings
+from virtuallog_simulation.zelos.jute import Writer
 
 LARGEST = (1 << 20) - 1
 HEADER = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.zookeeper.frames import FrameSplitter
+from virtuallog_server.zookeeper.frames import FrameSplitter
 
 FRAME_BYTES_MAX = 1 << 20
 

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from server.zookeeper import handshake, requests
-from server.zookeeper.connection import Connection, Request
-from server.zookeeper.frames import FrameSplitter
-from server.zookeeper.jute import Reader
-from simulation.zelos.jute import Writer
 from tests.zookeeper_wire.test_requests import multi
 from tests.zookeeper_wire.world import RawClient, World, created, served, setting, watched
 from virtuallog.errors import MalformedError, UnavailableError
+from virtuallog_server.zookeeper import handshake, requests
+from virtuallog_server.zookeeper.connection import Connection, Request
+from virtuallog_server.zookeeper.frames import FrameSplitter
+from virtuallog_server.zookeeper.jute import Reader
+from virtuallog_simulation.zelos.jute import Writer
 
 SPECIMENS = {
     1: created("/a", b"data", 2), 2: Writer().string("/a").int32(-1), 3: watched("/a"), 4: watched("/a"),

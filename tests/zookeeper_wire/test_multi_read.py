@@ -6,16 +6,16 @@ from functools import partial
 
 import pytest
 
-from database.kv.commands import Acl, Create, Identity
-from database.kv.results import RefusedError
-from database.kv.tree import Tree
-from database.testing.metered_store import MeteredStore
-from server.zookeeper import replies, requests
-from server.zookeeper.jute import INT, Reader, string
-from server.zookeeper.opcodes import ERROR_ENTRY, OpCode
 from tests.database.kv.worlds import World
 from tests.zookeeper_wire.test_requests import multi
 from tests.zookeeper_wire.world import served, watched
+from virtuallog_database.kv.commands import Acl, Create, Identity
+from virtuallog_database.kv.results import RefusedError
+from virtuallog_database.kv.tree import Tree
+from virtuallog_database.testing.metered_store import MeteredStore
+from virtuallog_server.zookeeper import replies, requests
+from virtuallog_server.zookeeper.jute import INT, Reader, string
+from virtuallog_server.zookeeper.opcodes import ERROR_ENTRY, OpCode
 
 MINE = (Acl(31, "digest", "me:x"),)
 STRANGER = (Identity("ip", "127.0.0.1"),)

@@ -6,7 +6,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.zookeeper.pipeline import Pipeline, Turn
+from virtuallog_server.zookeeper.pipeline import Pipeline, Turn
 
 
 @attrs.define(eq=False)

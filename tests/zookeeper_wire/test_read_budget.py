@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from server.zookeeper.read_budget import WORK_MAX, ReadBudget
 from tests.rpc.world import TrioClock
+from virtuallog_server.zookeeper.read_budget import WORK_MAX, ReadBudget
 
 
 async def test_a_turn_has_room_for_many_reads_and_one_long_scan(mock_clock: trio.testing.MockClock) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from database.kv.commands import Acl
-from server.zookeeper import requests
-from simulation.zelos.jute import Reader, Writer
 from tests.zookeeper_server import open_zookeeper
 from tests.zookeeper_wire.world import RawClient, created, served, setting, watched
+from virtuallog_database.kv.commands import Acl
+from virtuallog_server.zookeeper import requests
+from virtuallog_simulation.zelos.jute import Reader, Writer
 
 DIGEST_ACL = (Acl(31, "digest", "user:tpUq/4Pn5A64fVZyQ0gOJ8ZWqkY="),)
 OPEN = Acl(31, "world", "anyone")

@@ -6,15 +6,15 @@ import pytest
 from structlog.testing import capture_logs
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from database.kv.commands import Expire
-from database.kv.database import NOBODY
-from server.zookeeper.facts import Facts
-from server.zookeeper.hooks import Hooks, Standing
-from server.zookeeper.settings import ZooKeeperSettings
-from server.zookeeper.words import Words
-from simulation.zelos.jute import Writer
 from tests.zookeeper_wire.world import World, created, served, watched
 from virtuallog.errors import StorageError, UnavailableError
+from virtuallog_database.kv.commands import Expire
+from virtuallog_database.kv.database import NOBODY
+from virtuallog_server.zookeeper.facts import Facts
+from virtuallog_server.zookeeper.hooks import Hooks, Standing
+from virtuallog_server.zookeeper.settings import ZooKeeperSettings
+from virtuallog_server.zookeeper.words import Words
+from virtuallog_simulation.zelos.jute import Writer
 
 
 async def test_a_new_session_is_told_its_id_password_and_timeout() -> None:

@@ -9,18 +9,18 @@ import attrs
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from database.kv.commands import Acl
-from database.kv.results import Error
-from database.kv.session_ids import is_local
-from server.zookeeper import attempts
-from server.zookeeper.attempts import Attempts
-from server.zookeeper.auth import digest_of
-from server.zookeeper.hooks import Hooks, Standing
-from server.zookeeper.sasl import Exchange
-from server.zookeeper.serving import TICK_SECONDS
-from simulation.zelos.jute import Writer
 from tests.zookeeper_wire.world import RawClient, World, created, served, setting, watched
 from virtuallog.errors import UnavailableError
+from virtuallog_database.kv.commands import Acl
+from virtuallog_database.kv.results import Error
+from virtuallog_database.kv.session_ids import is_local
+from virtuallog_server.zookeeper import attempts
+from virtuallog_server.zookeeper.attempts import Attempts
+from virtuallog_server.zookeeper.auth import digest_of
+from virtuallog_server.zookeeper.hooks import Hooks, Standing
+from virtuallog_server.zookeeper.sasl import Exchange
+from virtuallog_server.zookeeper.serving import TICK_SECONDS
+from virtuallog_simulation.zelos.jute import Writer
 
 CREATED, DELETED, DATA, CHILDREN = 1, 2, 3, 4
 ALICE = (Acl(31, "digest", digest_of("alice:secret")),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from database.kv.commands import Acl
-from simulation.zelos.jute import Writer
 from tests.zookeeper_wire.world import created, served, setting, watched
+from virtuallog_database.kv.commands import Acl
+from virtuallog_simulation.zelos.jute import Writer
 
 CREATED, DELETED, DATA, CHILDREN = 1, 2, 3, 4
 

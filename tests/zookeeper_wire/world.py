@@ -12,20 +12,20 @@ import attrs
 import trio
 from trio.testing import lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
-from database.engines.entry import Entry
-from database.kv.commands import OPEN_ACL, Acl
-from database.kv.database import Database
-from database.ports import LocalStore
-from database.testing.memory_store import MemoryDisk
-from database.transaction import Transaction
-from server.zookeeper.hooks import Hooks
-from server.zookeeper.serving import ZooKeeperServer
-from server.zookeeper.settings import ZooKeeperSettings
-from simulation.zelos.jute import Reader, Writer
 from tests.rpc.world import TrioClock
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.ports import Clock, Done
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.kv.commands import OPEN_ACL, Acl
+from virtuallog_database.kv.database import Database
+from virtuallog_database.ports import LocalStore
+from virtuallog_database.testing.memory_store import MemoryDisk
+from virtuallog_database.transaction import Transaction
+from virtuallog_server.zookeeper.hooks import Hooks
+from virtuallog_server.zookeeper.serving import ZooKeeperServer
+from virtuallog_server.zookeeper.settings import ZooKeeperSettings
+from virtuallog_simulation.zelos.jute import Reader, Writer
 
 PATIENCE_SECONDS = 5.0
 EVENT = -1

@@ -5,7 +5,7 @@ sent them has died. What it has acknowledged it never loses: that is its owner's
 now, and where files are not made in one step (`torn`), the first half of one can be seen before the rest, or for good if
 its writer dies in between.
 
-Anything that has these five methods and a URL per directory can be run on it; it was made for `loglets.archive.files.Files`.
+Anything that has these five methods and a URL per directory can be run on it; it was made for `virtuallog_loglets.archive.files.Files`.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class FilesServer:
 
 @attrs.frozen(eq=False)
 class SimulatedFiles:
-    """One directory, for whichever process is using it at the moment. Implements `loglets.archive.files.Files`."""
+    """One directory, for whichever process is using it at the moment. Implements `virtuallog_loglets.archive.files.Files`."""
 
     _network: SimulatedNetwork
     _server: NodeId

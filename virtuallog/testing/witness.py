@@ -3,7 +3,7 @@
 To decide that for any history takes a search in general. But a log hands out a witness: places. Put every entry at its
 place, every tail that was seen just before the entry at that place, and so on; then one question remains: is this order
 possible in time? It is, if no step stands before one that had ended when it began. One loglet and a whole log are
-judged alike (`linearizability.py`, `simulation.checks.log`); only their steps differ.
+judged alike (`linearizability.py`, `virtuallog_simulation.checks.log`); only their steps differ.
 """
 
 from __future__ import annotations

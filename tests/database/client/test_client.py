@@ -11,7 +11,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.kv.client import (
+from tests.database.engines.worlds import Replicas, Running, replicas
+from virtuallog.errors import InvalidSettingError, RetryableError, StorageError, UnavailableError
+from virtuallog_database.kv.client import (
     Access,
     BadVersionError,
     Changed,
@@ -23,13 +25,11 @@ from database.kv.client import (
     SessionExpiredError,
     TransactionError,
 )
-from database.kv.client.errors import KeyValueError, refusal
-from database.kv.commands import Acl, CloseSession, Mode, Origin, Permission
-from database.kv.database import Database
-from database.kv.results import ChangeKind, Error
-from database.testing.memory_store import MemoryDisk
-from tests.database.engines.worlds import Replicas, Running, replicas
-from virtuallog.errors import InvalidSettingError, RetryableError, StorageError, UnavailableError
+from virtuallog_database.kv.client.errors import KeyValueError, refusal
+from virtuallog_database.kv.commands import Acl, CloseSession, Mode, Origin, Permission
+from virtuallog_database.kv.database import Database
+from virtuallog_database.kv.results import ChangeKind, Error
+from virtuallog_database.testing.memory_store import MemoryDisk
 
 
 def database_of(running: Running) -> Database:

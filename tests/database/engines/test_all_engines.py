@@ -11,17 +11,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.checksums import Checksums, ChecksumSettings
-from database.engines.entry import Entry
-from database.engines.lease import LeaseSettings
-from database.engines.rollout import Rollout
-from database.engines.stack import LayerT, StackSettings
-from database.engines.time import Time, TimeSettings
-from database.engines.view_tracking import ViewSettings, ViewTracking
-from database.testing.memory_store import MemoryDisk, SortedPairs
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
 from virtuallog.errors import UnavailableError, UnsupportedError
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.checksums import Checksums, ChecksumSettings
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.lease import LeaseSettings
+from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.stack import LayerT, StackSettings
+from virtuallog_database.engines.time import Time, TimeSettings
+from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
+from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 
 NODES = (1, 2, 3)
 SWITCHED = ("lease", "time", "log_backup")

@@ -10,16 +10,16 @@ import trio
 from crc32c import crc32c
 from trio.testing import MockClock
 
-from database.engines.api import Failed
-from database.engines.base import Base
-from database.engines.brain_doctor import BrainDoctor
-from database.engines.cursor import read_cursor
-from database.engines.entry import Entry
-from database.engines.layer import Layer
-from database.errors import BinaryTooOldError, SnapshotNeededError
 from tests.database.engines.worlds import SETTINGS, ListApplication, Running, caught_up, only_base, replicas
 from virtuallog.errors import StorageError, TooLargeError, UnavailableError
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.api import Failed
+from virtuallog_database.engines.base import Base
+from virtuallog_database.engines.brain_doctor import BrainDoctor
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.layer import Layer
+from virtuallog_database.errors import BinaryTooOldError, SnapshotNeededError
 
 
 async def wait_until(condition: object) -> None:

@@ -9,13 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.batching import Batching, BatchingSettings
-from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry, HeavyEntry, parse_untrusted
-from database.engines.layer import Layer, Surroundings
-from database.engines.stack import StackSettings
 from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
 from virtuallog.errors import InvalidSettingError, TooLargeError, UnavailableError
 from virtuallog.types import LogPosition, PlacedBatch
+from virtuallog_database.engines.batching import Batching, BatchingSettings
+from virtuallog_database.engines.entry import PROPOSER, TOKEN_BYTES, Entry, HeavyEntry, parse_untrusted
+from virtuallog_database.engines.layer import Layer, Surroundings
+from virtuallog_database.engines.stack import StackSettings
 
 
 def batched(surroundings: Surroundings, settings: StackSettings) -> list[Layer]:

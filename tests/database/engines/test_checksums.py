@@ -9,19 +9,19 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from database.engines.checksums import ROUNDS_MAX, Checksums, ChecksumSettings, Report, begin, report
-from database.engines.digests import Fold, differences, majority
-from database.engines.keys import section_span
-from database.engines.stack import StackSettings
-from database.engines.view_tracking import ViewSettings
-from database.ports import Reading
-from database.testing.memory_store import MemoryDisk, MemoryStore
-from database.transaction import Transaction
 from tests.database.engines.worlds import ITEMS, SETTINGS, Running, caught_up, replicas
 from virtuallog.errors import CorruptionError
 from virtuallog.ports import Clock
 from virtuallog.testing.process import Process
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.checksums import ROUNDS_MAX, Checksums, ChecksumSettings, Report, begin, report
+from virtuallog_database.engines.digests import Fold, differences, majority
+from virtuallog_database.engines.keys import section_span
+from virtuallog_database.engines.stack import StackSettings
+from virtuallog_database.engines.view_tracking import ViewSettings
+from virtuallog_database.ports import Reading
+from virtuallog_database.testing.memory_store import MemoryDisk, MemoryStore
+from virtuallog_database.transaction import Transaction
 
 QUIET = ChecksumSettings(first_seconds=1000.0)
 FAST: StackSettings = attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0), checksums=QUIET)

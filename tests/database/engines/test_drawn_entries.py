@@ -11,24 +11,24 @@ import trio
 from hypothesis import Phase, given, settings
 from trio.testing import MockClock
 
-from database.engines import brain_doctor
-from database.engines.commanded import CommandedLayer
-from database.engines.cursor import read_cursor
-from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
-from database.engines.lease import Lease
-from database.engines.log_backup import LogBackup
-from database.engines.rollout import Rollout
-from database.engines.session_order import Stamp
-from database.engines.stack import KNOWN
-from database.engines.switches import FLOOR
-from database.engines.time import Time
-from database.engines.view_tracking import ViewTracking
-from database.errors import BinaryTooOldError
-from database.replay import Replay
-from database.testing.memory_store import MemoryDisk
 from tests.database.engines.test_replay import whole_log
 from tests.database.engines.worlds import ListApplication, Running, replicas
 from virtuallog.errors import UnavailableError
+from virtuallog_database.engines import brain_doctor
+from virtuallog_database.engines.commanded import CommandedLayer
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
+from virtuallog_database.engines.lease import Lease
+from virtuallog_database.engines.log_backup import LogBackup
+from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.session_order import Stamp
+from virtuallog_database.engines.stack import KNOWN
+from virtuallog_database.engines.switches import FLOOR
+from virtuallog_database.engines.time import Time
+from virtuallog_database.engines.view_tracking import ViewTracking
+from virtuallog_database.errors import BinaryTooOldError
+from virtuallog_database.replay import Replay
+from virtuallog_database.testing.memory_store import MemoryDisk
 
 COMMANDED: Final[tuple[type[CommandedLayer], ...]] = (Lease, LogBackup, Rollout, Time, ViewTracking)
 """Those of Checksums are left out: a report is believed, and a replica that differs from all others stops."""

@@ -11,22 +11,22 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.asking import ask
-from database.engines.base import BaseSettings
-from database.engines.brain_doctor import BrainDoctor
-from database.engines.entry import Entry
-from database.engines.keys import section
-from database.engines.lease import Lease, LeaseSettings
-from database.engines.lease_state import Expire, Renew
-from database.engines.rollout import Rollout
-from database.engines.stack import StackSettings
-from database.engines.view_tracking import ViewSettings
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, replicas
 from virtuallog.appender import AppenderSettings
 from virtuallog.errors import InvalidSettingError, UnavailableError, VirtualLogError
 from virtuallog.ports import Done
 from virtuallog.testing.process import CrashedError
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.asking import ask
+from virtuallog_database.engines.base import BaseSettings
+from virtuallog_database.engines.brain_doctor import BrainDoctor
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.keys import section
+from virtuallog_database.engines.lease import Lease, LeaseSettings
+from virtuallog_database.engines.lease_state import Expire, Renew
+from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.stack import StackSettings
+from virtuallog_database.engines.view_tracking import ViewSettings
 
 DURATION, DRIFT = 2.0, 0.05
 FAST: StackSettings = attrs.evolve(

@@ -9,20 +9,20 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from database.engines import backup_state, view
-from database.engines.backup_state import Bid, DropBid, Uploaded
-from database.engines.log_backup import LogBackup, LogBackupSettings
-from database.engines.rollout import Rollout
-from database.engines.stack import StackSettings
-from database.engines.switches import Enable, switch
-from database.engines.view_tracking import ViewSettings
-from database.testing.memory_store import MemoryDisk
-from database.transaction import Transaction
-from loglets.archive.manifest import NAME, Manifest, decode_untrusted
-from loglets.archive.trimming import marker
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
 from virtuallog.errors import StorageError
 from virtuallog.types import LogPosition
+from virtuallog_database.engines import backup_state, view
+from virtuallog_database.engines.backup_state import Bid, DropBid, Uploaded
+from virtuallog_database.engines.log_backup import LogBackup, LogBackupSettings
+from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.stack import StackSettings
+from virtuallog_database.engines.switches import Enable, switch
+from virtuallog_database.engines.view_tracking import ViewSettings
+from virtuallog_database.testing.memory_store import MemoryDisk
+from virtuallog_database.transaction import Transaction
+from virtuallog_loglets.archive.manifest import NAME, Manifest, decode_untrusted
+from virtuallog_loglets.archive.trimming import marker
 
 
 @attrs.define
@@ -54,7 +54,7 @@ class Place:
 
 @attrs.define
 class PlaceFiles:
-    """Implements `loglets.archive.files.Files`."""
+    """Implements `virtuallog_loglets.archive.files.Files`."""
 
     place: Place
     files: dict[str, bytes]

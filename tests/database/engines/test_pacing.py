@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from database.engines.pacing import HURRY_SECONDS, Pace
+from virtuallog_database.engines.pacing import HURRY_SECONDS, Pace
 
 
 def test_looks_are_spent_in_a_hurry_and_then_rationed() -> None:

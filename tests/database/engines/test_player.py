@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from database.engines.entry import Entry, parse_untrusted
-from database.engines.player import Player
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.entry import Entry, parse_untrusted
+from virtuallog_database.engines.player import Player
 
 
 def at(cursor: int) -> Player:

@@ -11,21 +11,6 @@ from crc32c import crc32c
 from hypothesis import Phase, given, settings
 from trio.testing import MockClock
 
-from database.engines.brain_doctor import BrainDoctor
-from database.engines.checksums import Checksums
-from database.engines.cursor import read_cursor
-from database.engines.digests import fold_of
-from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
-from database.engines.keys import CURSOR
-from database.engines.layer import Layer, Surroundings
-from database.engines.rollout import Rollout
-from database.engines.stack import StackSettings, zelos
-from database.engines.time import Time
-from database.engines.view_tracking import ViewTracking
-from database.errors import BinaryTooOldError, SnapshotNeededError
-from database.kv.commands import Create, CreateSession, Mode, Operation, Origin, SetData
-from database.replay import Effects, Replay
-from database.testing.memory_store import MemoryDisk, SortedPairs
 from tests.database.engines.test_all_engines import found
 from tests.database.engines.worlds import Running
 from tests.database.kv.test_against_model import OPERATIONS
@@ -34,6 +19,21 @@ from virtuallog.api import Placed
 from virtuallog.batch import Batch, SessionId
 from virtuallog.errors import CorruptionError
 from virtuallog.types import Gap, GapKind, LogPosition, PlacedBatch
+from virtuallog_database.engines.brain_doctor import BrainDoctor
+from virtuallog_database.engines.checksums import Checksums
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.digests import fold_of
+from virtuallog_database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
+from virtuallog_database.engines.keys import CURSOR
+from virtuallog_database.engines.layer import Layer, Surroundings
+from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.stack import StackSettings, zelos
+from virtuallog_database.engines.time import Time
+from virtuallog_database.engines.view_tracking import ViewTracking
+from virtuallog_database.errors import BinaryTooOldError, SnapshotNeededError
+from virtuallog_database.kv.commands import Create, CreateSession, Mode, Operation, Origin, SetData
+from virtuallog_database.replay import Effects, Replay
+from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 
 STEPS = st.lists(st.tuples(OPERATIONS, st.integers(0, 3), st.integers(0, 2)), min_size=5, max_size=25)
 

@@ -8,13 +8,13 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from database.engines.contents import items
-from database.engines.entry import Entry
-from database.transaction import Transaction
 from tests.database.engines.worlds import ListApplication, Replicas, caught_up, replicas
 from virtuallog.instruments import Counter
 from virtuallog.metrics import Distribution
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.contents import items
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.transaction import Transaction
 
 
 class Turns(trio.abc.Instrument):

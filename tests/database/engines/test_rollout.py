@@ -9,19 +9,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.checksums import Checksums, ChecksumSettings
-from database.engines.entry import Entry
-from database.engines.keys import section
-from database.engines.layer import Layer, Surroundings
-from database.engines.rollout import Rollout, RolloutSettings
-from database.engines.stack import StackSettings, zelos
-from database.engines.switches import is_enabled
-from database.engines.view_tracking import ViewSettings, ViewTracking
-from database.errors import BinaryTooOldError
-from database.transaction import Transaction
 from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
 from virtuallog.errors import CorruptionError, UnsupportedError
 from virtuallog.types import LogPosition
+from virtuallog_database.engines.checksums import Checksums, ChecksumSettings
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.keys import section
+from virtuallog_database.engines.layer import Layer, Surroundings
+from virtuallog_database.engines.rollout import Rollout, RolloutSettings
+from virtuallog_database.engines.stack import StackSettings, zelos
+from virtuallog_database.engines.switches import is_enabled
+from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
+from virtuallog_database.errors import BinaryTooOldError
+from virtuallog_database.transaction import Transaction
 
 FAST: StackSettings = attrs.evolve(
     SETTINGS,

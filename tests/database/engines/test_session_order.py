@@ -11,23 +11,23 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines import session_order, view
-from database.engines.base import BaseSettings
-from database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
-from database.engines.forgotten import floor, with_beginning
-from database.engines.keys import section, section_span
-from database.engines.layer import Layer, Surroundings
-from database.engines.proposals import Proposals
-from database.engines.rollout import Rollout, RolloutSettings
-from database.engines.session_order import SessionOrder, SessionOrderSettings, Stamp
-from database.engines.stack import StackSettings
-from database.engines.switches import FLOOR, is_enabled
-from database.engines.view_tracking import ViewSettings
-from database.testing.memory_store import MemoryDisk
 from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
 from virtuallog.appender import AppenderSettings
 from virtuallog.errors import MalformedError, SealedError, UnavailableError, UnsupportedError
 from virtuallog.types import LogPosition, NodeId, PlacedBatch
+from virtuallog_database.engines import session_order, view
+from virtuallog_database.engines.base import BaseSettings
+from virtuallog_database.engines.entry import PROPOSER, TOKEN_BYTES, Entry
+from virtuallog_database.engines.forgotten import floor, with_beginning
+from virtuallog_database.engines.keys import section, section_span
+from virtuallog_database.engines.layer import Layer, Surroundings
+from virtuallog_database.engines.proposals import Proposals
+from virtuallog_database.engines.rollout import Rollout, RolloutSettings
+from virtuallog_database.engines.session_order import SessionOrder, SessionOrderSettings, Stamp
+from virtuallog_database.engines.stack import StackSettings
+from virtuallog_database.engines.switches import FLOOR, is_enabled
+from virtuallog_database.engines.view_tracking import ViewSettings
+from virtuallog_database.testing.memory_store import MemoryDisk
 
 ORDER = section_span(SessionOrder.name)
 FORGETFUL: StackSettings = attrs.evolve(

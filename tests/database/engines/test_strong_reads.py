@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.kv.client import Access, KeyValueClient, NoNodeError
-from database.kv.database import Database
 from tests.database.engines.test_lease import WANTED, enabled_over, lagging
 from tests.database.engines.worlds import Running, replicas
+from virtuallog_database.kv.client import Access, KeyValueClient, NoNodeError
+from virtuallog_database.kv.database import Database
 
 
 def client(running: Running) -> KeyValueClient:

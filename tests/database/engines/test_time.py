@@ -7,15 +7,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines import time as time_engine
-from database.engines.rollout import Rollout
-from database.engines.stack import StackSettings
-from database.engines.time import Elapsed, Time, TimeSettings
-from database.engines.view_tracking import ViewSettings
-from database.transaction import Transaction
 from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
 from virtuallog.errors import OverloadedError, UnsupportedError
 from virtuallog.types import LogPosition
+from virtuallog_database.engines import time as time_engine
+from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.stack import StackSettings
+from virtuallog_database.engines.time import Elapsed, Time, TimeSettings
+from virtuallog_database.engines.view_tracking import ViewSettings
+from virtuallog_database.transaction import Transaction
 
 FAST: StackSettings = attrs.evolve(
     SETTINGS, view=ViewSettings(announce_seconds=1.0), time=TimeSettings(tick_seconds=0.2)

@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from database.ports import LocalStore
-from database.testing.memory_store import MemoryDisk
-from database.transaction import Savepoint, Transaction
 from virtuallog.errors import StorageError
+from virtuallog_database.ports import LocalStore
+from virtuallog_database.testing.memory_store import MemoryDisk
+from virtuallog_database.transaction import Savepoint, Transaction
 
 KEYS = st.sampled_from([b"", b"a", b"a\0", b"aa", b"ab", b"b", b"c", b"\xff"])
 ALL = (b"", b"\xff\xff")

@@ -7,11 +7,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.checksums import ChecksumSettings
-from database.engines.stack import StackSettings
-from database.engines.view_tracking import ViewSettings
 from tests.database.engines.worlds import SETTINGS, caught_up, replicas
 from virtuallog.errors import CorruptionError, StorageError, UnknownKindError, VirtualLogError
+from virtuallog_database.engines.checksums import ChecksumSettings
+from virtuallog_database.engines.stack import StackSettings
+from virtuallog_database.engines.view_tracking import ViewSettings
 
 BUSY: StackSettings = attrs.evolve(
     SETTINGS,

@@ -7,14 +7,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.stack import StackSettings
-from database.engines.view_tracking import Eject, ViewSettings, ViewTracking
-from database.errors import SnapshotNeededError
-from database.testing.memory_store import MemoryDisk
 from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
 from virtuallog.errors import InvalidSettingError
 from virtuallog.register import NodeEntry
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_database.engines.stack import StackSettings
+from virtuallog_database.engines.view_tracking import Eject, ViewSettings, ViewTracking
+from virtuallog_database.errors import SnapshotNeededError
+from virtuallog_database.testing.memory_store import MemoryDisk
 
 FAST: StackSettings = attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0, eject_seconds=8.0))
 SOON = 3.0

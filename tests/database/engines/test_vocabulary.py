@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from database.engines.backup_state import Begin, Bid, DropBid, Uploaded
-from database.engines.checksums import Compare, Report
-from database.engines.holds import DropHold, PlaceExactly, PlaceHold
-from database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
-from database.engines.silence import Silence
-from database.engines.switches import Disable, Enable
-from database.engines.time import Cancel, Elapsed, Set, Timer
-from database.engines.view import Floor, Hold, Member
-from database.engines.view_tracking import Announce, Eject, Heartbeat
-from database.engines.vocabulary import Vocabulary
-from database.errors import BinaryTooOldError
 from virtuallog.errors import CorruptionError, MalformedError
+from virtuallog_database.engines.backup_state import Begin, Bid, DropBid, Uploaded
+from virtuallog_database.engines.checksums import Compare, Report
+from virtuallog_database.engines.holds import DropHold, PlaceExactly, PlaceHold
+from virtuallog_database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
+from virtuallog_database.engines.silence import Silence
+from virtuallog_database.engines.switches import Disable, Enable
+from virtuallog_database.engines.time import Cancel, Elapsed, Set, Timer
+from virtuallog_database.engines.view import Floor, Hold, Member
+from virtuallog_database.engines.view_tracking import Announce, Eject, Heartbeat
+from virtuallog_database.engines.vocabulary import Vocabulary
+from virtuallog_database.errors import BinaryTooOldError
 
 ALL = Vocabulary((
     Begin, Bid, DropBid, Uploaded, Compare, Report, DropHold, PlaceExactly, PlaceHold, Acquire, Confirm, Expire, Grant, Release,

@@ -10,19 +10,6 @@ from typing import Any
 import attrs
 import trio
 
-from database.engines.api import Engine
-from database.engines.asking import ask
-from database.engines.base import BaseSettings
-from database.engines.entry import Entry
-from database.engines.layer import Layer, Surroundings
-from database.engines.session_order import SessionOrderSettings
-from database.engines.stack import Recipe, StackSettings, zelos
-from database.identity import ReplicaIdentity
-from database.ports import LocalStore, Reading
-from database.replica import Replica, ReplicaSettings
-from database.testing.memory_store import MemoryDisk
-from database.transaction import Transaction
-from loglets.memory import MemoryLoglet, MemoryProvider
 from tests.virtuallog.worlds import World
 from virtuallog.api import Loglet, Placed
 from virtuallog.appender import AppenderSettings
@@ -33,6 +20,19 @@ from virtuallog.ports import Environment
 from virtuallog.testing.process import CrashedError
 from virtuallog.types import LogletOffset, LogPosition, NodeId, Tail
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.engines.api import Engine
+from virtuallog_database.engines.asking import ask
+from virtuallog_database.engines.base import BaseSettings
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.layer import Layer, Surroundings
+from virtuallog_database.engines.session_order import SessionOrderSettings
+from virtuallog_database.engines.stack import Recipe, StackSettings, zelos
+from virtuallog_database.identity import ReplicaIdentity
+from virtuallog_database.ports import LocalStore, Reading
+from virtuallog_database.replica import Replica, ReplicaSettings
+from virtuallog_database.testing.memory_store import MemoryDisk
+from virtuallog_database.transaction import Transaction
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
 
 ITEMS = (b"item/", b"item0")
 

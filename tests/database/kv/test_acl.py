@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from database.kv.acl import ENTRIES_MAX, allows, masked, settled
-from database.kv.commands import OPEN_ACL, Acl, Check, Create, Delete, Identity, Multi, Origin, SetAcl, SetData
-from database.kv.results import Error, RefusedError
 from tests.database.kv.worlds import IP, World
+from virtuallog_database.kv.acl import ENTRIES_MAX, allows, masked, settled
+from virtuallog_database.kv.commands import (
+    OPEN_ACL,
+    Acl,
+    Check,
+    Create,
+    Delete,
+    Identity,
+    Multi,
+    Origin,
+    SetAcl,
+    SetData,
+)
+from virtuallog_database.kv.results import Error, RefusedError
 
 ALICE = Identity("digest", "alice:hash")
 SUPER = Identity("super", "")

@@ -8,8 +8,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from database.kv import keys
-from database.kv.commands import (
+from tests.database.kv.worlds import World
+from virtuallog_database.kv import keys
+from virtuallog_database.kv.commands import (
     OPEN_ACL,
     Acl,
     Attach,
@@ -30,8 +31,7 @@ from database.kv.commands import (
     SetData,
     Touch,
 )  # fmt: skip
-from database.testing.model_tree import ModelTree
-from tests.database.kv.worlds import World
+from virtuallog_database.testing.model_tree import ModelTree
 
 NAMES = st.sampled_from(["a", "b", "aa", "c-"])
 PATHS = st.lists(NAMES, max_size=3).map(lambda names: "/" + "/".join(names)) | st.sampled_from(

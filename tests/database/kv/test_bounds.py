@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from database.kv import bounds, codec, execution, keys, paths
-from database.kv.acl_codec import decode_acl, encode_acl
-from database.kv.apply import apply
-from database.kv.commands import (
+from tests.database.kv.worlds import NOW_MS, Recorder, World
+from virtuallog_database.kv import bounds, codec, execution, keys, paths
+from virtuallog_database.kv.acl_codec import decode_acl, encode_acl
+from virtuallog_database.kv.apply import apply
+from virtuallog_database.kv.commands import (
     Acl,
     Check,
     CloseSession,
@@ -30,14 +31,13 @@ from database.kv.commands import (
     SetAcl,
     SetData,
 )
-from database.kv.records import APART_BYTES
-from database.kv.results import ChangeKind, Error, RefusedError, Result
-from database.kv.tree import Tree
-from database.kv.watches import Watches
-from database.testing.heavy_commands import Heavy
-from database.testing.metered_store import MeteredStore
-from database.transaction import Transaction
-from tests.database.kv.worlds import NOW_MS, Recorder, World
+from virtuallog_database.kv.records import APART_BYTES
+from virtuallog_database.kv.results import ChangeKind, Error, RefusedError, Result
+from virtuallog_database.kv.tree import Tree
+from virtuallog_database.kv.watches import Watches
+from virtuallog_database.testing.heavy_commands import Heavy
+from virtuallog_database.testing.metered_store import MeteredStore
+from virtuallog_database.transaction import Transaction
 
 LARGE = 100_000
 PER_BYTE = 16

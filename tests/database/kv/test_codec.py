@@ -8,10 +8,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from database.kv import codec
-from database.kv.acl_codec import encode_acl
-from database.kv.apply import apply
-from database.kv.commands import (
+from virtuallog.errors import MalformedError, TooLargeError
+from virtuallog_database.kv import codec
+from virtuallog_database.kv.acl_codec import encode_acl
+from virtuallog_database.kv.apply import apply
+from virtuallog_database.kv.commands import (
     OPEN_ACL,
     Acl,
     Attach,
@@ -31,9 +32,8 @@ from database.kv.commands import (
     SetData,
     Touch,
 )  # fmt: skip
-from database.testing.memory_store import MemoryDisk
-from database.transaction import Transaction
-from virtuallog.errors import MalformedError, TooLargeError
+from virtuallog_database.testing.memory_store import MemoryDisk
+from virtuallog_database.transaction import Transaction
 
 TEXTS = st.text(st.characters(), max_size=6)
 IDS = st.integers(-(1 << 63), (1 << 63) - 1)

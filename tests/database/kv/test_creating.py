@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from database.kv.commands import (
+from tests.database.kv.worlds import NOW_MS, World
+from virtuallog_database.kv.commands import (
     OPEN_ACL,
     TTL_MS_MAX,
     Acl,
@@ -20,8 +21,7 @@ from database.kv.commands import (
     SetAcl,
     SetData,
 )
-from database.kv.results import Error
-from tests.database.kv.worlds import NOW_MS, World
+from virtuallog_database.kv.results import Error
 
 READ_ONLY = (Acl(1, "world", "anyone"),)
 

@@ -10,15 +10,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.kv.commands import Acl, Create, CreateSession, Delete, Mode, Operation, Origin, SetData
-from database.kv.database import Database, UpkeepSettings
-from database.kv.results import ChangeKind, Error, RefusedError, Result
-from database.kv.watches import WatchMode
-from database.testing.memory_store import MemoryDisk
 from tests.database.engines.worlds import Replicas, Running, replicas
 from tests.database.kv.worlds import Recorder
 from virtuallog.errors import TooLargeError, UnavailableError, VirtualLogError
 from virtuallog.ports import Environment
+from virtuallog_database.kv.commands import Acl, Create, CreateSession, Delete, Mode, Operation, Origin, SetData
+from virtuallog_database.kv.database import Database, UpkeepSettings
+from virtuallog_database.kv.results import ChangeKind, Error, RefusedError, Result
+from virtuallog_database.kv.watches import WatchMode
+from virtuallog_database.testing.memory_store import MemoryDisk
 
 CREATED, DELETED, DATA, CHILDREN = ChangeKind
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from database.kv.commands import (
+from tests.database.kv.worlds import World
+from virtuallog_database.kv.commands import (
     Attach,
     CloseSession,
     Create,
@@ -18,9 +19,8 @@ from database.kv.commands import (
     SetData,
     Touch,
 )  # fmt: skip
-from database.kv.expiry import ABSENT_SECONDS, EXPIRIES_MAX, Expiry
-from database.kv.results import Attached, Error, Result
-from tests.database.kv.worlds import World
+from virtuallog_database.kv.expiry import ABSENT_SECONDS, EXPIRIES_MAX, Expiry
+from virtuallog_database.kv.results import Attached, Error, Result
 
 PASSWORD = b"p" * 16
 

@@ -8,12 +8,12 @@ from hashlib import blake2b
 
 import pytest
 
-from database.kv import codec
-from database.kv.apply import apply
-from database.kv.results import Result, Stat
-from database.testing.heavy_commands import Heavy
-from database.testing.memory_store import MemoryDisk
-from database.transaction import Transaction
+from virtuallog_database.kv import codec
+from virtuallog_database.kv.apply import apply
+from virtuallog_database.kv.results import Result, Stat
+from virtuallog_database.testing.heavy_commands import Heavy
+from virtuallog_database.testing.memory_store import MemoryDisk
+from virtuallog_database.transaction import Transaction
 
 FORMER = {
     1: "c1515e6aec7deac3",

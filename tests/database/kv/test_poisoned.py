@@ -8,14 +8,14 @@ from itertools import islice, product
 
 from trio.testing import MockClock
 
-from database.engines.rollout import Rollout
-from database.engines.switches import BOUNDS
-from database.kv import codec
-from database.kv.commands import Command, Create, Delete, Multi, Operation, Origin, SetData
-from database.kv.database import Database
-from database.kv.results import Error
 from tests.database.engines.worlds import Replicas, Running
 from tests.database.kv.test_database import databases, of
+from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.switches import BOUNDS
+from virtuallog_database.kv import codec
+from virtuallog_database.kv.commands import Command, Create, Delete, Multi, Operation, Origin, SetData
+from virtuallog_database.kv.database import Database
+from virtuallog_database.kv.results import Error
 
 MIB = 1 << 20
 REPLAY_BYTES_MAX = 64 * MIB

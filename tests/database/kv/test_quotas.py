@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import attrs
 
-from database.kv.commands import Create, Delete, Multi, Operation, SetData
-from database.kv.quotas import DEPTH_MAX, Text, parse
-from database.kv.results import Error
-from database.testing.memory_store import MemoryStore
 from tests.database.kv.worlds import World
+from virtuallog_database.kv.commands import Create, Delete, Multi, Operation, SetData
+from virtuallog_database.kv.quotas import DEPTH_MAX, Text, parse
+from virtuallog_database.kv.results import Error
+from virtuallog_database.testing.memory_store import MemoryStore
 
 
 @attrs.define(eq=False)

@@ -19,7 +19,9 @@ from kazoo.client import KazooClient
 from kazoo.protocol import serialization as wire
 from kazoo.security import ACL, Id, make_digest_acl_credential
 
-from database.kv.commands import (
+from tests.database.kv.worlds import IP, World
+from tests.zookeeper_server import open_zookeeper
+from virtuallog_database.kv.commands import (
     OPEN_ACL,
     Acl,
     Check,
@@ -34,9 +36,7 @@ from database.kv.commands import (
     SetAcl,
     SetData,
 )
-from database.kv.results import Error, RefusedError, Stat
-from tests.database.kv.worlds import IP, World
-from tests.zookeeper_server import open_zookeeper
+from virtuallog_database.kv.results import Error, RefusedError, Stat
 
 OPERATIONS = 500
 SETTINGS = ("extendedTypesEnabled=true", "enforceQuota=true")

@@ -14,8 +14,14 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from database.kv import paths
-from database.kv.commands import (
+from tests.database.kv.test_bounds import LONG_ACL
+from tests.database.kv.worlds import Recorder, World
+from virtuallog.errors import OverloadedError
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.process import Process
+from virtuallog.types import NodeId
+from virtuallog_database.kv import paths
+from virtuallog_database.kv.commands import (
     OPEN_ACL,
     Acl,
     Create,
@@ -30,15 +36,9 @@ from database.kv.commands import (
     SetAcl,
     SetData,
 )
-from database.kv.database import Database
-from database.kv.results import ChangeKind, RefusedError, Result
-from database.kv.watches import RECURSIVE_DEPTH_MAX, Watches, WatchMode
-from tests.database.kv.test_bounds import LONG_ACL
-from tests.database.kv.worlds import Recorder, World
-from virtuallog.errors import OverloadedError
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.process import Process
-from virtuallog.types import NodeId
+from virtuallog_database.kv.database import Database
+from virtuallog_database.kv.results import ChangeKind, RefusedError, Result
+from virtuallog_database.kv.watches import RECURSIVE_DEPTH_MAX, Watches, WatchMode
 
 CREATED, DELETED, DATA, CHILDREN = ChangeKind
 OPEN = (OPEN_ACL, OPEN_ACL)
@@ -303,8 +303,8 @@ def test_recursive_watches_are_not_set_deep_down() -> None:
 
 def test_a_watcher_holds_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watches, and characters of their paths, in each table. A watch that is gone leaves room; one that is set anew takes none."""
-    monkeypatch.setattr("database.kv.watches.PER_WATCHER_MAX", 3)
-    monkeypatch.setattr("database.kv.watches.PATH_CHARACTERS_MAX", 100)
+    monkeypatch.setattr("virtuallog_database.kv.watches.PER_WATCHER_MAX", 3)
+    monkeypatch.setattr("virtuallog_database.kv.watches.PATH_CHARACTERS_MAX", 100)
     watches, one, two = Watches(), Recorder(), Recorder()
     for path in ("/a", "/b", "/c", "/a"):
         watches.data.add(path, one)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import attrs
 
-from database.engines.keys import section
-from database.engines.switches import BOUNDS
-from database.kv import codec
-from database.kv.apply import apply
-from database.kv.commands import Command, Identity, Operation, Origin
-from database.kv.results import ChangeKind, Error, Result
-from database.kv.tree import Tree
-from database.testing.memory_store import MemoryDisk, MemoryStore
-from database.transaction import Transaction
+from virtuallog_database.engines.keys import section
+from virtuallog_database.engines.switches import BOUNDS
+from virtuallog_database.kv import codec
+from virtuallog_database.kv.apply import apply
+from virtuallog_database.kv.commands import Command, Identity, Operation, Origin
+from virtuallog_database.kv.results import ChangeKind, Error, Result
+from virtuallog_database.kv.tree import Tree
+from virtuallog_database.testing.memory_store import MemoryDisk, MemoryStore
+from virtuallog_database.transaction import Transaction
 
 SWITCH = section("rollout") + BOUNDS.encode()
 """Where the switch of the bounds stands."""

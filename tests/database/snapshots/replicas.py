@@ -9,20 +9,20 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from database.engines.keys import CURSOR
-from database.ports import LocalStore, StoreDirectory
-from database.snapshots.keeping import Snapshots
-from database.snapshots.meter import SnapshotMeter
-from database.snapshots.policy import NONE, SnapshotSettings
-from database.snapshots.restoring import Restorer
-from database.snapshots.serving import SnapshotService
-from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from virtuallog.errors import UnavailableError, VirtualLogError
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.process import Process
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_database.engines.keys import CURSOR
+from virtuallog_database.ports import LocalStore, StoreDirectory
+from virtuallog_database.snapshots.keeping import Snapshots
+from virtuallog_database.snapshots.meter import SnapshotMeter
+from virtuallog_database.snapshots.policy import NONE, SnapshotSettings
+from virtuallog_database.snapshots.restoring import Restorer
+from virtuallog_database.snapshots.serving import SnapshotService
+from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 CLUSTER = b"c" * 16
 EVERYTHING = (b"", b"\xff")

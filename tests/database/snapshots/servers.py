@@ -9,16 +9,6 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from database.engines.base import BaseSettings
-from database.engines.stack import StackSettings
-from database.engines.view_tracking import ViewSettings, ViewTracking
-from database.hosting import Host, HostSettings, Life
-from database.identity import ReplicaIdentity
-from database.kv.commands import Create, Origin, SetData
-from database.replica import ReplicaSettings
-from database.snapshots.policy import SnapshotSettings
-from database.snapshots.serving import SnapshotService
-from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from tests.virtuallog.worlds import World
 from virtuallog.ports import Environment
 from virtuallog.testing.clock import SimulatedClock
@@ -27,6 +17,16 @@ from virtuallog.testing.process import CrashedError, Process
 from virtuallog.testing.timeline import Timeline
 from virtuallog.types import LogPosition, NodeId
 from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.engines.base import BaseSettings
+from virtuallog_database.engines.stack import StackSettings
+from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
+from virtuallog_database.hosting import Host, HostSettings, Life
+from virtuallog_database.identity import ReplicaIdentity
+from virtuallog_database.kv.commands import Create, Origin, SetData
+from virtuallog_database.replica import ReplicaSettings
+from virtuallog_database.snapshots.policy import SnapshotSettings
+from virtuallog_database.snapshots.serving import SnapshotService
+from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 CLUSTER = b"c" * 16
 NODES = (1, 2, 3)

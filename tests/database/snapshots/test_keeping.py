@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from database.snapshots.keeping import Snapshots, positions
-from database.snapshots.meter import SnapshotMeter
-from database.snapshots.policy import NONE, Schedule, SnapshotSettings, name_of, position_of, superfluous
 from tests.database.snapshots.replicas import content, world
 from virtuallog.errors import StorageError
 from virtuallog.types import POSITION_MAX, LogPosition
+from virtuallog_database.snapshots.keeping import Snapshots, positions
+from virtuallog_database.snapshots.meter import SnapshotMeter
+from virtuallog_database.snapshots.policy import NONE, Schedule, SnapshotSettings, name_of, position_of, superfluous
 
 SETTINGS = SnapshotSettings(log_bytes=1000, seconds=60.0, seconds_min=5.0, keep=2)
 

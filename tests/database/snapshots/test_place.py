@@ -12,10 +12,14 @@ import trio
 from crc32c import crc32c
 from trio.testing import MockClock
 
-from database.engines.cursor import read_cursor
-from database.errors import BinaryTooOldError
-from database.ports import CheckpointFile
-from database.snapshots.compaction import (
+from tests.archive.parts import Shelf
+from tests.database.snapshots.replicas import CLUSTER, Machine, world
+from virtuallog.errors import CorruptionError, MalformedError, UnavailableError, WrongRecipientError
+from virtuallog.types import LogPosition
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.errors import BinaryTooOldError
+from virtuallog_database.ports import CheckpointFile
+from virtuallog_database.snapshots.compaction import (
     FORMAT,
     Manifest,
     StoreFile,
@@ -23,12 +27,8 @@ from database.snapshots.compaction import (
     decode_untrusted,
     manifest_name,
 )
-from database.snapshots.place import Place
-from database.snapshots.policy import name_of
-from tests.archive.parts import Shelf
-from tests.database.snapshots.replicas import CLUSTER, Machine, world
-from virtuallog.errors import CorruptionError, MalformedError, UnavailableError, WrongRecipientError
-from virtuallog.types import LogPosition
+from virtuallog_database.snapshots.place import Place
+from virtuallog_database.snapshots.policy import name_of
 
 URL = "memory://place"
 

@@ -10,12 +10,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from database.engines.cursor import read_cursor
-from database.ports import CheckpointFile, LocalStore
-from database.snapshots.fetching import missing, superfluous
-from database.snapshots.messages import GetSnapshot, Piece, ReadPiece, SnapshotOffer
-from database.snapshots.policy import name_of
-from database.snapshots.serving import REQUESTS_MAX, SnapshotService
 from tests.database.snapshots.replicas import CLUSTER, Machine, World, content, world
 from virtuallog.errors import (
     CorruptionError,
@@ -27,6 +21,12 @@ from virtuallog.errors import (
 )
 from virtuallog.ports import Done
 from virtuallog.types import LogPosition, NodeId
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.ports import CheckpointFile, LocalStore
+from virtuallog_database.snapshots.fetching import missing, superfluous
+from virtuallog_database.snapshots.messages import GetSnapshot, Piece, ReadPiece, SnapshotOffer
+from virtuallog_database.snapshots.policy import name_of
+from virtuallog_database.snapshots.serving import REQUESTS_MAX, SnapshotService
 
 
 async def peers(made: World, *cursors: int) -> list[Machine]:

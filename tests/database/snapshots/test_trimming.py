@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from trio.testing import MockClock
 
-from simulation.world.store_disk import StoreDisk
 from tests.database.snapshots.servers import Servers, servers
 from virtuallog.types import LogPosition
+from virtuallog_simulation.world.store_disk import StoreDisk
 
 
 async def test_the_log_is_trimmed_to_the_oldest_snapshot_of_all(autojump_clock: MockClock) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from database.ports import CheckpointFile
-from database.snapshots import wire
-from database.snapshots.messages import PIECE_BYTES_MAX, GetSnapshot, Piece, ReadPiece, SnapshotOffer
 from virtuallog.rpc.codec import derive
 from virtuallog.rpc.frames import FRAME_BYTES_MAX
 from virtuallog.rpc.roles import Role
 from virtuallog.types import POSITION_MAX
+from virtuallog_database.ports import CheckpointFile
+from virtuallog_database.snapshots import wire
+from virtuallog_database.snapshots.messages import PIECE_BYTES_MAX, GetSnapshot, Piece, ReadPiece, SnapshotOffer
 
 
 @pytest.mark.parametrize("method", wire.SNAPSHOTS.methods, ids=lambda method: method.name)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from database.ports import StoreDirectory
-from database.rocks import StoreSettings, open_store_directory
-from simulation.world.store_disk import SimulatedDirectory, StoreDisk
 from virtuallog.errors import CorruptionError, MalformedError, UnavailableError, VirtualLogError
 from virtuallog.testing.clock import SimulatedClock
 from virtuallog.testing.process import Process
 from virtuallog.types import NodeId
+from virtuallog_database.ports import StoreDirectory
+from virtuallog_database.rocks import StoreSettings, open_store_directory
+from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 SMALL = StoreSettings(buffer_bytes=64 << 10, file_bytes=64 << 10, cache_bytes=1 << 20)
 ALL = (b"", b"\xff")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from database.held_back import HeldBack
-from database.testing.memory_store import MemoryDisk, SortedPairs
+from virtuallog_database.held_back import HeldBack
+from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 
 KEYS = st.sampled_from([b"a", b"b", b"ba", b"c", b"d"])
 WRITES = st.lists(

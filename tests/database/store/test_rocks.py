@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from database.ports import CheckpointFile
-from database.rocks import StoreSettings, listing, open_store_directory
 from virtuallog.errors import CorruptionError, DiskFullError, InvalidSettingError, MalformedError, StorageError
+from virtuallog_database.ports import CheckpointFile
+from virtuallog_database.rocks import StoreSettings, listing, open_store_directory
 
 SMALL = StoreSettings(buffer_bytes=64 << 10, file_bytes=64 << 10, cache_bytes=1 << 20)
 

@@ -6,14 +6,14 @@ from functools import partial
 
 import pytest
 
-from loglets.paxos.catch_up import catch_up, catch_up_voting
-from loglets.paxos.ensemble import Ensemble
-from loglets.paxos.messages import GetStanding, Promise, ReadRecords, Recover, Status
 from tests.metastore.world import simulated
 from tests.paxos.leading import Leader
 from tests.paxos.world import World, playing
 from virtuallog.errors import UnavailableError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.catch_up import catch_up, catch_up_voting
+from virtuallog_loglets.paxos.ensemble import Ensemble
+from virtuallog_loglets.paxos.messages import GetStanding, Promise, ReadRecords, Recover, Status
 
 TEN = [str(number).encode() for number in range(1, 11)]
 

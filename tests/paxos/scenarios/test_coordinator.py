@@ -8,14 +8,14 @@ from __future__ import annotations
 import pytest
 import trio
 
-from loglets.paxos import values
-from loglets.paxos.identity import Position
-from loglets.paxos.messages import Promise, Status
-from loglets.paxos.reader import Reader, ReadRangeError
-from loglets.paxos.writer import Writer, WriterError
 from tests.metastore.world import simulated
 from tests.paxos.leading import Leader
 from tests.paxos.world import World, playing
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.identity import Position
+from virtuallog_loglets.paxos.messages import Promise, Status
+from virtuallog_loglets.paxos.reader import Reader, ReadRangeError
+from virtuallog_loglets.paxos.writer import Writer, WriterError
 
 TEN = [str(number).encode() for number in range(1, 11)]
 

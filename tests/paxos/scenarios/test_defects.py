@@ -12,23 +12,23 @@ from collections.abc import Awaitable, Callable, Iterable
 import attrs
 import pytest
 
-from loglets.paxos import values
-from loglets.paxos.attempt import Attempt, Finish
-from loglets.paxos.coordinator import Coordinator
-from loglets.paxos.coordinator_effects import Effect as CoordinatorEffect
-from loglets.paxos.effects import Answer, Effect, Ticket
-from loglets.paxos.filling import _Filling, fill
-from loglets.paxos.messages import Learn, Promise, Promised, Recovered, Status, Verdict, Write, Written
-from loglets.paxos.recovery import Follow, Recovery
-from loglets.paxos.reign import Reign
-from loglets.paxos.replica import Replica
-from loglets.paxos.rounds import Ignored, Rejected, Roll
-from simulation.patches import planted
 from tests.metastore.world import simulated
 from tests.paxos.leading import Leader
 from tests.paxos.world import SEGMENT, STRANGER, World, playing
 from virtuallog.errors import StorageError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.attempt import Attempt, Finish
+from virtuallog_loglets.paxos.coordinator import Coordinator
+from virtuallog_loglets.paxos.coordinator_effects import Effect as CoordinatorEffect
+from virtuallog_loglets.paxos.effects import Answer, Effect, Ticket
+from virtuallog_loglets.paxos.filling import _Filling, fill
+from virtuallog_loglets.paxos.messages import Learn, Promise, Promised, Recovered, Status, Verdict, Write, Written
+from virtuallog_loglets.paxos.recovery import Follow, Recovery
+from virtuallog_loglets.paxos.reign import Reign
+from virtuallog_loglets.paxos.replica import Replica
+from virtuallog_loglets.paxos.rounds import Ignored, Rejected, Roll
+from virtuallog_simulation.patches import planted
 
 X, Y = b"X", b"Y"
 SLOW_SECONDS = 0.4
@@ -43,7 +43,7 @@ def test_accepting_raises_the_promise() -> None:
     lost, and another value is decided in its place."""
     assert _played(outbid) == {X}
 
-    with planted({"loglets.paxos.replica:Replica._write": accepts_and_keeps_the_promise}):
+    with planted({"virtuallog_loglets.paxos.replica:Replica._write": accepts_and_keeps_the_promise}):
         assert _played(outbid) == {X, Y}
 
 
@@ -89,7 +89,7 @@ def test_recovery_restores_the_promise() -> None:
     have the same number, and both get quorums through it."""
     assert _played(forgotten) == {Y}
 
-    with planted({"loglets.paxos.recovery:Recovery._follow": follows_without_promise}):
+    with planted({"virtuallog_loglets.paxos.recovery:Recovery._follow": follows_without_promise}):
         assert _played(forgotten) == {X, Y}
 
 
@@ -128,7 +128,7 @@ def test_votes_of_a_lost_store_are_dropped() -> None:
     it must hear that its store is gone, from the others that he counts."""
     assert _played(in_flight, replicas=5) == {Y}
 
-    with planted({"loglets.paxos.rounds:Roll.is_current": counts_any_store}):
+    with planted({"virtuallog_loglets.paxos.rounds:Roll.is_current": counts_any_store}):
         assert _played(in_flight, replicas=5) == {X, Y}
 
 
@@ -410,7 +410,7 @@ def takes_decisions_for_values(self: Attempt, answers: Iterable[Promised | Writt
 )
 def test_a_rule_that_is_taken_out_is_missed(test: Callable[[], None], target: str, rule_of_mesos: object) -> None:
     """With the behaviour of Mesos the test of the defect fails: by what it asserts, or because no answer comes."""
-    with planted({f"loglets.paxos.{target}": rule_of_mesos}):
+    with planted({f"virtuallog_loglets.paxos.{target}": rule_of_mesos}):
         assert _fails(test)
 
 

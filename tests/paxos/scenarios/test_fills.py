@@ -6,12 +6,12 @@ the rest; so each test says which of the two it is about.
 
 from __future__ import annotations
 
-from loglets.paxos import values
-from loglets.paxos.filling import fill
-from loglets.paxos.messages import Promise, Verdict, Write
 from tests.metastore.world import simulated
 from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.filling import fill
+from virtuallog_loglets.paxos.messages import Promise, Verdict, Write
 
 TEN = [str(number).encode() for number in range(1, 11)]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from loglets.paxos.identity import Position
-from loglets.paxos.log import Log
-from loglets.paxos.reader import Reader
-from loglets.paxos.writer import Writer
 from tests.metastore.world import simulated
 from tests.paxos.world import World, playing
+from virtuallog_loglets.paxos.identity import Position
+from virtuallog_loglets.paxos.log import Log
+from virtuallog_loglets.paxos.reader import Reader
+from virtuallog_loglets.paxos.writer import Writer
 
 TEN = [str(number).encode() for number in range(1, 11)]
 

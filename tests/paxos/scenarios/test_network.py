@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from loglets.paxos.network import Member, Mode, Network
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.network import Member, Mode, Network
 
 COMPARISONS: dict[Mode, Callable[[int, int], bool]] = {
     Mode.EQUAL: operator.eq,

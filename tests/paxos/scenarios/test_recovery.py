@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from loglets.paxos.messages import Recover, Status
 from tests.metastore.world import simulated
 from tests.paxos.world import World, playing
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos.messages import Recover, Status
 
 TEN = [str(number).encode() for number in range(1, 11)]
 

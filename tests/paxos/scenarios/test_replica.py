@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from loglets.paxos import values
-from loglets.paxos.messages import Promise, Promised, Record, Status, Verdict, Write, Written
 from tests.metastore.world import simulated
 from tests.paxos.world import SEGMENT, STRANGER, World, playing
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.messages import Promise, Promised, Record, Status, Verdict, Write, Written
 
 HELLO = values.append(b"hello world", 0)
 

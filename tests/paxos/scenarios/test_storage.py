@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from loglets.paxos import values
-from loglets.paxos.messages import Learn, Record, Status
-from loglets.paxos.places import PLACE_MAX
 from tests.paxos.world import SEGMENT, World, playing
 from virtuallog.key_values import open_key_values
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.messages import Learn, Record, Status
+from virtuallog_loglets.paxos.places import PLACE_MAX
 
 
 @pytest.fixture(params=["simulated", "RocksDB"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from loglets.paxos import values
-from loglets.paxos.identity import Position
-from loglets.paxos.reader import Reader, ReadRangeError
-from loglets.paxos.writer import Writer
 from tests.metastore.world import simulated
 from tests.paxos.world import World, playing
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.identity import Position
+from virtuallog_loglets.paxos.reader import Reader, ReadRangeError
+from virtuallog_loglets.paxos.writer import Writer
 
 TEN = [str(number).encode() for number in range(1, 11)]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from loglets.paxos.identity import Position
-from loglets.paxos.log import Log
-from loglets.paxos.reader import Reader
-from loglets.paxos.standalone import open_log
-from loglets.paxos.writer import Writer
-from loglets.paxos.zookeeper import ZooKeeper
 from tests.zookeeper_server import Server, open_zookeeper
 from virtuallog.clock import SystemClock
+from virtuallog_loglets.paxos.identity import Position
+from virtuallog_loglets.paxos.log import Log
+from virtuallog_loglets.paxos.reader import Reader
+from virtuallog_loglets.paxos.standalone import open_log
+from virtuallog_loglets.paxos.writer import Writer
+from virtuallog_loglets.paxos.zookeeper import ZooKeeper
 
 pytestmark = [pytest.mark.processes]
 PATIENCE_SECONDS = 30.0

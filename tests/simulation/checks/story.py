@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from simulation.checks.chain import CHAIN_CHECKS
-from simulation.checks.log import LOG_CHECKS
-from simulation.checks.loglet import LOGLET_CHECKS
 from virtuallog import chain
 from virtuallog.batch import Batch, SessionId
 from virtuallog.chain import Chain, SegmentId
@@ -19,6 +16,9 @@ from virtuallog.register import ClusterId, Register
 from virtuallog.testing.actions import LogletAppend, LogletSeal, LogletTail, Put, Read
 from virtuallog.testing.history import History, Recorder
 from virtuallog.types import Data, Gap, GapKind, LogPosition, Sealed
+from virtuallog_simulation.checks.chain import CHAIN_CHECKS
+from virtuallog_simulation.checks.log import LOG_CHECKS
+from virtuallog_simulation.checks.loglet import LOGLET_CHECKS
 
 LOGLET = SegmentId(1, 7)
 A, B = SessionId(b"a" * 16), SessionId(b"b" * 16)

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 
 import attrs
 
-from loglets.archive import manifest as manifests
-from loglets.archive.config import ArchiveConfig
-from loglets.archive.manifest import DataFile, Manifest, RowGroup, checksum
-from loglets.archive.trimming import marker
-from simulation.checks.archives import ARCHIVED, ArchiveWatch, archive_is_whole
 from virtuallog.testing.files import FilesServer
 from virtuallog.testing.network import SimulatedNetwork
 from virtuallog.testing.timeline import Timeline
 from virtuallog.testing.violation import Violation
+from virtuallog_loglets.archive import manifest as manifests
+from virtuallog_loglets.archive.config import ArchiveConfig
+from virtuallog_loglets.archive.manifest import DataFile, Manifest, RowGroup, checksum
+from virtuallog_loglets.archive.trimming import marker
+from virtuallog_simulation.checks.archives import ARCHIVED, ArchiveWatch, archive_is_whole
 
 DATA = b"four rows"
 FILE = DataFile(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from simulation.checks.chain import SEGMENT_BYTES
 from tests.simulation.checks.story import FIRST, SECOND, Story, put, register
 from virtuallog import chain
 from virtuallog.chain import Chain
 from virtuallog.errors import ChainConflictError
 from virtuallog.testing.actions import Get, LogletRead, LogletSeal, LogletTail, Put
 from virtuallog.types import LogPosition, Open, Sealed
+from virtuallog_simulation.checks.chain import SEGMENT_BYTES
 
 OLD, NEW = SECOND.segments
 

@@ -8,20 +8,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
+SIMULATION = ROOT / "simulation" / "virtuallog_simulation"
 ABOUT_RUNS = {"comes to an end", "no unexpected error", "progress"}
 """Found by whoever runs a story, not by a check."""
 
 
 def names_in_code() -> set[str]:
     """The words that begin a violation, or are told apart just before."""
-    folders = (ROOT / "simulation" / "checks", ROOT / "simulation" / "zelos", ROOT / "virtuallog" / "testing")
+    folders = (SIMULATION / "checks", SIMULATION / "zelos", ROOT / "virtuallog" / "testing")
     sources = [source for folder in folders for source in folder.glob("*.py")]
     return {name for source in sources for name in _names(ast.parse(source.read_text()))}
 
 
 def names_in_simulation() -> set[str]:
     """All of the simulator's: stories and the world judge by themselves, too, which the table may explain."""
-    sources = (ROOT / "simulation").rglob("*.py")
+    sources = SIMULATION.rglob("*.py")
     return {name for source in sources for name in _names(ast.parse(source.read_text()))}
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from simulation.checks.errors import DOCUMENTED, register_errors_as_documented
-from simulation.checks.register import REGISTER_CHECKS
 from tests.simulation.checks.story import LOGLET, A, Story, offer
 from virtuallog.errors import (
     ChainConflictError,
@@ -38,6 +36,8 @@ from virtuallog.testing.actions import (
     Reconfigure,
     Trim,
 )
+from virtuallog_simulation.checks.errors import DOCUMENTED, register_errors_as_documented
+from virtuallog_simulation.checks.register import REGISTER_CHECKS
 
 BROKEN = {"errors as documented"}
 SILENT = UnavailableError("no answer")

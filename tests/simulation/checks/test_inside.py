@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import trio
 
-from loglets.native import NativeProvider
-from metastore import records
-from metastore.acceptor import PersistDecision
-from metastore.messages import genesis
-from metastore.service import STORE
-from simulation.checks.inside import log_servers, power_loss_is_no_damage, wiped_stays_out
-from simulation.checks.watch import stored_acceptors
-from simulation.runner import run_seed
-from simulation.world import scheduler
-from simulation.world.cluster import Cluster, ClusterPlan
-from simulation.world.machine import Machine, MachinePorts, Program
-from simulation.world.world import World, open_world
 from virtuallog.errors import CorruptionError, SealedError, UnavailableError, VirtualLogError
 from virtuallog.types import NodeId
+from virtuallog_loglets.native import NativeProvider
+from virtuallog_metastore import records
+from virtuallog_metastore.acceptor import PersistDecision
+from virtuallog_metastore.messages import genesis
+from virtuallog_metastore.service import STORE
+from virtuallog_simulation.checks.inside import log_servers, power_loss_is_no_damage, wiped_stays_out
+from virtuallog_simulation.checks.watch import stored_acceptors
+from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.world import scheduler
+from virtuallog_simulation.world.cluster import Cluster, ClusterPlan
+from virtuallog_simulation.world.machine import Machine, MachinePorts, Program
+from virtuallog_simulation.world.world import World, open_world
 
 NODE = NodeId(1)
 
@@ -86,7 +86,7 @@ def test_what_acceptors_have_stored_is_read_from_their_disks() -> None:
 
 def test_a_wal_that_lacks_what_its_server_has_told() -> None:
     """Called back before the sync: nobody has crashed, so no client can notice, and the look inside does."""
-    found = run_seed(1, patches={"loglets.wal.log:WriteAheadLog._write_synced": pretend_to_write}).violations
+    found = run_seed(1, patches={"virtuallog_loglets.wal.log:WriteAheadLog._write_synced": pretend_to_write}).violations
 
     assert "restart forgets nothing" in {violation.check for violation in found}
 

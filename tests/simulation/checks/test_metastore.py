@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from metastore.acceptor import Acceptor
-from metastore.messages import BALLOT_ZERO, Ballot, Decision, Proposal, Vote, genesis
-from simulation.checks.metastore import CHOSEN, DECIDED, UNDECIDED, Seen, acceptors_agree
 from tests.simulation.checks.story import Story
 from virtuallog.testing.actions import Put
 from virtuallog.types import NodeId
+from virtuallog_metastore.acceptor import Acceptor
+from virtuallog_metastore.messages import BALLOT_ZERO, Ballot, Decision, Proposal, Vote, genesis
+from virtuallog_simulation.checks.metastore import CHOSEN, DECIDED, UNDECIDED, Seen, acceptors_agree
 
 NODES = ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 

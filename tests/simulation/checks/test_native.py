@@ -7,18 +7,18 @@ from collections.abc import Mapping
 import attrs
 import pytest
 
-from loglets.native import wave as waves
-from loglets.native.config import NativeConfig
-from loglets.native.durable import DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
-from loglets.native.liveness import Liveness
-from loglets.native.log_server import LogServer
-from loglets.wal.record import Address
-from simulation.checks.native import Held, committed_below_the_stop, restart_forgets_nothing, servers_agree
 from tests.simulation.checks.story import LOGLET, A, B, Story, batch
 from virtuallog.batch import SessionId
 from virtuallog.testing.actions import LogletSeal, LogletTail
 from virtuallog.types import NodeId
 from virtuallog.types import Sealed as End
+from virtuallog_loglets.native import wave as waves
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.durable import DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
+from virtuallog_loglets.native.liveness import Liveness
+from virtuallog_loglets.native.log_server import LogServer
+from virtuallog_loglets.wal.record import Address
+from virtuallog_simulation.checks.native import Held, committed_below_the_stop, restart_forgets_nothing, servers_agree
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 CONFIG = NativeConfig(servers=(ONE, TWO, THREE), sequencer=ONE, boot=1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from loglets.paxos import values
-from loglets.paxos.messages import NOWHERE, Record, Status
-from simulation.checks.paxos import ACKNOWLEDGED, LOOKED, RECOVERED, Ledger
 from tests.simulation.checks.story import LOGLET, A, B, Story, batch
 from virtuallog.testing.actions import LogletAppend
 from virtuallog.types import NodeId
+from virtuallog_loglets.paxos import values
+from virtuallog_loglets.paxos.messages import NOWHERE, Record, Status
+from virtuallog_simulation.checks.paxos import ACKNOWLEDGED, LOOKED, RECOVERED, Ledger
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 X, Y = values.append(batch(A, 0).blob, 1), values.append(batch(B, 0).blob, 2)

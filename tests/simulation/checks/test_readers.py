@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from simulation.checks.readers import followers_reach_the_tail
 from tests.simulation.checks.story import FIRST, SECOND, Story, data, filler, put, read, trimmed
 from virtuallog.errors import UnavailableError
 from virtuallog.testing.actions import Append, CheckTail, Follow, Read, Trim
 from virtuallog.types import Gap, GapKind, Open
+from virtuallog_simulation.checks.readers import followers_reach_the_tail
 
 
 @pytest.mark.parametrize(

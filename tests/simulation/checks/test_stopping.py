@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.checks.stopping import refuses_rot, stopped_for_a_reason
 from tests.simulation.checks.story import Story
 from virtuallog.errors import (
     CorruptionError,
@@ -15,6 +14,7 @@ from virtuallog.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
+from virtuallog_simulation.checks.stopping import refuses_rot, stopped_for_a_reason
 
 WRONG = WrongRecipientError("cluster", "a", "b")
 

@@ -1,8 +1,0 @@
-"""The directory of a database's store on RocksDB: `open_store_directory`."""
-
-from __future__ import annotations
-
-from database.rocks.directory import RocksDirectory, open_store_directory
-from database.rocks.store import RocksStore, StoreSettings
-
-__all__ = ["RocksDirectory", "RocksStore", "StoreSettings", "open_store_directory"]

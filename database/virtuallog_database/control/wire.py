@@ -1,0 +1,42 @@
+"""Pairs what servers of the database are asked with the methods of its Cap'n Proto interface."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virtuallog.rpc.interface import Interface, Method
+from virtuallog.rpc.roles import Role
+from virtuallog.rpc.schema import load
+from virtuallog_database.control.messages import (
+    Allowed,
+    CompareChecksums,
+    Compared,
+    DatabaseStatus,
+    Done,
+    EjectReplica,
+    FindAllowedTrim,
+    GetDatabaseStatus,
+    PlaceHold,
+    ReleaseHold,
+    SetEngine,
+    WriteRaw,
+)
+from virtuallog_database.snapshots.wire import SNAPSHOTS
+
+DATABASE: Final = Interface(
+    schema=load("virtuallog_database.control", "database.capnp").Database,
+    methods=(
+        Method(name="getDatabaseStatus", request=GetDatabaseStatus, reply=DatabaseStatus, role=Role.CLIENT),
+        Method(name="findAllowedTrim", request=FindAllowedTrim, reply=Allowed, role=Role.CLIENT),
+        Method(name="placeHold", request=PlaceHold, reply=Done),
+        Method(name="releaseHold", request=ReleaseHold, reply=Done),
+        Method(name="compareChecksums", request=CompareChecksums, reply=Compared),
+        Method(name="writeRaw", request=WriteRaw, reply=Done),
+        Method(name="setEngine", request=SetEngine, reply=Done),
+        Method(name="ejectReplica", request=EjectReplica, reply=Done),
+    ),
+    role=Role.ADMIN,
+)
+
+INTERFACES: Final = (SNAPSHOTS, DATABASE)
+"""All that a database role answers."""

@@ -1,0 +1,263 @@
+"""Lease: the replica that has it reads without a tail check, and still reads every completed write (SOSP'21, section 4).
+
+Its `prepare_read` returns at once, while by its own clock it may rely on the lease. What makes that linearizable:
+
+1. While a lease is in force, a write that another replica has proposed completes there only once the *holder* has applied
+   it. The holder says so through the log (`Confirm`), once per round trip. Nobody's write is refused; those of others take two round
+   trips. So whatever is completed is in the holder's store, and the holder need not ask the log.
+2. The holder relies on the lease until `duration * (1 - drift)` after it has *proposed* the newest renewal that was applied. Others
+   propose to end the lease when, since they have *applied* the newest renewal, `duration * (1 + drift)` have passed; the command names
+   the number of renewals, and does nothing if there was another one. An entry is proposed before it is applied. So when the
+   lease ends in the log, the holder has stopped to rely on it, as long as no clock runs wrong by more than `drift`.
+3. A strong read at another replica shows what is applied there, and that may be more than the holder has applied. It is told to
+   its client only after `confirm`: once the holder has applied what was to be seen. Otherwise a later read at the holder
+   could show an older state.
+
+The argument at length, with the order of events, is in docs/protocols/engines.md. Off until enabled; disabling it while a lease is in
+force ends renewals only, the lease itself ends as ever.
+
+Rejected: that `sync` returns at once, too. ZooKeeper's clients tell each other what they have read anywhere, and who syncs after that may see
+no less; a plain read elsewhere shows writes that are not completed, of which the holder need not know yet.
+
+Rejected: that `apply` refuses entries of others during a lease. The sessions of clients at all other servers would expire, as their
+touches are entries, too; and it does not give 3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import Any, ClassVar
+
+import attrs
+import trio
+
+from virtuallog.errors import InvalidSettingError, UnavailableError, VirtualLogError
+from virtuallog.metrics import Family, Kind, Sample
+from virtuallog.ports import Clock, Done
+from virtuallog.types import LogPosition
+from virtuallog_database.engines import lease_state
+from virtuallog_database.engines.commanded import CommandedLayer
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
+from virtuallog_database.engines.switches import is_enabled
+from virtuallog_database.engines.vocabulary import Vocabulary
+from virtuallog_database.transaction import Transaction
+
+
+@attrs.frozen(kw_only=True)
+class LeaseSettings:
+    """Times in seconds.
+
+    Raises:
+        InvalidSettingError: when made, if a lease would be over before it can be renewed.
+    """
+
+    wanted: bool = False
+    """Whether this replica tries to have the lease."""
+    duration_seconds: float = 4.0
+    """How long after a renewal the holder relies on the lease. If the holder dies, writes everywhere wait for so long."""
+    drift: float = 0.05
+    """By which share of the true time a clock may run too fast or too slow, at most. Clocks of machines are a thousand times
+    better; this is for virtual ones that stand still for a moment."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.duration_seconds < 0.1 or not 0 <= self.drift < 0.5:
+            raise InvalidSettingError("lease", "needs a duration of at least 0.1 s, and a drift below a half")
+
+
+@attrs.define
+class _Reliance:
+    """How long the holder may rely on its lease, by its own two clocks. The one that says less counts: the monotonic one stands still
+    while a virtual machine is suspended, the other one can be set back."""
+
+    lease: LogPosition
+    monotonic: float
+    wall: float
+
+    def is_over(self, clock: Clock) -> bool:
+        return clock.monotonic() >= self.monotonic or clock.wall() >= self.wall
+
+
+@attrs.define(eq=False)
+class Lease(CommandedLayer):
+    """See the module. Stands above SessionOrder, which completes proposals by itself."""
+
+    name: ClassVar[str] = lease_state.NAME
+    vocabulary: ClassVar[Vocabulary] = Vocabulary((Acquire, Renew, Confirm, Release, Expire))
+
+    settings: LeaseSettings = attrs.field(factory=LeaseSettings, kw_only=True)
+    _grant: Grant | None = attrs.field(default=None, init=False)
+    """The lease in force, as of the applied state."""
+    _renewed: float = attrs.field(default=0.0, init=False)
+    """When we have seen its newest renewal."""
+    _reliance: _Reliance | None = attrs.field(default=None, init=False)
+    _applied: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """Everything below that concerns this layer is applied here."""
+    _shown: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """The same, for what layers above can see."""
+    _waiting: deque[tuple[LogPosition, Done, Any]] = attrs.field(factory=deque, init=False)
+    """Completed here, but perhaps not applied by the holder: what it has to apply, whom to tell, and what. No more than whoever
+    proposes has under way, and who reads."""
+    _is_confirming: bool = attrs.field(default=False, init=False)
+
+    # -- what may be asked ----------------------------------------------------------------------------------------
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this replica may rely on the lease now."""
+        grant, reliance = self._grant, self._reliance
+        if grant is None or reliance is None or reliance.lease != grant.lease:
+            return False
+        return not reliance.is_over(self._clock)
+
+    @property
+    def holder(self) -> str | None:
+        """Name of the replica whose lease is in force, as of the applied state."""
+        return None if self._grant is None else self._grant.replica
+
+    async def confirm(self) -> None:
+        """See `Engine.confirm`: once the holder, if it is another one, has applied what is applied here."""
+        if self.stopped is not None:
+            raise UnavailableError("the replica has stopped")
+        if not self._must_wait:
+            return
+        settled = trio.Event()
+        failures: list[UnavailableError] = []
+
+        def done(result: Any) -> None:
+            if isinstance(result, UnavailableError):
+                failures.append(result)
+            settled.set()
+
+        self._waiting.append((self._shown, done, None))
+        await settled.wait()
+        if failures:
+            raise failures[0]
+
+    async def release(self) -> None:
+        """Let go of the lease, if we have it. A renewal that is under way may let it be relied on once more, rightly, until the log
+        has the release. Raises UnavailableError: unknown outcome."""
+        self._reliance = None
+        if self._grant is not None and self._is_ours:
+            await self.command(Release(self._grant.lease))
+
+    # -- as a layer -----------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        self._applied = self._shown = read_cursor(self.surroundings.store)
+        self._look()
+        self._tell_waiting()  # a raw write may have taken the lease away
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        self.below.propose(entry, partial(self._complete, done))
+
+    async def prepare_read(self) -> None:
+        if self.is_held:
+            await trio.lowlevel.checkpoint()
+        else:
+            await self.below.prepare_read()
+
+    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> bool:
+        return lease_state.apply(transaction, command, position)
+
+    def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
+        self._applied = LogPosition(position + 1)
+        self._look()
+        self._tell_waiting()
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        super().post_apply(entry, position, result)
+        if self.name not in entry.headers:
+            self._applied = self._shown = LogPosition(position + 1)
+            if self._grant is not None and self._is_ours:
+                self._confirm_soon()
+
+    def stop(self, error: VirtualLogError) -> None:
+        super().stop(error)
+        while self._waiting:
+            self._waiting.popleft()[1](UnavailableError(f"unknown outcome: {error}"))
+
+    # -- writes of others, while somebody holds -------------------------------------------------------------------
+
+    def _complete(self, done: Done, result: Any) -> None:
+        """An entry of ours is applied here."""
+        if self._must_wait and not isinstance(result, UnavailableError):
+            self._waiting.append((self._shown, done, result))
+        else:
+            done(result)
+
+    @property
+    def _must_wait(self) -> bool:
+        """Whether there is something to be seen here that the holder may not have applied."""
+        grant = self._grant
+        return grant is not None and not self._is_ours and grant.applied < self._shown
+
+    def _tell_waiting(self) -> None:
+        grant = self._grant
+        while self._waiting and (grant is None or self._is_ours or grant.applied >= self._waiting[0][0]):
+            _, done, result = self._waiting.popleft()
+            # Not here and now: who is told reads, and entries of the same transaction may lie behind this one.
+            self.surroundings.completions.add(done, result)
+
+    def _confirm_soon(self) -> None:
+        """One at a time: what is applied until it is in the log is confirmed by the next one."""
+        if not self._is_confirming and self._grant is not None:
+            self._is_confirming = True
+            self.below.propose(self.entry_of(Confirm(self._grant.lease, self._applied)), self._confirmed)
+
+    def _confirmed(self, result: Any) -> None:
+        self._is_confirming = False
+        if isinstance(result, UnavailableError):
+            return  # the next renewal says it
+        if self._grant is not None and self._is_ours and self._grant.applied < self._shown:
+            self._confirm_soon()
+
+    # -- the lease itself -----------------------------------------------------------------------------------------
+
+    @property
+    def tick_seconds(self) -> float:
+        return self.settings.duration_seconds / 4
+
+    async def tick(self) -> None:
+        grant, store = self._grant, self.surroundings.store
+        if grant is not None and not self._is_ours:
+            if self._clock.monotonic() - self._renewed >= grant.milliseconds / 1000 * (1 + self.settings.drift):
+                await self.command(Expire(grant.lease, grant.renewals))
+        elif not self.settings.wanted or not is_enabled(store, self.name):
+            await self.release()
+        elif grant is not None:
+            await self._rely_after(Renew(grant.lease, self._applied), grant.milliseconds)
+        else:
+            milliseconds = int(self.settings.duration_seconds * 1000)
+            await self._rely_after(Acquire(self.surroundings.identity.name, milliseconds), milliseconds)
+
+    async def _rely_after(self, command: Acquire | Renew, milliseconds: int) -> None:
+        # Looked at before it is proposed: others begin to wait after that, when they have applied it.
+        monotonic, wall = self._clock.monotonic(), self._clock.wall()
+        if await self.command(command) and self._grant is not None and self._is_ours:
+            seconds = milliseconds / 1000 * (1 - self.settings.drift)
+            self._reliance = _Reliance(self._grant.lease, monotonic + seconds, wall + seconds)
+
+    def _look(self) -> None:
+        grant, former = lease_state.current(self.surroundings.store), self._grant
+        if grant is not None and (former is None or (former.lease, former.renewals) != (grant.lease, grant.renewals)):
+            self._renewed = self._clock.monotonic()
+        self._grant = grant
+
+    @property
+    def _is_ours(self) -> bool:
+        return self._grant is not None and self._grant.replica == self.surroundings.identity.name
+
+    @property
+    def _clock(self) -> Clock:
+        return self.surroundings.environment.clock
+
+    def metrics(self) -> list[Family]:
+        return [
+            Family("virtuallog_database_lease_held", Kind.GAUGE, "1: this replica reads without a tail check.",
+                   (Sample({}, int(self.is_held)),)),
+            Family("virtuallog_database_lease_waiting", Kind.GAUGE,
+                   "Writes and strong reads that wait until the holder has applied them.", (Sample({}, len(self._waiting)),)),
+        ]  # fmt: skip

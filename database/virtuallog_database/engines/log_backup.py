@@ -1,0 +1,245 @@
+"""LogBackup: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section 4).
+
+Replicas bid through the log for ranges that do not overlap. Who has a range reads it from the log, makes an archive of it (the same
+Parquet files as a closed segment's, docs/archive.md: one directory for each range), reads that back, compares, and says through the
+log that it is done. The log is trimmed up to where everything is backed up, and no further, while this engine is enabled.
+
+Rules:
+* A range ends where the log is applied when somebody bids for it, or where it is long enough: its bidder looks at what is in the log, as
+  positions need not be dense.
+* A bid that is open for too long is dropped by a command that names it, and somebody else takes the range. Should both upload it, they
+  write the same files, and whoever is done first says so.
+* What cannot be uploaded holds back trims. That is what one wants to hear of: see the metrics and the log of the process.
+* Backups begin where nothing can have been trimmed when the engine was enabled, and anew when it is enabled again. Disabled, it holds
+  back nothing.
+* A range of which something is gone all the same is never told as uploaded. An operator lets backups begin anew: disable, enable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, ClassVar, Final
+
+import attrs
+import structlog
+
+from virtuallog.api import Placed
+from virtuallog.errors import MalformedError, UnsupportedError, VirtualLogError
+from virtuallog.metrics import Family, Kind, Sample
+from virtuallog.types import POSITION_MAX, LogPosition, PlacedBatch
+from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.engines import backup_state
+from virtuallog_database.engines.backup_state import Begin, Bid, DropBid, Progress, Uploaded
+from virtuallog_database.engines.commanded import CommandedLayer
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.silence import Silence
+from virtuallog_database.engines.switches import is_enabled
+from virtuallog_database.engines.vocabulary import Vocabulary
+from virtuallog_database.transaction import Transaction
+from virtuallog_loglets.archive.config import backup_directory_of, join
+from virtuallog_loglets.archive.files import NEEDS, Files, OpenFiles
+from virtuallog_loglets.archive.fsspec_files import FsspecFiles
+
+_READ_BYTES: Final = 1 << 20
+logger = structlog.get_logger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class LogBackupSettings:
+    """Sizes in bytes, times in seconds."""
+
+    url: str = ""
+    """Where backups go: a directory that fsspec knows. Without it this replica uploads nothing; others may."""
+    open_files: OpenFiles = FsspecFiles
+    range_bytes: int = 32 << 20
+    """A range is bid for once so many bytes of payloads have been applied since the last one: one file or two."""
+    range_seconds: float = 60.0
+    """The same after so much time, if there is anything: how much of the log is lost with all its servers."""
+    idle_seconds: float = 3600.0
+    """The same if there is nothing but what engines say by themselves, which fills the log slowly: some 100 KB an hour."""
+    bid_seconds: float = 300.0
+    """A bid is dropped after so long. Longer than an upload takes, or ranges are uploaded more than once."""
+    tick_seconds: float = 5.0
+
+
+@attrs.frozen
+class _Whole:
+    """The log as what an archive is made from."""
+
+    log: VirtualLog
+
+    async def read(self, start: int, stop: int) -> Sequence[Placed]:
+        return await self.log.read(LogPosition(start), LogPosition(stop), _READ_BYTES)
+
+
+@attrs.define(eq=False)
+class LogBackup(CommandedLayer):
+    """See the module."""
+
+    name: ClassVar[str] = backup_state.NAME
+    vocabulary: ClassVar[Vocabulary] = Vocabulary((Begin, Bid, Uploaded, DropBid))
+
+    settings: LogBackupSettings = attrs.field(factory=LogBackupSettings, kw_only=True)
+    _above: LogPosition = attrs.field(default=LogPosition(POSITION_MAX), init=False)
+    """What the layers above allow to be trimmed."""
+    _bids: Silence = attrs.field(factory=Silence, init=False)
+    _applied: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """Everything below that concerns this layer is applied."""
+    _bytes: int = attrs.field(default=0, init=False)
+    """Applied since the last range was bid for, at least; 1 after a start: perhaps."""
+    _since: float = attrs.field(default=0.0, init=False)
+    """When that was."""
+    _failures: int = attrs.field(default=0, init=False)
+
+    def progress(self) -> Progress | None:
+        """Where backups stand, as of the applied state; None: nobody has begun since the engine was enabled."""
+        return backup_state.progress(self.surroundings.store)
+
+    # -- as a layer -----------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        self._since, self._bytes = self._now, 1
+        self._learn()
+
+    def set_trim_prefix(self, position: LogPosition) -> None:
+        self._above = position
+        self._hand_down()
+
+    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> bool:
+        return backup_state.apply(transaction, command, position)
+
+    def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
+        self._applied = LogPosition(position + 1)
+        if isinstance(command, Bid) and result:
+            self._bytes, self._since = max(0, self._bytes - self.settings.range_bytes), self._now
+        self._learn()
+        self._hand_down()
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        super().post_apply(entry, position, result)
+        if self.name not in entry.headers:
+            self._applied = LogPosition(position + 1)
+            self._bytes += len(entry.payload)
+
+    # -- now and then ---------------------------------------------------------------------------------------------
+
+    @property
+    def tick_seconds(self) -> float:
+        return self.settings.tick_seconds
+
+    async def tick(self) -> None:
+        try:
+            await self._go_on()
+        except VirtualLogError as error:
+            # Neither the log nor the place for backups is this replica's disk: it goes on, and tries again, while trims wait.
+            self._failures += 1
+            logger.warning("the log cannot be backed up", reason=str(error))
+
+    async def _go_on(self) -> None:
+        progress = self.progress()
+        if progress is not None:
+            await self._drop_silent()
+        if not self.settings.url or not is_enabled(self.surroundings.store, self.name):
+            return
+        if progress is None:
+            await self.command(Begin(await self.surroundings.log.find_trim_point()))
+            return
+        await self._bid(progress)
+        for start, each in backup_state.ranges(self.surroundings.store).items():
+            if each.replica == self._replica and not each.uploaded:
+                await self._upload(start, each.stop)
+                await self.command(Uploaded(start, each.stop))
+
+    async def _drop_silent(self) -> None:
+        for start, each in backup_state.ranges(self.surroundings.store).items():
+            is_open = each.replica not in {"", self._replica} and not each.uploaded
+            if is_open and self._bids.silent(str(start), self.settings.bid_seconds, self._now):
+                await self.command(DropBid(start, each.bid))
+
+    async def _bid(self, progress: Progress) -> None:
+        """For what somebody has given up, else for what is new; one at a time, and nothing before the last is done."""
+        present = backup_state.ranges(self.surroundings.store)
+        if any(each.replica == self._replica and not each.uploaded for each in present.values()):
+            return
+        free = next((start for start, each in present.items() if each.is_free), None)
+        if free is not None:
+            await self.command(Bid(free, present[free].stop, self._replica))
+        elif self._applied > progress.next and self._is_due:
+            await self._bid_for_new(progress.next, self._applied)
+
+    async def _bid_for_new(self, start: LogPosition, applied: LogPosition) -> None:
+        stop, size = start, 0
+        while stop < applied and size < self.settings.range_bytes:
+            items = await self.surroundings.log.read(stop, applied, min(_READ_BYTES, self.settings.range_bytes - size))
+            stop = LogPosition(items[-1].stop)
+            size += sum(len(each.batch.blob) for each in items if isinstance(each, PlacedBatch))
+        if await self.command(Bid(start, stop, self._replica)) and stop < applied:
+            self._bytes = max(self._bytes, self.settings.range_bytes)  # there is more, so the next one is due as well
+
+    @property
+    def _is_due(self) -> bool:
+        waited = self._now - self._since
+        patience = self.settings.range_seconds if self._bytes else self.settings.idle_seconds
+        return self._bytes >= self.settings.range_bytes or waited >= patience
+
+    async def _upload(self, start: LogPosition, stop: LogPosition) -> None:
+        """On return the range is durable elsewhere, and was read back.
+
+        Raises:
+            TrimmedError: some of it is gone, by a trim that was forced, and what is left is durable elsewhere.
+            MalformedError: a marker in the directory says that some of it is trimmed.
+        """
+        try:
+            from virtuallog_loglets.archive import manifest as manifests
+            from virtuallog_loglets.archive.crew import OneByOne
+            from virtuallog_loglets.archive.trimming import trim_point
+            from virtuallog_loglets.archive.verifying import Verifying
+            from virtuallog_loglets.archive.writing import Writing
+        except ImportError as error:
+            raise UnsupportedError(NEEDS) from error
+        log = self.surroundings.log
+        cluster = (await log.view.current()).cluster.hex()
+        directory = join(self.settings.url, backup_directory_of(cluster, start, stop))
+        files: Files = self.settings.open_files(directory)
+        crew = OneByOne(_Whole(log), files)
+        blob = await Writing(
+            crew=crew,
+            files=files,
+            cluster=cluster,
+            start=start,
+            stop=stop,
+            writer=f"virtuallog {version('virtuallog')}",
+        ).run()
+        manifest = manifests.decode_untrusted(blob)
+        await Verifying(manifest=manifest, files=files, crew=crew).run()
+        # Nobody trims a backup: a marker is not ours, and whoever restores would take what is below it for trimmed.
+        trimmed = trim_point(manifest, await files.list())
+        if trimmed > start:
+            raise MalformedError(
+                f"a marker in {directory} says that the log is trimmed up to {trimmed}: remove the directory"
+            )
+
+    def _learn(self) -> None:
+        bids = {str(start): int(each.bid) for start, each in backup_state.ranges(self.surroundings.store).items()}
+        self._bids.learn(bids, self._now)
+
+    def _hand_down(self) -> None:
+        self.below.set_trim_prefix(backup_state.allowed(self.surroundings.store, self._above))
+
+    @property
+    def _replica(self) -> str:
+        return self.surroundings.identity.name
+
+    @property
+    def _now(self) -> float:
+        return self.surroundings.environment.clock.monotonic()
+
+    def metrics(self) -> list[Family]:
+        progress = self.progress()
+        return [
+            Family("virtuallog_database_backed_up_position", Kind.GAUGE, "Up to where the log is durable elsewhere.",
+                   (Sample({}, 0 if progress is None else progress.backed_up),)),
+            Family("virtuallog_database_backup_failures", Kind.COUNTER, "How often this replica could not go on with backups.",
+                   (Sample({}, self._failures),)),
+        ]  # fmt: skip

@@ -1,0 +1,96 @@
+"""Rollout: a new engine, or the end of one, at one position of the log on all replicas (SOSP'21, section 3.4).
+
+Two phases. First every replica is restarted with a program that knows the engine: it may add headers, propose and watch, but
+its `apply` must not write the store. Then a command through the log enables it: from the next entry on it writes, everywhere. The
+reverse to remove it: disable it through the log, let its state run out, then install programs that do not know it.
+
+Phase 1 cannot be left out. A replica announces with ViewTracking which engines it knows; `Enable` is refused, as a function of the
+log, while any member of the view does not know this one. And a replica that meets an enabled engine it does not know (it has come
+back from before the upgrade, or restored a snapshot with an old program) stops at once: BinaryTooOldError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import attrs
+
+from virtuallog.errors import UnsupportedError
+from virtuallog.types import LogPosition
+from virtuallog_database.engines import switches
+from virtuallog_database.engines.commanded import CommandedLayer
+from virtuallog_database.engines.switches import Disable, Enable, switch
+from virtuallog_database.engines.vocabulary import Vocabulary
+from virtuallog_database.errors import BinaryTooOldError
+from virtuallog_database.transaction import Transaction
+
+
+@attrs.frozen(kw_only=True)
+class RolloutSettings:
+    """Which engines there are to be."""
+
+    enable: tuple[str, ...] = ()
+    """Enabled once all replicas know them, unless somebody has switched them before, on or off: a command outranks settings."""
+    retry_seconds: float = 10.0
+    """How often that is tried."""
+
+
+@attrs.define(eq=False)
+class Rollout(CommandedLayer):
+    """See the module."""
+
+    name: ClassVar[str] = switches.NAME
+    vocabulary: ClassVar[Vocabulary] = Vocabulary((Enable, Disable))
+
+    settings: RolloutSettings = attrs.field(factory=RolloutSettings, kw_only=True)
+    known: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    """Names of the engines of this stack."""
+
+    async def enable(self, engine: str) -> None:
+        """Let an engine write the store, from one position on, on all replicas.
+
+        Raises:
+            UnsupportedError: a replica of the view does not know it; nothing was done.
+            UnavailableError: unknown outcome.
+        """
+        await self.command(Enable(engine))
+
+    async def disable(self, engine: str) -> None:
+        """The reverse. What that means for state that is left is said by the engine.
+
+        Raises:
+            UnsupportedError: no replica of the view knows it, and it was never switched; nothing was done.
+            UnavailableError: unknown outcome.
+        """
+        await self.command(Disable(engine))
+
+    def switches(self) -> Mapping[str, bool]:
+        """Every engine that was ever switched, and whether it is on, as of the applied state."""
+        return switches.switches(self.surroundings.store)
+
+    def load(self) -> None:
+        for engine, is_on in self.switches().items():
+            if is_on:
+                self._must_know(engine)
+
+    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> None:
+        switch(transaction, command, position)
+        if isinstance(command, Enable):
+            self._must_know(command.engine)
+
+    @property
+    def tick_seconds(self) -> float:
+        return self.settings.retry_seconds
+
+    async def tick(self) -> None:
+        for engine in self.settings.enable:
+            if engine not in self.switches():
+                try:
+                    await self.enable(engine)
+                except UnsupportedError:
+                    continue  # a replica is still to be upgraded, or to be ejected
+
+    def _must_know(self, engine: str) -> None:
+        if engine not in self.known:
+            raise BinaryTooOldError(f"the database uses the engine {engine!r}, which this program does not know")

@@ -1,0 +1,247 @@
+"""Every proposal of a replica is applied once, in order, whatever the log does to it (SOSP'21, section 4.3).
+
+The appender below keeps order and sends nothing twice while its session lives. When that gives up, nobody knows which of its
+entries are in the log, or will be. So each entry carries (replica, incarnation, sequence number), and `apply` lets up only the next
+number of the newest incarnation: what comes twice, or before its predecessor, or from an incarnation that has ended, is passed
+over, by all replicas alike. The proposer, who plays the same log, proposes again whatever it has not seen applied.
+
+A proposal is completed by `post_apply` of its entry, whichever copy of it that was; what the layers below report only says
+when a copy is no longer under way. Its rules are in `proposals.py`.
+
+The state is one record for each replica. Those of replicas that are gone are dropped, the most silent one first, when there are more
+than `REPLICAS_MAX`; should one of them come back, it ends its incarnation and begins anew. Who is in the view is not gone, however
+silent: a server without clients proposes nothing, while programs that come and go, each under a new name, propose all the time.
+What a dropped record has refused stays refused: `forgotten.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import attrs
+import trio
+
+from virtuallog.errors import CorruptionError, MalformedError, UnavailableError, VirtualLogError
+from virtuallog.instruments import Counter
+from virtuallog.metrics import Family
+from virtuallog.ports import Done, Outcome
+from virtuallog.types import LogPosition
+from virtuallog_database.engines import forgotten, view
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.keys import section, section_span
+from virtuallog_database.engines.layer import Layer
+from virtuallog_database.engines.proposals import Proposal, Proposals
+from virtuallog_database.transaction import Transaction
+
+REPLICAS_MAX: Final = 64
+"""Records in the state: many times the replicas that a log has at a time."""
+
+_INCARNATION: Final = struct.Struct(">QII")
+"""Boot, life, series: compared as bytes, newer ones are greater."""
+_STAMP: Final = struct.Struct(">16sQ")
+"""Incarnation, sequence number; then the name of the replica."""
+_RECORD: Final = struct.Struct(">16sQQ")
+"""Incarnation, next sequence number, position of its last entry."""
+
+
+@attrs.frozen(kw_only=True)
+class SessionOrderSettings:
+    """Times in seconds."""
+
+    propose_again_pause: float = 0.2
+    """Before everything that is not applied is proposed again."""
+    give_up: float = 30.0
+    """Without any progress for so long, proposals fail with UnavailableError: their outcome is unknown. None of them can be applied
+    any more once a later one of this replica is."""
+
+
+@attrs.frozen
+class Stamp:
+    """Which proposal of whom an entry is."""
+
+    incarnation: bytes
+    sequence: int
+    replica: bytes
+
+    def encode(self) -> bytes:
+        """Durable format: 16 bytes of incarnation, sequence number u64, big-endian; name of the replica."""
+        return _STAMP.pack(self.incarnation, self.sequence) + self.replica
+
+    @classmethod
+    def parse_untrusted(cls, header: bytes) -> Stamp:
+        """Raises MalformedError: no such header."""
+        if len(header) < _STAMP.size:
+            raise MalformedError(f"a header of {len(header)} bytes for the order of a session")
+        incarnation, sequence = _STAMP.unpack_from(header)
+        return cls(incarnation, sequence, header[_STAMP.size :])
+
+
+class Skipped:
+    """The result of an entry that was not passed up."""
+
+
+SKIPPED: Final = Skipped()
+
+
+@attrs.define(eq=False)
+class SessionOrder(Layer):
+    """See above."""
+
+    name: ClassVar[str] = "session_order"
+
+    settings: SessionOrderSettings = attrs.field(factory=SessionOrderSettings, kw_only=True)
+    _replica: bytes = attrs.field(init=False)
+    _series: int = attrs.field(default=0, init=False)
+    """Incarnations that this object has ended."""
+    _proposals: Proposals = attrs.field(init=False)
+    _began: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """The cursor when the first proposal of this incarnation was made."""
+    _progress: float = attrs.field(default=0.0, init=False)
+    """When a proposal was last completed, or the first one made."""
+    _work: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Something has to be proposed again."""
+    _again: Counter = attrs.field(
+        factory=lambda: Counter("virtuallog_database_proposed_again_total", "Entries that were proposed once more."),
+        init=False,
+    )
+    _skipped: Counter = attrs.field(
+        factory=lambda: Counter(
+            "virtuallog_database_skipped_entries_total", "Entries passed over: doubled, out of order, of a former life."
+        ),
+        init=False,
+    )
+
+    def __attrs_post_init__(self) -> None:
+        self._replica = self.surroundings.identity.name.encode()
+        self._proposals = Proposals(self._incarnation())
+
+    # -- proposing ------------------------------------------------------------------------------------------------
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        if self.stopped is not None:
+            done(self.stopped)
+            return
+        if not self._proposals.pending:
+            self._progress = self.surroundings.environment.clock.monotonic()
+        proposal = self._proposals.add(entry, done)
+        if proposal is not None:
+            if not proposal.sequence:
+                self._began = read_cursor(self.surroundings.store)
+            self._send(proposal)
+
+    def _send(self, proposal: Proposal) -> None:
+        stamp = Stamp(self._proposals.incarnation, proposal.sequence, self._replica)
+        entry = proposal.entry.with_header(self.name, stamp.encode())
+        if not proposal.sequence:
+            entry = forgotten.with_beginning(entry, self._began)
+        self.below.propose(entry, partial(self._settled, stamp.incarnation, stamp.sequence))
+
+    def _settled(self, incarnation: bytes, sequence: int, outcome: Outcome[Any]) -> None:
+        is_unknown = isinstance(outcome, UnavailableError)
+        error = outcome if isinstance(outcome, VirtualLogError) and not is_unknown else None
+        if self._proposals.settled(incarnation, sequence, error=error, is_unknown=is_unknown):
+            self._work.set()
+
+    async def run(self) -> None:
+        """Propose again, or give up, whenever everything under way has come back and something is missing."""
+        clock = self.surroundings.environment.clock
+        while True:
+            await self._work.wait()
+            self._work = trio.Event()
+            if self._proposals.error is not None:
+                self._begin_anew(self._proposals.error)
+            await clock.sleep(self.settings.propose_again_pause)
+            if clock.monotonic() - self._progress > self.settings.give_up:
+                self._begin_anew(UnavailableError("no progress for too long: unknown outcome"))
+            if self._is_forgotten():
+                self._series += 1
+                self._began = read_cursor(self.surroundings.store)
+                self._proposals.renew(self._incarnation())
+            for proposal in self._proposals.again():
+                self._again.value += 1
+                self._send(proposal)
+
+    def _is_forgotten(self) -> bool:
+        """Whether no entry of this incarnation can be applied any more, as its record was dropped, or it began too early: the floor never
+        falls. To be asked between transactions only: what is applied has been told then."""
+        if not self._proposals.pending:
+            return False
+        store, incarnation = self.surroundings.store, self._proposals.incarnation
+        newest, _ = _expected(store.get(section(self.name) + self._replica), b"")
+        return newest != incarnation and self._began < forgotten.floor(store)
+
+    def _begin_anew(self, error: VirtualLogError) -> None:
+        self._series += 1
+        self._progress = self.surroundings.environment.clock.monotonic()
+        for done, told in self._proposals.abandon(self._incarnation(), error):
+            done(told)
+
+    def _incarnation(self) -> bytes:
+        identity = self.surroundings.identity
+        return _INCARNATION.pack(identity.boot, identity.life, self._series)
+
+    def stop(self, error: VirtualLogError) -> None:
+        self.stopped = error
+        for done, told in self._proposals.abandon(self._incarnation(), error):
+            done(told)
+
+    # -- applying -------------------------------------------------------------------------------------------------
+
+    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+        header = entry.headers.get(self.name)
+        if header is None:
+            return self.apply_above(transaction, entry, position)
+        stamp = Stamp.parse_untrusted(header)
+        key = section(self.name) + stamp.replica
+        record = transaction.get(key)
+        incarnation, expected = _expected(record, stamp.incarnation)
+        if stamp.incarnation < incarnation or stamp.sequence != expected:
+            return SKIPPED
+        if not expected and forgotten.beginning_of(entry) < forgotten.floor(transaction):
+            return SKIPPED
+        if record is None:
+            _make_room(transaction)
+        transaction.put(key, _RECORD.pack(stamp.incarnation, expected + 1, position))
+        return self.apply_above(transaction, entry, position)
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        if result is SKIPPED:
+            self._skipped.value += 1
+            return
+        self.post_apply_above(entry, position, result)
+        header = entry.headers.get(self.name)
+        if header is None:
+            return
+        stamp = Stamp.parse_untrusted(header)
+        if stamp.replica == self._replica:
+            done = self._proposals.applied(stamp.incarnation, stamp.sequence)
+            if done is not None:
+                self._progress = self.surroundings.environment.clock.monotonic()
+                self.surroundings.completions.add(done, result)
+
+    def metrics(self) -> list[Family]:
+        return [self._again.family(), self._skipped.family()]
+
+
+def _expected(record: bytes | None, incarnation: bytes) -> tuple[bytes, int]:
+    """The newest incarnation, and the sequence number that an entry of `incarnation` must have, if that is no older one."""
+    if record is None:
+        return incarnation, 0
+    if len(record) != _RECORD.size:
+        raise CorruptionError(f"a record of {len(record)} bytes about the order of a session")
+    newest, following, _ = _RECORD.unpack(record)
+    return newest, following if newest == incarnation else 0
+
+
+def _make_room(transaction: Transaction) -> None:
+    """For the record of a replica that has none."""
+    records = dict(transaction.scan(section_span(SessionOrder.name), REPLICAS_MAX + 1))
+    if len(records) >= REPLICAS_MAX:
+        last = {key: LogPosition(_RECORD.unpack(record)[2]) for key, record in records.items()}
+        present = {section(SessionOrder.name) + name.encode() for name in view.members(transaction)}
+        oldest = min(records.keys() - present or records.keys(), key=last.__getitem__)
+        transaction.delete(oldest)
+        forgotten.dropped(transaction, last[oldest])

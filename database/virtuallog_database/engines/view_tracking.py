@@ -1,0 +1,341 @@
+"""ViewTracking: trims the log to what every replica has made durable, and every hold allows (SOSP'21, section 4).
+
+Each replica announces the position of its newest durable snapshot: in a header of what it proposes anyway, else in an entry
+of its own. The first announcement makes it a member of the view. One that is silent for too long is ejected by a command, which any
+replica proposes and which names the last announcement: had there been another one meanwhile, the command does nothing. So who is
+in the view, and what may be trimmed, is a function of the log; only when somebody proposes to eject depends on clocks.
+
+An ejected replica that comes back joins again with its next announcement. If the log has been trimmed past its cursor by then, the base
+tells it so when it plays, and it needs a snapshot from somebody else.
+
+Rules:
+* A position is announced once the snapshot is durable, never when it is only applied: an unflushed store falls back in a crash.
+* A member that a newer store of the same node replaces is gone: its disk was wiped, and nobody waits for it.
+* The log is trimmed only to what is in the snapshots of several members: of as many as there have to be for the state to survive what the
+  log survives. A replica that is alone, as the first one is for a while, could lose with its disk what three others had kept.
+* Before somebody is ejected we make sure that it is not us who were absent: all of the log is played (sync), some time
+  passes in which the others can be heard, and only who is still silent is ejected.
+
+Departures: the header is there once in a while and when it says something new, not on every entry, since only then does it change
+the state; holds, the floor (`view.py`) and the copies are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from virtuallog.errors import InvalidSettingError
+from virtuallog.metrics import Family, Kind, Sample
+from virtuallog.ports import Clock, Done
+from virtuallog.types import POSITION_MAX, LogPosition
+from virtuallog_database.engines import holds, view
+from virtuallog_database.engines.commanded import CommandedLayer
+from virtuallog_database.engines.entry import Entry
+from virtuallog_database.engines.holds import DropHold, PlaceExactly, PlaceHold
+from virtuallog_database.engines.silence import Silence
+from virtuallog_database.engines.view import MEMBERS_MAX, Hold, Member
+from virtuallog_database.engines.vocabulary import Vocabulary
+from virtuallog_database.identity import node_of
+from virtuallog_database.transaction import Transaction
+
+_SECOND_LOOK: Final = 3
+"""Announcements that everybody alive could have made before one is ejected. Any two may be lost."""
+_ANNOUNCEMENTS_MIN: Final = 6
+"""Within the time after which one is ejected: those of the second look, and as many again for a log that is slow."""
+
+
+@attrs.frozen(kw_only=True)
+class ViewSettings:
+    """Times in seconds."""
+
+    announce_seconds: float = 5.0
+    """How often a replica announces itself. Costs one small entry when it has nothing else to propose."""
+    eject_seconds: float = 300.0
+    """A replica that is silent for so long holds back trims no longer. Longer than a restart or a short repair takes: an ejected
+    one has to copy a snapshot if the log is trimmed meanwhile. Shorter than it takes to fill the disks of the log. At least
+    six times `announce_seconds`: with less, replicas that live eject each other, and the log is trimmed past what they need."""
+
+    copies: int | None = None
+    """Members whose disks have to hold a state before the log is trimmed to it. None: one more than the lost disks that the log survives, with
+    one log server on each node: 2 of 3, 3 of 5. Where fewer nodes than that have a database, the log grows until this is set."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.copies is not None and self.copies < 1:
+            raise InvalidSettingError("copies", f"must be at least 1, not {self.copies}")
+        if not self.eject_seconds >= _ANNOUNCEMENTS_MIN * self.announce_seconds > 0:
+            reason = f"must be at least {_ANNOUNCEMENTS_MIN} times the {self.announce_seconds} s between announcements"
+            raise InvalidSettingError("eject_seconds", reason)
+
+
+@attrs.frozen
+class Announce:
+    """In the header of somebody else's entry."""
+
+    replica: str
+    durable: LogPosition
+    engines: tuple[str, ...]
+
+
+@attrs.frozen
+class Heartbeat:
+    """The same, as an entry of its own."""
+
+    replica: str
+    durable: LogPosition
+    engines: tuple[str, ...]
+
+
+@attrs.frozen
+class Eject:
+    """Take a replica out of the view, if it has not announced itself after `heard`."""
+
+    replica: str
+    heard: int
+    """Or `holds.ANY`: an operator knows that it does not come back."""
+
+
+def announce(transaction: Transaction, said: Announce | Heartbeat, position: LogPosition) -> None:
+    """The state once this was said."""
+    present = view.members(transaction)
+    if said.replica not in present:
+        for former in present:
+            if node_of(former) == node_of(said.replica):
+                view.change_member(transaction, former, None)
+        if len(present) >= MEMBERS_MAX:
+            return
+    view.change_member(transaction, said.replica, Member(said.durable, position, said.engines))
+    view.raise_floor(transaction)
+
+
+def eject(transaction: Transaction, command: Eject) -> bool:
+    """Returns whether it was ejected."""
+    present = view.members(transaction).get(command.replica)
+    if present is None or command.heard not in {present.heard, holds.ANY}:
+        return False
+    view.change_member(transaction, command.replica, None)
+    view.raise_floor(transaction)
+    return True
+
+
+@attrs.define(eq=False)
+class ViewTracking(CommandedLayer):
+    """See the module."""
+
+    name: ClassVar[str] = view.NAME
+    vocabulary: ClassVar[Vocabulary] = Vocabulary((Announce, Heartbeat, Eject, PlaceHold, PlaceExactly, DropHold))
+
+    settings: ViewSettings = attrs.field(factory=ViewSettings, kw_only=True)
+    known: tuple[str, ...] = attrs.field(default=(), kw_only=True)
+    """Names of the engines of this stack."""
+    _durable: LogPosition = attrs.field(default=LogPosition(0), init=False)
+    """Of our newest snapshot."""
+    _announced: tuple[LogPosition, float] | None = attrs.field(default=None, init=False)
+    """What we last put into the log, and when."""
+    _above: LogPosition = attrs.field(default=LogPosition(POSITION_MAX), init=False)
+    """What the layers above allow."""
+    _members: Silence = attrs.field(factory=Silence, init=False)
+    _holds: Silence = attrs.field(factory=Silence, init=False)
+
+    # -- what may be asked ----------------------------------------------------------------------------------------
+
+    def members(self) -> Mapping[str, Member]:
+        """The view as of the applied state, by names of replicas."""
+        return view.members(self.surroundings.store)
+
+    def holds(self) -> Mapping[str, Hold]:
+        """The holds as of the applied state."""
+        return view.holds(self.surroundings.store)
+
+    def floor(self) -> LogPosition:
+        """Below this nobody needs the log: view and holds allow to trim up to here. As of the applied state."""
+        return view.floor(self.surroundings.store)
+
+    def trimmable(self) -> LogPosition:
+        """Up to where this replica trims the log: what nobody needs, as far as enough disks have what it led to."""
+        return min(self.floor(), view.kept(self.surroundings.store, self.copies))
+
+    @property
+    def copies(self) -> int:
+        """Members that must have a state in a durable snapshot before the log is trimmed to it."""
+        if self.surroundings.passive:
+            return 1  # who takes no part trims nothing
+        if self.settings.copies is not None:
+            return self.settings.copies
+        register = self.surroundings.log.view.cached
+        if register is None:
+            return MEMBERS_MAX  # until it is known how many nodes there are, nothing is trimmed
+        nodes = sum(bool(entry.roles) for entry in register.nodes.values())
+        return max(1, (nodes + 1) // 2)
+
+    async def hold(self, holder: str, position: LogPosition, seconds: float = 0) -> LogPosition:
+        """Keep the log from `position` on; `seconds` long, unless it is renewed by another call, or until it is released.
+
+        Returns:
+            From where on it is kept for certain: `position`, or more if what is there may have been trimmed already.
+
+        Raises:
+            OverloadedError: there are too many holds; nothing was done.
+            UnavailableError: unknown outcome.
+        """
+        granted: LogPosition = await self.command(PlaceHold(holder, position, int(seconds * 1000)))
+        return granted
+
+    async def hold_exactly(self, holder: str, position: LogPosition, seconds: float = 0) -> None:
+        """The same for who has no use for less: one that is refused leaves the hold of this name that is there.
+
+        Raises:
+            TrimmedError: some of it may have been trimmed already; nothing was done.
+            OverloadedError: there are too many holds; nothing was done.
+            UnavailableError: unknown outcome.
+        """
+        await self.command(PlaceExactly(holder, position, int(seconds * 1000)))
+
+    async def release(self, holder: str) -> bool:
+        """Drop a hold; returns whether there was one. Raises UnavailableError: unknown outcome."""
+        dropped: bool = await self.command(DropHold(holder, holds.ANY))
+        return dropped
+
+    async def eject(self, replica: str) -> bool:
+        """Take a replica out of the view, which certainly does not come back. Returns whether it was there. Raises
+        UnavailableError: unknown outcome."""
+        ejected: bool = await self.command(Eject(replica, holds.ANY))
+        return ejected
+
+    # -- as a layer -----------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        own = self.members().get(self._replica)
+        if own is not None:
+            # The store has what was durable when we said so: a snapshot is taken after a flush.
+            self._durable = max(self._durable, own.durable)
+        self._learn()
+        self._hand_down()
+
+    def snapshotted(self, position: LogPosition) -> None:
+        self._durable = max(self._durable, position)
+
+    def propose(self, entry: Entry, done: Done) -> None:
+        if self._is_due:
+            entry = entry.with_header(self.name, self.vocabulary.encode(Announce(*self._announcement())))
+        self.below.propose(entry, done)
+
+    def set_trim_prefix(self, position: LogPosition) -> None:
+        self._above = position
+        self._hand_down()
+
+    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+        header = entry.headers.get(self.name)
+        if header is None:
+            return self.apply_above(transaction, entry, position)
+        said = self.vocabulary.parse_untrusted(header)
+        if not isinstance(said, Announce):
+            return self.apply_command(transaction, said, position)
+        announce(transaction, said, position)
+        return self.apply_above(transaction, entry, position)
+
+    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> Any:
+        match command:
+            case Heartbeat():
+                return announce(transaction, command, position)
+            case Eject():
+                return eject(transaction, command)
+            case PlaceHold():
+                return holds.place(transaction, command, position)
+            case PlaceExactly():
+                return holds.place_exactly(transaction, command, position)
+            case _:
+                return holds.drop(transaction, command)
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        header = entry.headers.get(self.name)
+        if header is None:
+            self.post_apply_above(entry, position, result)
+            return
+        said = self.vocabulary.parse_untrusted(header)
+        self.post_command(said, position, result)
+        if isinstance(said, Announce):
+            self.post_apply_above(entry, position, result)
+
+    def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
+        self._learn()
+        self._hand_down()
+
+    # -- now and then ---------------------------------------------------------------------------------------------
+
+    @property
+    def tick_seconds(self) -> float:
+        return self.settings.announce_seconds
+
+    async def tick(self) -> None:
+        await self._announce()
+        if self._silent():
+            await self._let_go()
+
+    async def _announce(self) -> None:
+        if self._is_due:
+            await self.command(Heartbeat(*self._announcement()))
+
+    async def _let_go(self) -> None:
+        """Of members and holds that are silent, if it is not us who have not listened. Others may look for us meanwhile."""
+        await self.below.sync()
+        for _ in range(_SECOND_LOOK):
+            await self._clock.sleep(self.settings.announce_seconds)
+            await self._announce()
+        await self.below.sync()
+        for command in self._silent():
+            await self.command(command)
+
+    def _silent(self) -> list[Eject | DropHold]:
+        now = self._clock.monotonic()
+        found: list[Eject | DropHold] = [
+            Eject(name, self._members.last(name))
+            for name in self.members()
+            if name != self._replica and self._members.silent(name, self.settings.eject_seconds, now)
+        ]
+        for name, hold in self.holds().items():
+            if hold.milliseconds and self._holds.silent(name, hold.milliseconds / 1000, now):
+                found.append(DropHold(name, self._holds.last(name)))
+        return found
+
+    def _learn(self) -> None:
+        now = self._clock.monotonic()
+        self._members.learn({name: member.heard for name, member in self.members().items()}, now)
+        self._holds.learn({name: hold.placed for name, hold in self.holds().items()}, now)
+
+    def _hand_down(self) -> None:
+        self.below.set_trim_prefix(min(self._above, self.trimmable()))
+
+    @property
+    def _is_due(self) -> bool:
+        if self.surroundings.passive:
+            return False
+        if self._announced is None:
+            return True
+        durable, when = self._announced
+        return durable != self._durable or self._clock.monotonic() - when >= self.settings.announce_seconds
+
+    def _announcement(self) -> tuple[str, LogPosition, tuple[str, ...]]:
+        self._announced = self._durable, self._clock.monotonic()
+        return self._replica, self._durable, self.known
+
+    @property
+    def _replica(self) -> str:
+        return self.surroundings.identity.name
+
+    @property
+    def _clock(self) -> Clock:
+        return self.surroundings.environment.clock
+
+    def metrics(self) -> list[Family]:
+        durable = tuple(Sample({"replica": name}, each.durable) for name, each in self.members().items())
+        kept = tuple(Sample({"hold": name}, each.position) for name, each in self.holds().items())
+        return [
+            Family("virtuallog_database_view_durable_position", Kind.GAUGE,
+                   "Position of the newest durable snapshot of each replica of the view.", durable),
+            Family("virtuallog_database_hold_position", Kind.GAUGE, "From where on the log is held.", kept),
+            Family("virtuallog_database_floor_position", Kind.GAUGE,
+                   "Up to where view and holds allow to trim the log.", (Sample({}, self.floor()),)),
+        ]  # fmt: skip

@@ -1,0 +1,109 @@
+"""Stores that are made from sorted tables, rather than by writes: SST files are written anywhere, and put together here.
+
+    write_table     pairs in order of their keys -> one SST file, on any machine
+    assemble        such files, which do not overlap -> a RocksDB store, without rewriting one of them
+
+Keys are in unsigned bytewise order, as in the store; RocksDB refuses others. Everything blocks: call it in a thread, or where
+nobody waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import rocksdict
+
+from virtuallog_database.ports import CheckpointFile
+from virtuallog_database.rocks import files
+from virtuallog_database.rocks.failures import guarded
+from virtuallog_database.rocks.store import DEFAULT, StoreSettings, database_options, open_database
+
+
+@attrs.frozen
+class Written:
+    """What is in a table."""
+
+    pairs: int
+    first: bytes
+    last: bytes
+
+
+def write_table(path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSettings = DEFAULT) -> Written | None:
+    """Make an SST file at `path`, durably; returns what is in it. Without any pairs there is no file: None.
+
+    Raises:
+        StorageError: the keys do not ascend, or the disk failed.
+        DiskFullError: no room.
+    """
+    return guarded(lambda: _write(path, pairs, settings))
+
+
+def assemble(directory: Path, tables: Sequence[Path], settings: StoreSettings = DEFAULT) -> list[CheckpointFile]:
+    """Make `directory`, which must not be there, a store of these tables, durably; returns its files, sorted by their names. The
+    tables are moved into it, under other names. Whoever calls knows that no two of them overlap: RocksDB would take one for newer.
+
+    Raises:
+        CorruptionError: one of the files is no table. Damage within one shows when it is read: `pairs_of`.
+        StorageError: the disk failed.
+    """
+    return guarded(lambda: _assemble(directory, tables, settings))
+
+
+def pairs_of(directory: Path, settings: StoreSettings = DEFAULT) -> Iterator[tuple[bytes, bytes]]:
+    """All pairs of a store that nobody has open, in order of their keys. Reads every block, with its checksum.
+
+    Raises:
+        CorruptionError: it cannot be read.
+    """
+    database = guarded(lambda: open_database(directory, settings, read_only=True))
+    try:
+        cursor = database.iter()
+        cursor.seek_to_first()
+        while cursor.valid():
+            yield cursor.key(), cursor.value()
+            cursor.next()
+        guarded(cursor.status)
+        del cursor
+    finally:
+        database.close()
+
+
+def _write(path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSettings) -> Written | None:
+    writer = rocksdict.SstFileWriter(database_options(settings))
+    count, first, last = 0, b"", b""
+    for key, value in pairs:
+        if not count:
+            writer.open(str(path))
+            first = key
+        writer[key] = value
+        count, last = count + 1, key
+    if not count:
+        return None
+    writer.finish()
+    files.sync(path)
+    return Written(count, first, last)
+
+
+def _assemble(directory: Path, tables: Sequence[Path], settings: StoreSettings) -> list[CheckpointFile]:
+    """By way of a checkpoint: which has what it takes to open it, and nothing else."""
+    beside = directory.with_name(f"{directory.name}.assembling")
+    files.remove(beside)
+    database = open_database(beside, settings)
+    try:
+        if tables:
+            database.ingest_external_file([str(path) for path in tables], _moving())
+        rocksdict.Checkpoint(database).create_checkpoint(str(directory))
+    finally:
+        database.close()
+        files.remove(beside)
+    files.sync_below(directory)
+    return [files.described(directory / name) for name in files.names_in(directory)]
+
+
+def _moving() -> Any:
+    options = rocksdict.IngestExternalFileOptions()
+    options.set_move_files(True)  # links them, where the filesystem can
+    return options

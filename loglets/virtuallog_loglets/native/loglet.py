@@ -1,0 +1,210 @@
+"""The client of a NativeLoglet: what `virtuallog.api.Loglet` promises, over its sequencer and its LogServers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.api import Placed
+from virtuallog.batch import Batch
+from virtuallog.chain import SegmentId
+from virtuallog.courier import PAUSE_SECONDS, Courier
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import (
+    CorruptionError,
+    ForbiddenError,
+    ReconfigurationNeededError,
+    SealedError,
+    StorageError,
+    UnavailableError,
+    VirtualLogError,
+    WrongRecipientError,
+)
+from virtuallog.nearest import Nearest
+from virtuallog.ports import Environment, Request
+from virtuallog.types import LogletOffset, NodeId, Open, Sealed, Tail
+from virtuallog_loglets.native import reading
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.messages import NO_EXPECTATION, Append, Appended, ReadWaves, Seal, State, Trim, WaitTail
+from virtuallog_loglets.native.pieces import Pieces
+from virtuallog_loglets.native.quorum import committed_tail
+from virtuallog_loglets.native.tail_check import TailCheck
+from virtuallog_loglets.native.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, TailCheckDriver
+from virtuallog_loglets.native.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
+
+APPEND_SECONDS: Final = 5.0
+"""How long an append may take before its outcome is called unknown and it is offered again."""
+WAIT_SECONDS: Final = 2.0
+"""How long `wait_tail` waits before it returns the tail as it is."""
+READ_SECONDS: Final = (0.4, 2.0)
+"""For one server; then the next one is asked. Once all have been asked, those that did not answer get more time: first find
+one that is well, whoever stands still, then be patient with those that are slow."""
+
+_SEALING = CrashPoint("native: a seal has left for one LogServer more")
+_TRIMMING = CrashPoint("native: a trim has left for one LogServer more")
+
+
+@attrs.define(eq=False)
+class NativeLoglet:
+    """One client. All its operations share the known tail: a hint which offsets are committed, and never evidence that
+    the loglet is not sealed."""
+
+    segment: SegmentId
+    config: NativeConfig
+    _environment: Environment
+    _pieces: Pieces = attrs.field(factory=Pieces)
+    _known_tail: int = attrs.field(default=0, init=False)
+    _nearest: Nearest = attrs.field(init=False)
+    """Servers in the order in which they are asked for data."""
+
+    def __attrs_post_init__(self) -> None:
+        self._nearest = Nearest.of(self.config.servers, self._environment)
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        request = self._append(batch, opens, NO_EXPECTATION if expected_tail is None else expected_tail)
+        try:
+            reply = await self._environment.services.call(self.config.sequencer, request, APPEND_SECONDS)
+        except VirtualLogError as error:
+            raise self._refused(error) from error
+        return self._placed(batch, reply)
+
+    def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
+        """See `virtuallog.api.PostsAppends`."""
+
+        def answered(outcome: Appended | VirtualLogError) -> None:
+            done(self._refused(outcome) if isinstance(outcome, VirtualLogError) else self._placed(batch, outcome))
+
+        request = self._append(batch, opens, NO_EXPECTATION)
+        self._environment.services.post(self.config.sequencer, request, answered, APPEND_SECONDS)
+
+    def _append(self, batch: Batch, opens: bool, expected_tail: int) -> Append:
+        return Append(segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected_tail)
+
+    def _placed(self, batch: Batch, reply: Appended) -> range:
+        self._learn(reply.known_tail)
+        return range(reply.first, reply.first + batch.count)
+
+    def _refused(self, error: VirtualLogError) -> VirtualLogError:
+        if isinstance(error, CorruptionError | StorageError | WrongRecipientError):
+            # The sequencer's node has lost its disk, or this role on it. It orders nothing more, and what it had
+            # ordered is a maybe.
+            return ReconfigurationNeededError(f"the sequencer on node {self.config.sequencer}: {error}")
+        return error
+
+    async def check_tail(self) -> Tail:
+        """As promised; moreover ReconfigurationNeededError when entries in flight are never completed: seal it."""
+        core = TailCheck(self.config, self._known_tail)
+        try:
+            return await TailCheckDriver(self.segment, core, self._environment, self._pieces).run()
+        except ForbiddenError as error:
+            # It has met a seal, which clients may not complete. Like a dropped loglet: the chain will say what follows.
+            raise SealedError(f"sealed, and left to others: {error}") from error
+        finally:
+            self._learn(core.known_tail)
+
+    async def wait_tail(self, past: LogletOffset) -> Tail:
+        clock = self._environment.clock
+        deadline = clock.monotonic() + WAIT_SECONDS
+        while True:
+            if (committed := await self._wait_for_news(past, deadline)) > past:
+                self._learn(committed)
+                return Open(LogletOffset(committed))
+            # News from one server are no proof: its wave may not be committed, its known tail may come from a repair.
+            tail = await self.check_tail()
+            if isinstance(tail, Sealed) or tail.tail > past or clock.monotonic() >= deadline:
+                return tail
+            await clock.sleep(PAUSE_SECONDS)
+
+    async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
+        request = ReadWaves(segment=self.segment, start=start, stop=stop, max_bytes=max_bytes)
+        damage: VirtualLogError | None = None
+        unheard: dict[NodeId, VirtualLogError | None] = dict.fromkeys(self._nearest.order())
+        for seconds in READ_SECONDS:
+            for server in list(unheard):
+                try:
+                    reply = await self._environment.services.call(server, request, seconds)
+                except SealedError:
+                    raise
+                except CorruptionError as error:
+                    del unheard[server]
+                    damage = error
+                    continue
+                except VirtualLogError as error:
+                    unheard[server] = error
+                    self._nearest.failed(server)
+                    continue
+                del unheard[server]
+                copy = reading.assemble_untrusted(self.segment, reply, start, stop)
+                if copy.items:
+                    return copy.items
+                damage = damage or copy.damage
+        raise _unreadable(start, damage, next(iter(unheard.values()), None))
+
+    async def seal(self) -> None:
+        await self._ask_majority(Seal(segment=self.segment), "seal", _SEALING)
+
+    async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
+        if self._known_tail < offset:
+            await self.check_tail()  # a client that has just begun knows nothing: its zero must not clamp the trim
+        trim_point = min(offset, self._known_tail)
+        while True:
+            request = Trim(segment=self.segment, offset=trim_point, known_tail=self._known_tail)
+            points = [state.trim for state in await self._ask_majority(request, "trim", _TRIMMING)]
+            trim_point = max(points)
+            if min(points) == trim_point:
+                return LogletOffset(trim_point)
+            # Somebody's trim has reached a minority: without a majority behind it, the next one to ask may be told less.
+            # Another round comes only with a trim that is newer still, and each is bounded in time.
+
+    def _learn(self, known_tail: int) -> None:
+        self._known_tail = max(self._known_tail, known_tail)
+
+    async def _wait_for_news(self, past: int, deadline: float) -> int:
+        """Park at a majority. What all of them have, none being sealed, is committed: any majority that is sealed later shares a
+        server with them, so whoever seals sees it (the last rule of `tail_check`). That tail is returned if it is beyond
+        `past`, and spares a check. Else 0, when there is something to check: a seal, news from one server whose wave the others
+        do not get, or nothing for too long."""
+        courier, clock = Courier(self._environment), self._environment.clock
+        request = WaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
+        asked = self._nearest.order()[: max(2, self.config.majority)]
+        for server in asked:
+            courier.ask(server, request, None, ANSWER_SECONDS, lambda: True)
+        until, tails = deadline, dict[NodeId, int]()
+        while (answer := await courier.receive(until - clock.monotonic())) is not None:
+            state: State = answer.outcome
+            if state.sealed:
+                return 0
+            tails[answer.server] = state.local_tail
+            if (committed := committed_tail([*tails.values()], len(self.config.servers))) > past:
+                return committed
+            if max(state.local_tail, state.known_tail) > past:
+                until = min(until, clock.monotonic() + PAUSE_SECONDS)  # one that is cut off shall not hold us up
+                if len(tails) == len(asked):
+                    return 0
+            elif clock.monotonic() < deadline - WAIT_SECONDS / 2:  # too many wait there: ask now and then
+                courier.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
+        return 0
+
+    async def _ask_majority(self, request: Request[State], what: str, asked: CrashPoint) -> list[State]:
+        """Ask all servers until a majority has answered. Asking twice is harmless: seals and trims only add up."""
+        courier, answers = Courier(self._environment), dict[NodeId, State]()
+        deadline = self._environment.clock.monotonic() + CHECK_SECONDS
+        for server in self.config.servers:
+            courier.ask(server, request, None, ASK_SECONDS, lambda: True)
+            asked.reached()
+        while len(answers) < self.config.majority:
+            answer = await courier.receive(deadline - self._environment.clock.monotonic())
+            if answer is None:
+                raise courier.unavailable(f"{what} of loglet {self.segment}")
+            answers[answer.server] = answer.outcome
+            self._learn(answer.outcome.known_tail)
+        return list(answers.values())
+
+
+def _unreadable(start: int, damage: Any, unheard: Any) -> VirtualLogError:
+    """No server gave anything. A server that did not answer may have a whole copy; one that lacks it proves nothing."""
+    if damage is not None and unheard is None:
+        return CorruptionError(f"every copy of offset {start} is damaged: {damage}")
+    return UnavailableError(f"no server that answered has offset {start}" + (f": {unheard}" if unheard else ""))

@@ -1,0 +1,137 @@
+"""NativeLoglets as a pluggable kind: plans them, opens clients of them, runs their roles on nodes, moves closed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from virtuallog.api import Cluster, Loglet
+from virtuallog.chain import SegmentId
+from virtuallog.explaining import Evidence
+from virtuallog.kept import Kept
+from virtuallog.metrics import Family
+from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.replicated import Pace, Placement, Sequencer
+from virtuallog.rpc.interface import Interface
+from virtuallog.types import LogletOffset, NodeId
+from virtuallog_loglets.native import explaining, planner, wire
+from virtuallog_loglets.native.config import decode_untrusted
+from virtuallog_loglets.native.copying import Copying
+from virtuallog_loglets.native.log_server_service import LogServerService
+from virtuallog_loglets.native.loglet import NativeLoglet
+from virtuallog_loglets.native.pieces import Pieces
+from virtuallog_loglets.native.sequencer_service import SequencerService
+from virtuallog_loglets.wal import WalSettings
+
+
+@attrs.define(eq=False)
+class NativeProvider:
+    """See `virtuallog.api.LogletProvider` and `virtuallog.replicated.ReplicatedProvider`. One object serves at most one node."""
+
+    wal_settings: WalSettings = attrs.field(factory=WalSettings)
+    """Of this node's LogServer."""
+    pieces: Pieces = attrs.field(factory=Pieces)
+    _log_server: LogServerService | None = attrs.field(default=None, init=False)
+    _sequencers: SequencerService | None = attrs.field(default=None, init=False)
+
+    @property
+    def kind(self) -> str:
+        return "native"
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """See `virtuallog.planning.TellsSettings`."""
+        return planner.SETTINGS
+
+    @property
+    def contiguous(self) -> bool:
+        return True
+
+    @property
+    def interfaces(self) -> Sequence[Interface]:
+        return (wire.LOG_SERVER, wire.SEQUENCER)
+
+    @property
+    def log_server(self) -> LogServerService | None:
+        """This node's LogServer, once `serve` has started it: for tools that look inside."""
+        return self._log_server
+
+    def metrics(self) -> Sequence[Family]:
+        """Of this node's roles, once `serve` has started them. See `virtuallog.metrics.Measured`."""
+        sequencers = self._sequencers.metrics() if self._sequencers is not None else []
+        return [*sequencers, *(self._log_server.metrics() if self._log_server is not None else [])]
+
+    def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
+        return planner.plan(cluster, settings, previous).encode()
+
+    def describe(self, config: bytes) -> Mapping[str, Any]:
+        decoded = decode_untrusted(config)
+        moved = {} if decoded.loglet is None else {"loglet": str(decoded.loglet)}
+        known = {"servers": list(decoded.servers), "sequencer": decoded.sequencer, "boot": decoded.boot}
+        return {**decoded.others, **known, **moved}
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+        decoded = decode_untrusted(config)
+        return NativeLoglet(decoded.loglet or segment, decoded, environment, self.pieces)
+
+    async def serve(self, environment: NodeEnvironment) -> Handlers:
+        """Both roles: a node whose roles do not include one of them is never named in a config for it. May be called again once the tasks
+        of the former call have ended: the sequencers that ran then do not run any more, as if the process had been started anew.
+        """
+        self._log_server = await LogServerService.start(environment, self.wal_settings)
+        if self._sequencers is None:
+            self._sequencers = SequencerService(environment, self.pieces)
+        else:
+            self._sequencers.begin_anew(environment)
+        return {**self._log_server.handlers, **self._sequencers.handlers}
+
+    async def forget(self, lowest_live_version: int) -> None:
+        if self._sequencers is not None:
+            self._sequencers.forget(lowest_live_version)
+        if self._log_server is not None:
+            await self._log_server.forget(lowest_live_version)
+
+    async def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
+        """See `virtuallog.dropped.ForgetsOthers`."""
+        if self._sequencers is not None:
+            self._sequencers.forget_others(horizon, live)
+        if self._log_server is not None:
+            await self._log_server.forget_others(horizon, live)
+
+    async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
+        """See `virtuallog.explaining.ExplainsLoglets`."""
+        decoded = decode_untrusted(config)
+        return await explaining.explain(decoded.loglet or segment, decoded, environment)
+
+    # -- closed loglets on other servers --------------------------------------------------------------------------
+
+    def placement(self, config: bytes) -> Placement:
+        decoded = decode_untrusted(config)
+        sequencer = Sequencer(decoded.sequencer, decoded.boot)
+        return Placement(groups=(decoded.servers,), role=planner.LOG_SERVER, sequencers=(sequencer,))
+
+    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+        return {decode_untrusted(config).loglet or segment: (self.kind, config)}
+
+    def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
+        return planner.move(segment, decode_untrusted(config), servers).encode()
+
+    async def replicate(
+        self,
+        segment: SegmentId,
+        config: bytes,
+        target: bytes,
+        stop: LogletOffset,
+        environment: Environment,
+        pace: Pace,
+        lost: Collection[NodeId] = (),
+    ) -> None:
+        decoded = decode_untrusted(config)
+        loglet, former = decoded.loglet or segment, [server for server in decoded.servers if server not in lost]
+        latter = decode_untrusted(target).servers
+        for newcomer in (server for server in latter if server not in former):
+            await Copying(loglet, former, newcomer, stop, environment, self.pieces, pace).run()
+        # A newcomer is sealed, but of the others perhaps no more than a minority that stays.
+        await self.open(segment, target, environment).seal()

@@ -1,0 +1,182 @@
+"""What the replicas and coordinators of a node tell about themselves.                                            Pure.
+
+Figures are added per group, position, election or catch-up, never per entry; those of all logs on a node add up. Places are those of
+the newest log here. One `PaxosMeter` belongs to a node: its ReplicaService makes it, and each LocalReplica carries it to
+whoever works on it (`replica.meter`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+
+from virtuallog import metrics
+from virtuallog.instruments import BYTES, COUNTS, SECONDS, Counter, Counters, Histogram
+from virtuallog.metrics import Family, Kind, Sample
+from virtuallog_loglets.paxos.messages import NOWHERE, Standing, Status
+
+
+class Election(enum.Enum):
+    """How one ended."""
+
+    ELECTED = "elected"
+    REJECTED = "rejected"
+    UNDECIDED = "undecided"
+    """Too few replicas answered, or vote; or it could not catch up."""
+
+
+class Phase(enum.Enum):
+    """Of a round that met a higher number."""
+
+    PROMISE = "promise"
+    WRITE = "write"
+
+
+class Missed(enum.Enum):
+    """How a position that a replica had missed came to it."""
+
+    COPIED = "copied"
+    FILLED = "filled"
+
+
+_PREFIX: Final = "virtuallog_paxos"
+
+
+def _counter(name: str, meaning: str) -> Counter:
+    return Counter(f"{_PREFIX}_{name}_total", meaning)
+
+
+def _counters(name: str, meaning: str, label: str, known: type[enum.Enum]) -> Counters:
+    return Counters.of(f"{_PREFIX}_{name}_total", meaning, label, [each.value for each in known])
+
+
+def _histogram(name: str, meaning: str, bounds: tuple[float, ...]) -> Histogram:
+    return Histogram(f"{_PREFIX}_{name}", meaning, bounds)
+
+
+_ELECTIONS: Final = partial(
+    _counters, "elections", "Elections that a coordinator here has stood for.", "outcome", Election
+)
+_REJECTS: Final = partial(
+    _counters, "rejects", "Rounds of a proposer here that ended with a higher number.", "phase", Phase
+)
+_CAUGHT_UP: Final = partial(
+    _counters, "caught_up_positions", "Positions that a replica here had missed and has now.", "how", Missed
+)
+_CATCH_UPS: Final = partial(_counter, "catch_ups", "Times that a replica here went to fetch what it had missed.")
+_TRUNCATIONS: Final = partial(_counter, "truncations", "Times that the begin of a log moved on here.")
+_RECOVERIES: Final = partial(_counter, "recoveries", "Replicas here that did not vote and do now.")
+_COMMIT_SECONDS: Final = partial(
+    _histogram, "commit_seconds", "From the first send of a position until a quorum has accepted it.", SECONDS
+)
+_VALUE_BYTES: Final = partial(
+    _histogram, "value_bytes", "Bytes of the value of a decided position: the batches that share it.", BYTES
+)
+_GROUP_REQUESTS: Final = partial(_histogram, "group_requests", "Requests that shared one write and one sync.", COUNTS)
+_SYNC_SECONDS: Final = partial(_histogram, "sync_seconds", "One write of a group, and its sync.", SECONDS)
+
+
+@attrs.define(eq=False)
+class PaxosMeter:
+    """Counts for one node."""
+
+    elections: Counters = attrs.field(factory=_ELECTIONS)
+    rejects: Counters = attrs.field(factory=_REJECTS)
+    caught_up: Counters = attrs.field(factory=_CAUGHT_UP)
+    catch_ups: Counter = attrs.field(factory=_CATCH_UPS)
+    truncations: Counter = attrs.field(factory=_TRUNCATIONS)
+    recoveries: Counter = attrs.field(factory=_RECOVERIES)
+    commit_seconds: Histogram = attrs.field(factory=_COMMIT_SECONDS)
+    value_bytes: Histogram = attrs.field(factory=_VALUE_BYTES)
+    group_requests: Histogram = attrs.field(factory=_GROUP_REQUESTS)
+    sync_seconds: Histogram = attrs.field(factory=_SYNC_SECONDS)
+
+    # -- what services call -------------------------------------------------------------------------------------------
+
+    def stood(self, outcome: Election) -> None:
+        """An election is over; ELECTED is told once appends are taken."""
+        self.elections.add(outcome.value)
+
+    def rejected(self, phase: Phase) -> None:
+        """A round met a higher number."""
+        self.rejects.add(phase.value)
+
+    def went_to_catch_up(self) -> None:
+        """One call of `catch_up` that found something missing."""
+        self.catch_ups.value += 1
+
+    def got(self, how: Missed, positions: int) -> None:
+        """A replica here has learned what it had missed."""
+        self.caught_up.add(how.value, amount=positions)
+
+    def truncated(self) -> None:
+        """`begin` has moved on."""
+        self.truncations.value += 1
+
+    def recovered(self) -> None:
+        """A replica has become VOTING."""
+        self.recoveries.value += 1
+
+    def committed(self, size_bytes: int, seconds: float) -> None:
+        """A position is decided that a coordinator here has written."""
+        self.commit_seconds.observe(seconds)
+        self.value_bytes.observe(size_bytes)
+
+    def synced(self, requests: int, seconds: float) -> None:
+        """A group is durable."""
+        self.group_requests.observe(requests)
+        self.sync_seconds.observe(seconds)
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def metrics(self, standings: Sequence[Standing]) -> list[Family]:
+        """As of now.
+
+        Args:
+            standings: of all replicas here, oldest log first.
+        """
+        own = (
+            self.elections, self.rejects, self.catch_ups, self.caught_up, self.truncations, self.recoveries,
+            self.commit_seconds, self.value_bytes, self.group_requests, self.sync_seconds,
+        )  # fmt: skip
+        return [*(instrument.family() for instrument in own), *_places(standings)]
+
+
+def leading(positions_in_flight: Sequence[int]) -> list[Family]:
+    """Of the coordinators here that take appends: for each, the positions that it has written and that are not decided."""
+    return [
+        metrics.gauge(
+            f"{_PREFIX}_coordinators_leading", "Coordinators here that take appends.", len(positions_in_flight)
+        ),
+        metrics.gauge(f"{_PREFIX}_positions_in_flight", "Positions written and not decided.", sum(positions_in_flight)),
+    ]
+
+
+def alone(name: str, recovered: bool, ensemble_size: int) -> list[Family]:
+    """The two figures that Mesos has of a log that is used by itself; see `Log.metrics`."""
+    return [
+        metrics.gauge(f"{name}_recovered", "1 once the replica of this log votes.", recovered),
+        metrics.gauge(f"{name}_ensemble_size", "Replicas that take part; quorum <= this < 2 * quorum.", ensemble_size),
+    ]
+
+
+def _places(standings: Sequence[Standing]) -> list[Family]:
+    """Where the newest log here stands; no samples if there is none."""
+    newest = standings[-1:]
+    voting = [standing.status is Status.VOTING for standing in standings]
+    return [
+        metrics.gauge(f"{_PREFIX}_replicas", "Logs that have a replica here.", len(standings)),
+        metrics.gauge(f"{_PREFIX}_recovered", "1 if all replicas here vote.", all(voting)),
+        _place(f"{_PREFIX}_begin", "First position that is not truncated.", [one.begin for one in newest]),
+        _place(f"{_PREFIX}_learned", "First position that is not known to be decided here.", [one.learned for one in newest]),
+        _place(f"{_PREFIX}_end", "Highest position promised or written here.", [one.end for one in newest]),
+        _place(f"{_PREFIX}_sealed", "1 if the log is closed, as far as this replica knows.", [one.seal != NOWHERE for one in newest]),
+    ]  # fmt: skip
+
+
+def _place(name: str, meaning: str, values: Sequence[int]) -> Family:
+    return Family(name, Kind.GAUGE, meaning, tuple(Sample({}, value) for value in values))

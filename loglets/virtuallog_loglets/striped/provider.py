@@ -1,0 +1,115 @@
+"""StripedLoglets as a pluggable kind: plans them, opens clients of them, moves closed ones. They have no roles of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from virtuallog.api import Cluster, Loglet, LogletProvider
+from virtuallog.chain import SegmentId
+from virtuallog.errors import MalformedError, VirtualLogError
+from virtuallog.explaining import Evidence
+from virtuallog.kept import Kept
+from virtuallog.ports import Environment
+from virtuallog.replicated import Pace, Placement, ReplicatedProvider
+from virtuallog.types import LogletOffset, NodeId
+from virtuallog.unserved import Unserved
+from virtuallog_loglets.striped import explaining, planner
+from virtuallog_loglets.striped.config import KIND, StripedConfig, decode_untrusted
+from virtuallog_loglets.striped.layout import Layout, slots_below
+from virtuallog_loglets.striped.loglet import StripedLoglet
+
+
+@attrs.define(eq=False)
+class StripedProvider(Unserved):
+    """See `virtuallog.api.LogletProvider`, `virtuallog.replicated.ReplicatedProvider`, `virtuallog.composite.CompositeProvider`."""
+
+    _providers: Mapping[str, LogletProvider] = attrs.field(factory=dict, init=False)
+
+    @property
+    def kind(self) -> str:
+        return KIND
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """See `virtuallog.planning.TellsSettings`."""
+        return planner.SETTINGS
+
+    def over(self, providers: Mapping[str, LogletProvider]) -> None:
+        """See `virtuallog.composite.CompositeProvider`."""
+        self._providers = providers
+
+    def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
+        return planner.plan(self._providers, cluster, settings, previous).encode()
+
+    def describe(self, config: bytes) -> Mapping[str, Any]:
+        decoded = decode_untrusted(config)
+        provider = self._providers.get(decoded.of)
+        moved = {} if decoded.loglet is None else {"loglet": str(decoded.loglet)}
+        stripes: list[Any] = [
+            stripe.decode("latin-1") if provider is None else dict(provider.describe(stripe))
+            for stripe in decoded.stripes
+        ]
+        return {**decoded.others, "of": decoded.of, "stripes": stripes, **moved}
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> Loglet:
+        """
+        Raises:
+            UnknownKindError, UnsupportedError: loglets of the kind that the config names cannot be stripes.
+            MalformedError: not a config of this kind.
+        """
+        decoded = decode_untrusted(config)
+        provider = planner.kind_of_stripes(self._providers, decoded.of)
+        stripes = [
+            provider.open(part, stripe, environment)
+            for part, stripe in zip(decoded.parts(segment), decoded.stripes, strict=True)
+        ]
+        return StripedLoglet(stripes, environment)
+
+    async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
+        """See `virtuallog.explaining.ExplainsLoglets`."""
+        decoded = decode_untrusted(config)
+        provider = planner.kind_of_stripes(self._providers, decoded.of)
+        return await explaining.explain(provider, decoded.parts(segment), decoded.stripes, environment)
+
+    # -- what nodes keep, and closed loglets on other servers -------------------------------------------------------
+
+    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+        decoded = decode_untrusted(config)
+        return {
+            part: (decoded.of, stripe) for part, stripe in zip(decoded.parts(segment), decoded.stripes, strict=True)
+        }
+
+    def placement(self, config: bytes) -> Placement:
+        decoded = decode_untrusted(config)
+        return planner.placement(self._stripes(decoded), decoded)
+
+    def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
+        decoded = decode_untrusted(config)
+        return planner.move(self._stripes(decoded), segment, decoded, servers).encode()
+
+    async def replicate(
+        self,
+        segment: SegmentId,
+        config: bytes,
+        target: bytes,
+        stop: LogletOffset,
+        environment: Environment,
+        pace: Pace,
+        lost: Collection[NodeId] = (),
+    ) -> None:
+        """One stripe after the other, so that what is under way at a time is as bounded as of one."""
+        former, latter = decode_untrusted(config), decode_untrusted(target)
+        provider, layout = self._stripes(former), Layout(len(former.stripes))
+        for number, part in enumerate(former.parts(segment)):
+            end = LogletOffset(layout.places_below(number, slots_below(stop)))
+            stripe, moved = former.stripes[number], latter.stripes[number]
+            await provider.replicate(part, stripe, moved, end, environment, pace, lost)
+
+    def _stripes(self, config: StripedConfig) -> ReplicatedProvider:
+        try:
+            return planner.replicated_kind(self._providers, config.of)
+        except VirtualLogError as error:
+            raise MalformedError(f"the config of a striped loglet: {error}") from error

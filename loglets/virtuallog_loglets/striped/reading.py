@@ -1,0 +1,98 @@
+"""Puts what the stripes gave side by side, slot by slot.                                                                Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from virtuallog.api import Placed
+from virtuallog.errors import CorruptionError, MalformedError
+from virtuallog.ordering import slots
+from virtuallog.types import Gap, GapKind
+from virtuallog_loglets.striped.layout import FILLER, Layout, offset_of, slot_of, slots_below
+
+
+@attrs.frozen
+class _Run:
+    """Places of one stripe that hold the same: nothing, and why, or (one place only) a wrapped batch."""
+
+    stop: int
+    kind: GapKind = GapKind.FILLER
+    body: bytes = b""
+    time_ms: int = 0
+
+
+_Runs: TypeAlias = deque[_Run]
+
+
+def interleave_untrusted(layout: Layout, found: Mapping[int, Sequence[Placed]], start: int, stop: int) -> list[Placed]:
+    """What lies in [start, stop), up to where the first stripe has not given anything more.
+
+    Args:
+        layout: of the loglet.
+        found: by stripe, all that own a slot of the range: what each read of its own places in the range, from the first.
+        start: an offset.
+        stop: the same.
+
+    Raises:
+        CorruptionError: an entry of a stripe is no batch.
+    """
+    runs = {stripe: deque(_runs(items)) for stripe, items in found.items()}
+    items: list[Placed] = []
+    slot, last = slot_of(start), slots_below(stop)
+    while slot < last and (run := _run_of(layout, runs, slot)) is not None:
+        if run.body:
+            _add_batch(items, run, slot, start, stop)
+            slot += 1
+        else:
+            until = _gap_until(layout, runs, slot, last, run.kind)
+            slots.add(items, Gap(offset_of(slot), offset_of(until), run.kind).clip(start, stop))
+            slot = until
+    return items
+
+
+def _runs(items: Sequence[Placed]) -> Iterator[_Run]:
+    for item in items:
+        if isinstance(item, Gap):
+            yield _Run(item.stop, item.kind)
+            continue
+        payloads = item.batch.payloads[item.first : item.first + len(item.places)]
+        for place, body, following in zip(item.places, payloads, [*payloads[1:], None], strict=True):
+            if body or following != FILLER:  # fillers in a row are one run, which ends with the last of them
+                yield _Run(place + 1, body=body, time_ms=item.time_ms)
+
+
+def _run_of(layout: Layout, runs: Mapping[int, _Runs], slot: int) -> _Run | None:
+    """What a slot holds, if its stripe has given that. What comes before it in its stripe is done with."""
+    stripe, place = layout.place(slot)
+    heads = runs[stripe]
+    while heads and heads[0].stop <= place:
+        heads.popleft()
+    return heads[0] if heads else None
+
+
+def _add_batch(items: list[Placed], run: _Run, slot: int, start: int, stop: int) -> None:
+    try:
+        parts = slots.open_untrusted(run.body, 0, offset_of(slot), run.time_ms)
+    except MalformedError as error:
+        raise CorruptionError(f"slot {slot} of a striped loglet holds no batch: {error}") from error
+    for part in parts:
+        slots.add(items, part.clip(start, stop))
+
+
+def _gap_until(layout: Layout, runs: Mapping[int, _Runs], slot: int, last: int, kind: GapKind) -> int:
+    """Where the gap that begins in this slot ends, or a part of it. Gaps may be as long as the log was before it was trimmed, so once each
+    stripe has been seen to have one, what they share is taken at once. Before that, no stripe is asked for a slot of another one: a log
+    with one session has a gap on all stripes but one, between any two of its batches."""
+    shared = last
+    for until in range(slot, last):
+        run = _run_of(layout, runs, until)
+        if run is None or run.body or run.kind is not kind:
+            return until
+        shared = min(shared, layout.slot(until % layout.stripes, run.stop))
+        if until - slot == layout.stripes - 1:
+            return shared
+    return last

@@ -1,0 +1,11 @@
+"""A segmented write-ahead log with group commit, preallocated segments and checksummed recovery.
+
+It knows nothing of loglets: records are (kind, bytes). See `log.py` for the contract, `format.py` for the files.
+"""
+
+from virtuallog_loglets.wal.log import Appended, WriteAheadLog
+from virtuallog_loglets.wal.metrics import WalStatistics
+from virtuallog_loglets.wal.record import Address, Record
+from virtuallog_loglets.wal.settings import WalSettings
+
+__all__ = ["Address", "Appended", "Record", "WalSettings", "WalStatistics", "WriteAheadLog"]

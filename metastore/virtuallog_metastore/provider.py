@@ -1,0 +1,65 @@
+"""The Paxos MetaStore as a pluggable kind (entry-point group `virtuallog.metastores`, name `paxos`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from virtuallog.api import MetaStore
+from virtuallog.explaining import Evidence
+from virtuallog.metrics import Family
+from virtuallog.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.rpc.interface import Interface
+from virtuallog.types import NodeId
+from virtuallog_metastore import explaining
+from virtuallog_metastore.client import PaxosMetaStore
+from virtuallog_metastore.metrics import AcceptorMeter
+from virtuallog_metastore.service import QUEUE_MAX, AcceptorService
+from virtuallog_metastore.wire import ACCEPTOR
+
+
+@attrs.frozen
+class PaxosProvider:
+    """A `MetaStoreProvider`: the register of Delos, OSDI'20, section 4.1. One object serves at most one node."""
+
+    _meter: AcceptorMeter = attrs.field(factory=AcceptorMeter, init=False)
+
+    def metrics(self) -> Sequence[Family]:
+        """Of this node's acceptor. See `virtuallog.metrics.Measured`."""
+        return self._meter.metrics(QUEUE_MAX)
+
+    @property
+    def interfaces(self) -> Sequence[Interface]:
+        return (ACCEPTOR,)
+
+    def open(self, members: Sequence[NodeId], environment: Environment) -> MetaStore:
+        """A client that starts by asking `members`.
+
+        One living node among them that knows any version is enough to find the newest one. `environment.random` must
+        not be seeded alike in two lives of one client: ballots are drawn from it.
+        """
+        return PaxosMetaStore.open(members, environment)
+
+    async def serve(self, members: Sequence[NodeId], environment: NodeEnvironment) -> Handlers:
+        """Start the acceptor of this node, on `environment.key_values("metastore")`.
+
+        `members` counts on the very first start only: it becomes version 0, if it lists this node. A node that it does
+        not list votes for nothing until it is told of a version that does. Every node of `members` must be given the
+        same list.
+
+        An acceptor answers "nothing accepted" only about slots it cannot have forgotten: it votes where
+        `environment.is_seated` says that the register means this data directory, and not a former one of the node.
+
+        Raises:
+            CorruptionError: the stored state is damaged.
+            MalformedError: it is of a later format.
+            WrongRecipientError: it is of another cluster.
+        """
+        return await AcceptorService.start(members, environment, self._meter)
+
+    async def explain_register(
+        self, members: Sequence[NodeId], environment: Environment
+    ) -> tuple[bytes, Sequence[Evidence]]:
+        """See `virtuallog.explaining.ExplainsRegister`."""
+        return await explaining.explain_register(members, environment)

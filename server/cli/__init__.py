@@ -1,5 +1,0 @@
-"""The `virtuallog` command."""
-
-from server.cli.program import main
-
-__all__ = ["main"]

@@ -1,0 +1,213 @@
+"""The database role of a node: a replica of the tree, open to ZooKeeper's clients and to other nodes.
+
+    Role("database")  closed -> open -> closed for good, with a reason          (virtuallog_server.role)
+        StoreDirectory + VirtualLog -> Host (virtuallog_database.hosting) -> in each life: ZooKeeperServer, snapshots for others
+
+A replica that cannot go on (its disk, a state that differs from that of others) closes this role and nothing else: the node goes
+on to order and store entries of the log, and says why in its status. A log role that fails closes no database either: it reads
+and appends elsewhere.
+
+No socket is here. Whoever has listeners (`virtuallog_server.process`) or simulated streams hands each connection to `serve_stream`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import structlog
+import trio
+from trio.abc import Stream
+
+from virtuallog.errors import RetryableError, UnavailableError
+from virtuallog.metrics import Family
+from virtuallog.ports import Done, Handler, Handlers, NodeEnvironment, Request
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.control.messages import DatabaseStatus, GetDatabaseStatus
+from virtuallog_database.control.wire import INTERFACES
+from virtuallog_database.engines.view_tracking import ViewTracking
+from virtuallog_database.hosting import Host, HostSettings, Life, State
+from virtuallog_database.identity import ReplicaIdentity
+from virtuallog_database.ports import StoreDirectory
+from virtuallog_database.snapshots.serving import SnapshotService
+from virtuallog_server.config import NodeConfig
+from virtuallog_server.database.administration import Administration
+from virtuallog_server.database.ownership import Ownership
+from virtuallog_server.database.reporting import mode_of, report, role_metrics
+from virtuallog_server.identity import Identity
+from virtuallog_server.zookeeper.facts import Facts
+from virtuallog_server.zookeeper.service import ZooKeeperService
+from virtuallog_server.zookeeper.settings import ZooKeeperSettings
+
+REGISTER_SECONDS: Final = 1.0
+"""Between two attempts to read the register, each of which asks a majority."""
+
+STORE = "database"
+"""Name of the replica's place among those of the node's roles."""
+
+log = structlog.get_logger(__name__)
+
+
+@attrs.define(eq=False)
+class DatabaseRole:
+    """What a `virtuallog_server.role.Role` opens.
+
+    Args:
+        config: of the node; has `zookeeper`.
+        identity: of the node's data directory. A wiped node is another replica.
+        local_store: opens the replica's directory (`NodePorts.local_store`).
+        settings: of the replica.
+    """
+
+    config: NodeConfig
+    identity: Identity
+    local_store: Callable[[str], Awaitable[StoreDirectory]]
+    settings: HostSettings = attrs.field(factory=HostSettings)
+    on_life: Callable[[Life], None] = attrs.field(default=lambda _: None, init=False)
+    """Told of each life of the replica once it serves."""
+    host: Host | None = attrs.field(default=None, init=False)
+    """None unless the role is open."""
+    service: ZooKeeperService | None = attrs.field(default=None, init=False)
+    """For clients; None unless the replica serves, and clients are to be."""
+    ownership: Ownership | None = attrs.field(default=None, init=False)
+    """None unless the role is open."""
+    _is_serving: bool = attrs.field(default=False, init=False)
+    _handlers: Handlers = attrs.field(factory=dict, init=False)
+    """Of the present life."""
+
+    async def serve(self, environment: NodeEnvironment, virtual_log: VirtualLog) -> Handlers:
+        """Open the role and return the handlers of what other nodes and operators ask. Its tasks run in the environment's
+        nursery; an error of any of them that is a VirtualLogError closes the role. May be called again once they have ended.
+
+        Raises:
+            VirtualLogError: the replica's directory cannot be used.
+        """
+        if self.host is None:
+            directory = await self.local_store(STORE)
+            self.host = Host(
+                log=virtual_log,
+                directory=directory,
+                environment=environment,
+                identity=ReplicaIdentity(
+                    node=self.identity.node, store=self.identity.store_id, boot=self.identity.boot
+                ),
+                cluster=await cluster_of(virtual_log),
+                peers=partial(_others, virtual_log, self.identity.node),
+                settings=self.settings,
+            )  # fmt: skip
+        self.host.environment = environment  # the same host in each life of the role: it counts those of the replica
+        self.ownership = Ownership(virtual_log)
+        environment.nursery.start_soon(self._run, self.host, self.ownership)
+        handlers: dict[type[Request[Any]], Handler] = {
+            method.request: self._in_life for interface in INTERFACES for method in interface.methods
+        }
+        return {**handlers, GetDatabaseStatus: self._get_status}
+
+    @property
+    def life(self) -> Life | None:
+        """The replica and its tree; None while there are none, as during a restore."""
+        return self.host.life if self.host is not None else None
+
+    async def serve_stream(self, stream: Stream, host: str, port: int = 0, subject: str | None = None) -> None:
+        """Serve one client until its connection ends; see `ZooKeeperServer.serve_stream`. While nobody is served the stream is
+        closed, and the client goes on to another server."""
+        if self.service is None:
+            await trio.aclose_forcefully(stream)
+        else:
+            await self.service.server.serve_stream(stream, host, port, subject)
+
+    def facts(self) -> Facts:
+        """For ZooKeeper's admin pages."""
+        return Facts(server=self.identity.node, serving=False) if self.service is None else self.service.facts()
+
+    def status(self) -> DatabaseStatus:
+        """As of now, from memory and the local store."""
+        return report(self.host, self.service)
+
+    def not_ready(self) -> Sequence[str]:
+        """What keeps it from serving clients; empty once it does, and while the role is not open, which others say."""
+        if self.host is None or self._is_serving:
+            return []
+        reason = f": {self.host.waiting_for}" if self.host.waiting_for else ""
+        return [f"the database is {self.host.state.value}{reason}"]
+
+    def metrics(self) -> list[Family]:
+        """See `virtuallog.metrics.Measured`."""
+        return role_metrics(self.host, self.service)
+
+    async def _run(self, host: Host, ownership: Ownership) -> None:
+        await ownership.begin()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ownership.run)
+            await host.run(self._attend)
+
+    @property
+    def zookeeper(self) -> ZooKeeperSettings:
+        """Of the config."""
+        assert self.config.zookeeper is not None
+        return self.config.zookeeper
+
+    async def _attend(self, life: Life) -> None:
+        """Serve clients, peers and operators from this life."""
+        view = life.replica.stack.find(ViewTracking)
+        assert view is not None, "a server of the database takes part in the view"
+        assert self.host is not None
+        environment = life.environment
+        snapshots = SnapshotService(
+            life.snapshots, self.host.cluster, environment.nursery, view.hold_exactly, environment.clock
+        )
+        service = await self._serve_clients(life, view) if self.zookeeper.serves_clients else None
+        self.service, self._is_serving = service, True
+        self._handlers = {**snapshots.handlers, **Administration(life, view, self.status).handlers}
+        self.on_life(life)
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.service, self._is_serving, self._handlers = None, False, {}
+            if service is not None:
+                service.server.close_all("the replica of this server ends, or begins anew")
+
+    async def _serve_clients(self, life: Life, view: ViewTracking) -> ZooKeeperService:
+        environment = life.environment
+        service = ZooKeeperService(
+            life.database,
+            self.zookeeper,
+            environment.clock,
+            environment.random,
+            node=self.identity.node,
+            listen=self.config.listen,
+            mode=partial(mode_of, self.identity.node, view),
+        )
+        await environment.nursery.start(service.run)
+        return service
+
+    def _get_status(self, _: GetDatabaseStatus, done: Done) -> None:
+        """In every state, also while there is no life: what a restore waits for is asked about then."""
+        done(self.status())
+
+    def _in_life(self, request: Any, done: Done) -> None:
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            state = self.host.state if self.host is not None else State.OPENING
+            done(UnavailableError(f"the database of node {self.identity.node} is {state.value}"))
+        else:
+            handler(request, done)
+
+
+async def cluster_of(virtual_log: VirtualLog) -> bytes:
+    """Waits until the register can be read: that nobody answers is no reason to close a role for good."""
+    view = virtual_log.view
+    while True:
+        try:
+            return (await view.current()).cluster
+        except RetryableError as error:
+            log.info("the database waits for the register", reason=str(error))
+            await view.environment.clock.sleep(REGISTER_SECONDS)
+
+
+def _others(virtual_log: VirtualLog, node: NodeId) -> Sequence[NodeId]:
+    register = virtual_log.view.cached
+    return [other for other in sorted(register.nodes) if other != node] if register else []

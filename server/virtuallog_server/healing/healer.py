@@ -1,0 +1,282 @@
+"""Runs failure-driven reconfiguration on one node: probes the others, asks the policy, does what it says.
+
+    probes --> detector --> policy --> decision --stands long enough for our rank--> extend | rebuild
+
+Delos, OSDI'20, sections 3.3 and 4.2.1: the loglet detects, a policy chooses, the VirtualLog executes. Every node runs this.
+What keeps them from all doing the same: the first in rank acts at once, each further one a moment later, when the chain has
+changed already. Two that act at once are harmless, the conditional put elects.
+
+A node that is cut off, with a minority, does nothing: its policy sees no majority, a plan needs one too, and so does a seal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import structlog
+import trio
+
+from virtuallog.control import Alive, GetStatus, NodeStatus, Probe
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import MalformedError, RetryableError, UnavailableError, UnsupportedError, VirtualLogError
+from virtuallog.metrics import Family
+from virtuallog.node_table import lost_copies
+from virtuallog.ports import Environment
+from virtuallog.register import Register
+from virtuallog.replicated import Pace, replicated
+from virtuallog.types import NodeId
+from virtuallog.view import View
+from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.healing.detector import ANSWER_SECONDS, OTHERS_EVERY, ROUND_SECONDS, Condition, FailureDetector
+from virtuallog_server.healing.lane import Lane
+from virtuallog_server.healing.metrics import DONE, FAILED, HealingMeter
+from virtuallog_server.healing.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
+from virtuallog_server.healing.rebuild import rebuild
+from virtuallog_server.healing.setbacks import Setbacks
+
+RANK_SECONDS: Final = 0.3
+"""How much longer each further node waits before it extends: several times what an extension takes."""
+RANK_REBUILD_SECONDS: Final = 60.0
+"""The same for a rebuild, which takes long; two would move the data twice."""
+CALM_SECONDS: Final = (0.5, 0.5)
+"""After an extension that appends waited for. A second one so soon finds the first one's successor dead already."""
+LEISURE_SECONDS: Final = (15.0, 300.0)
+"""After one that nobody waited for: the spare may be worse than what it replaced, and the log must not wander for ever."""
+
+log = structlog.get_logger(__name__)
+
+_DECIDED = CrashPoint("healing: a failed node is to be replaced, nothing is done", rare=True)
+
+
+@attrs.define(eq=False)
+class Healer:
+    """See above. One per node, beside its watchdog, which finishes what others began."""
+
+    node: NodeId
+    _log: VirtualLog
+    _policy: Policy
+    _pace: Pace
+    _ourselves: Callable[[], Alive]
+    """What this node would answer to a probe."""
+    _level: Callable[[], int]
+    """What all nodes of the cluster can read."""
+    detector: FailureDetector = attrs.field(init=False)
+    _urgent: Lane = attrs.field(factory=lambda: Lane(calm_seconds=CALM_SECONDS), init=False)
+    _leisurely: Lane = attrs.field(factory=lambda: Lane(calm_seconds=LEISURE_SECONDS), init=False)
+    _rebuilding: Lane = attrs.field(factory=lambda: Lane(calm_seconds=(0.0, 0.0)), init=False)
+    _register: Register | None = attrs.field(default=None, init=False)
+    _segments: Sequence[PlacedSegment] = attrs.field(factory=tuple, init=False)
+    """Of that register."""
+    _decision: Decision = attrs.field(factory=Nothing, init=False)
+    _since: float = attrs.field(default=0.0, init=False)
+    """When the policy first decided so."""
+    _turn: float = attrs.field(default=float("inf"), init=False)
+    """When our rank lets us act on it."""
+    _consulted: int = attrs.field(default=-1, init=False)
+    """What the detector had seen when the policy was asked last."""
+    _news: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _meter: HealingMeter = attrs.field(factory=HealingMeter, init=False)
+    _setbacks: Setbacks = attrs.field(factory=Setbacks, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.detector = FailureDetector(self.node)
+
+    @property
+    def _view(self) -> View:
+        return self._log.view
+
+    @property
+    def _environment(self) -> Environment:
+        return self._log.view.environment
+
+    def report(self) -> tuple[str, ...]:
+        """What is wrong with other nodes, and what this one does about it, for people."""
+        decision = self._decision
+        if isinstance(decision, Nothing):
+            return (decision.reason,) if decision.reason else ()
+        lane, seconds = self._lane(decision), self._environment.clock.monotonic() - self._since
+        what = "extending the chain" if isinstance(decision, Extend) else f"rebuilding segment {decision.segment}"
+        state = f"{what} since {seconds:.0f} s" if lane.acting else f"seen since {seconds:.0f} s"
+        return (f"{decision.reason}: {state}" + (f"; failed before: {lane.problem}" if lane.problem else ""),)
+
+    def metrics(self) -> list[Family]:
+        """See `virtuallog.metrics.Measured`."""
+        return self._meter.metrics(len(self.detector.suspects))
+
+    async def run(self) -> None:
+        """For ever. Cancelled, it leaves a change that anybody may finish, or a copy that anybody may continue."""
+        clock = self._environment.clock
+        next_round = due = clock.monotonic()
+        async with trio.open_nursery() as nursery:
+            while True:
+                now = clock.monotonic()
+                self.detector.woke(now, due)
+                self._learn(now)
+                if now >= next_round:
+                    await self._begin_round(now)
+                    next_round = now + self._round_seconds() * self._environment.random.uniform(0.8, 1.2)
+                for node in self.detector.rechecks(now):
+                    self._probe(node)
+                self._consider(now, nursery)
+                due = min(next_round, self._turn, self.detector.next_recheck or next_round)
+                self._news = trio.Event()
+                with clock.timeout(max(due - clock.monotonic(), 0.0)):
+                    await self._news.wait()
+
+    # -- probes -------------------------------------------------------------------------------------------------------
+
+    async def _begin_round(self, now: float) -> None:
+        register = self._view.cached
+        if register is None:
+            return
+        if self.detector.newest_version > register.version:
+            try:
+                await self._view.refresh()
+            except RetryableError as error:
+                log.debug("healing", error=str(error))
+            self._learn(now)
+        for node in self.detector.round(self._sequencers if self._is_vigilant else (), now):
+            self._probe(node)
+
+    def _learn(self, now: float) -> None:
+        register = self._view.cached
+        if register is not None and register is not self._register:
+            self._register, self._segments = register, placed_segments(self._view, register)
+            self.detector.know(register.nodes, now)
+            self._consulted = -1
+
+    @property
+    def _is_vigilant(self) -> bool:
+        """Half of the living nodes are, the first ones in rank, if somebody else orders. So there is always one among a majority
+        that has lost a sequencer; and a cluster of many nodes does not drown one of them in probes."""
+        nodes = () if self._register is None else self._register.nodes
+        return bool(self._sequencers - {self.node}) and self._rank() <= len(nodes) // 2
+
+    def _round_seconds(self) -> float:
+        return ROUND_SECONDS if self._is_vigilant else ROUND_SECONDS * OTHERS_EVERY
+
+    @property
+    def _sequencers(self) -> frozenset[NodeId]:
+        """The nodes that order appends to the open segment, if it needs certain ones for that."""
+        if not self._segments or self._segments[-1].segment.stop is not None:
+            return frozenset()
+        return self._segments[-1].placement.orders
+
+    def _probe(self, node: NodeId) -> None:
+        clock, services, detector = self._environment.clock, self._environment.services, self.detector
+
+        def done(outcome: Alive | VirtualLogError) -> None:
+            if isinstance(outcome, UnsupportedError):  # it lives, and its program is older than probes
+                services.post(node, GetStatus(), lambda status: done(_alive_untold(status)), ANSWER_SECONDS)
+            elif isinstance(outcome, VirtualLogError):
+                detector.failed(node, clock.monotonic())
+                self._news.set()
+            else:
+                detector.answered(node, outcome, clock.monotonic())
+
+        services.post(node, Probe(), done, ANSWER_SECONDS)
+
+    # -- decisions ----------------------------------------------------------------------------------------------------
+
+    def _consider(self, now: float, nursery: trio.Nursery) -> None:
+        quiet = isinstance(self._decision, Nothing) and not self.detector.suspects
+        if quiet and self.detector.changes == self._consulted:
+            return  # nothing has changed, nothing is to be done, and no patience is running out
+        self._consulted, self._turn = self.detector.changes, float("inf")
+        nodes = {**self.detector.conditions(now), self.node: self._own()}
+        decision = self._policy.decide(nodes, self._setbacks.mark(self._segments))
+        if decision != self._decision:
+            self._adopt(decision, now)
+        if isinstance(decision, Nothing):
+            return
+        lane, turn = self._lane(decision), self._since + self._rank() * _rank_seconds(decision)
+        if now < turn:
+            self._turn = turn
+        elif lane.is_free(now):
+            lane.begin()
+            _DECIDED.reached()
+            nursery.start_soon(self._act, decision, lane)
+
+    def _own(self) -> Condition:
+        alive, entry = self._ourselves(), self._register.nodes.get(self.node) if self._register is not None else None
+        return Condition(
+            alive=True,
+            boot=alive.boot,
+            roles=entry.roles & frozenset(alive.roles) if entry is not None else frozenset(),
+        )
+
+    def _lane(self, decision: Extend | Rebuild) -> Lane:
+        if isinstance(decision, Rebuild):
+            return self._rebuilding
+        return self._urgent if decision.urgent else self._leisurely
+
+    def _adopt(self, decision: Decision, now: float) -> None:
+        self._decision, self._since = decision, now
+        if isinstance(decision, Nothing) and not decision.reason:
+            for lane in (self._urgent, self._leisurely, self._rebuilding):
+                lane.all_is_well()
+        log.info("healing", decides=type(decision).__name__.lower(), reason=decision.reason or "all is well")
+
+    def _rank(self) -> int:
+        """How many nodes go before us: those of sequencers, where an extension then leaves them, and those with a lower id."""
+        suspects, first = self.detector.suspects, self._sequencers
+        living = [node for node in (() if self._register is None else self._register.nodes) if node not in suspects]
+        return sum((node not in first, node) < (self.node not in first, self.node) for node in living)
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    async def _act(self, decision: Extend | Rebuild, lane: Lane) -> None:
+        clock, what = self._environment.clock, type(decision).__name__.lower()
+        started = clock.monotonic()
+        log.warning("healing", does=what, segment=str(decision.segment), reason=decision.reason)
+        try:
+            await self._carry_out(decision)
+        except VirtualLogError as error:
+            log.warning("healing failed", what=what, reason=decision.reason, error=str(error))
+            lane.failed(f"{type(error).__name__}: {error}", clock.monotonic())
+            self._setbacks.failed(decision, error, self._segments)
+            self._meter.ended(what, FAILED, clock.monotonic() - started)
+        else:
+            lane.succeeded(clock.monotonic())
+            self._setbacks.succeeded()
+            self._meter.ended(what, DONE, clock.monotonic() - started)
+        self._consulted = -1
+        self._news.set()
+
+    async def _carry_out(self, decision: Extend | Rebuild) -> None:
+        match decision:
+            case Extend(segment=segment):
+                await self._log.chain_writer.successor_of(segment, failed=True)
+            case Rebuild(segment=segment, servers=servers):
+                if (await self._view.refresh()).chain.find(segment) is not None:  # else somebody else has moved it
+                    await rebuild(self._log, segment, servers, self._pace, self._level)
+
+
+def _alive_untold(status: NodeStatus | VirtualLogError) -> Alive | VirtualLogError:
+    """What a node that knows no probes would have answered. One that refuses this as well is no use."""
+    if isinstance(status, UnsupportedError):
+        return UnavailableError(str(status))
+    if isinstance(status, VirtualLogError):
+        return status
+    return Alive(node=status.node, store_id=status.store_id, boot=status.boot, roles=status.roles, version=0)
+
+
+def placed_segments(view: View, register: Register) -> Sequence[PlacedSegment]:
+    """The segments of the chain that can be healed, and where they are."""
+    placed: list[PlacedSegment] = []
+    for segment in register.chain.segments:
+        provider = replicated(view.providers.get(segment.kind))
+        if provider is not None:
+            try:
+                placement = provider.placement(segment.config)
+                lost = lost_copies(register, segment, placement.servers)
+                placed.append(PlacedSegment(segment, placement, lost))
+            except MalformedError as error:
+                log.warning("config of a segment", segment=str(segment.id), error=str(error))
+    return placed
+
+
+def _rank_seconds(decision: Extend | Rebuild) -> float:
+    return RANK_SECONDS if isinstance(decision, Extend) else RANK_REBUILD_SECONDS

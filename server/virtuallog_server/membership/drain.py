@@ -1,0 +1,147 @@
+"""Moves everything off a node that lives, so that it can be stopped.
+
+    check --> roles withdrawn --> its seat in the MetaStore --> the open segment --> each closed segment --> nothing is left
+
+From the second step on the register takes nothing new onto the node (`virtuallog.reconfigure`), so what is left only gets
+less. Each step is decided by the register, and none leaves fewer copies or members than before, so a drain may be given up, or
+killed, anywhere, and goes on when it is asked for again. `virtuallog node add` takes it back.
+
+"May be stopped" is said of a register in which the node is withdrawn and nothing rests on it. Seats of other nodes that are
+drained are handed over as well: their operator may be about to stop them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from virtuallog.amending import amend
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError
+from virtuallog.membership import Progress
+from virtuallog.node_table import Amendment, Reseat, Withdraw, drained_members
+from virtuallog.register import Register
+from virtuallog.replicated import Pace
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.healing.policy import PlacedSegment
+from virtuallog_server.healing.rebuild import rebuild_unless_moved
+from virtuallog_server.membership.look import Survey, look, look_at_replicas, placement_of
+from virtuallog_server.membership.picture import (
+    Picture,
+    database_problems,
+    drain_problems,
+    rests_on,
+    servers_without,
+    spell,
+)
+
+_WITHDRAWN = CrashPoint("draining: a node is to be drained, everything is still on it", rare=True)
+_UNSEATED = CrashPoint("draining: a drained node has left the MetaStore, segments are still on it", rare=True)
+_LEFT = CrashPoint("draining: one segment more is off a drained node", rare=True)
+
+
+@attrs.frozen(eq=False)
+class Drain:
+    """Of one node."""
+
+    node: NodeId
+    _log: VirtualLog
+    _survey: Survey
+    _pace: Pace
+    _level: Callable[[], int]
+    """See `rebuild`."""
+
+    async def check(self) -> Progress:
+        """What stands against it; changes nothing.
+
+        Raises:
+            InvalidSettingError: there is no such node.
+            UnavailableError: the register cannot be read.
+        """
+        picture = await self._look()
+        problems = await self._problems(picture)
+        says = f"{len(picture.uses(self.node))} segments are on node {self.node}"
+        return Progress(done=not problems, waits=False, says=says, problems=tuple(problems))
+
+    async def run(self, tell: Callable[[str], None]) -> Progress:
+        """Until nothing is on the node.
+
+        Raises:
+            InvalidSettingError: there is no such node, or not enough others, or the node has been added again meanwhile; what
+                has been moved is moved.
+            UnavailableError: not enough nodes answered; may be called again.
+        """
+        if problems := await self._problems(await self._look()):
+            raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
+        await self._amend(Withdraw(node=self.node, placement=placement_of(self._log)))
+        _WITHDRAWN.reached()
+        while await self._step(picture := await self._look(), tell):
+            pass
+        if not picture.register.drained([self.node]):
+            raise InvalidSettingError(f"node {self.node}", "was added again while it was drained: it is in use")
+        if problems := database_problems(await look_at_replicas(self._log, picture), self.node):
+            raise InvalidSettingError(f"node {self.node}", "; ".join(problems))  # another drain has ended meanwhile
+        return Progress(done=True, waits=False, says=f"nothing is on node {self.node} any more; it may be stopped")
+
+    async def _problems(self, picture: Picture) -> list[str]:
+        """What stands against it."""
+        database = database_problems(await look_at_replicas(self._log, picture), self.node)
+        return drain_problems(picture, self.node, placement_of(self._log)) + database
+
+    async def _amend(self, amendment: Amendment) -> Register:
+        view = self._log.view
+        return view.adopt(await amend(view.metastore, amendment, view.environment.random))
+
+    async def _step(self, picture: Picture, tell: Callable[[str], None]) -> bool:
+        """Move one thing; False: there is nothing left."""
+        if leaving := drained_members(picture.register):
+            first = self.node if self.node in leaving else leaving[0]
+            tell(f"handing over the seat of node {first} in the MetaStore")
+            await self._amend(Reseat(leaves=first, candidates=picture.seatable))
+            _UNSEATED.reached()
+            return True
+        used = picture.uses(self.node)
+        if used:
+            await self._move(picture, used[0] if picture.active not in used else used[-1], len(used), tell)
+            _LEFT.reached()
+        return bool(used)
+
+    async def _move(self, picture: Picture, placed: PlacedSegment, left: int, tell: Callable[[str], None]) -> None:
+        segment = placed.segment
+        tell(f"moving {spell(segment)}, one of {left}")
+        if segment.stop is None:
+            register = await self._log.reconfig_extend(segment.kind)
+            last = register.chain.last
+            if last.id != segment.id and any(rests_on(one, self.node) for one in (await self._look()).placed[-1:]):
+                raise UnavailableError(f"the log goes on on node {self.node}: too few other nodes answer")
+            return
+        await self._rebuild(picture, placed)
+
+    async def _rebuild(self, picture: Picture, placed: PlacedSegment) -> None:
+        """On the first spare node that can take it: one may have an old copy with a hole, which nobody can fill."""
+        segment, unfit = placed.segment, set[NodeId]()
+        while True:
+            servers = _found(servers_without(picture, placed, self.node, unfit), f"to take {spell(segment)}")
+            try:
+                await rebuild_unless_moved(self._log, segment.id, servers, self._pace, self._level)
+            except CorruptionError:
+                unfit |= set(servers) - set(placed.placement.servers)
+            except InvalidSettingError as error:
+                # The newcomer has been drained or replaced meanwhile. What is left is looked at again.
+                raise UnavailableError(f"{spell(segment)} has to be copied once more: {error}") from error
+            else:
+                return
+
+    async def _look(self) -> Picture:
+        picture = await look(self._log, self._survey)
+        if self.node not in picture.register.nodes:
+            raise InvalidSettingError("node", f"the cluster has no node {self.node}")
+        return picture
+
+
+def _found(nodes: tuple[NodeId, ...] | None, purpose: str) -> tuple[NodeId, ...]:
+    if nodes is None:
+        raise UnavailableError(f"no node lives {purpose}")
+    return nodes

@@ -1,0 +1,124 @@
+"""Gives the place of a lost data directory to a new one, and to that what it lacks.
+
+    check --> the register forgets the old store id --> (the operator starts the node) --> the new directory takes the place
+                                                                                            (server/virtuallog_server/joining.py)
+          --> the open segment goes on, on servers that have all of it --> each closed segment is copied again --> done
+
+A directory is given up only if what is left has everything, as the register says on which it is put: another operator may
+have given up the next one a moment before.
+
+Old and new are never both the node: between them the register names nobody (`virtuallog.node_table.Forget`). It may be
+interrupted anywhere and asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from virtuallog.amending import amend
+from virtuallog.crash_points import CrashPoint
+from virtuallog.errors import InvalidSettingError, UnavailableError
+from virtuallog.membership import Progress
+from virtuallog.node_table import Forget
+from virtuallog.register import NodeEntry, Register
+from virtuallog.replicated import Pace
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import VirtualLog
+from virtuallog_server.healing.healer import placed_segments
+from virtuallog_server.healing.rebuild import rebuild_unless_moved
+from virtuallog_server.membership.look import Survey, look, look_at_copies, look_at_replicas
+from virtuallog_server.membership.picture import (
+    Picture,
+    copies_problems,
+    database_problems,
+    lost_on,
+    seat_problems,
+    spell,
+)
+
+_FORGOTTEN = CrashPoint("replacing: a lost directory is forgotten, nobody has its place", rare=True)
+_RESTORED = CrashPoint("replacing: one segment more is on the directory that replaced a lost one", rare=True)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Replace:
+    """Of one node."""
+
+    node: NodeId
+    store_id: bytes
+    """The directory to give up. A node that is silent for a moment, once it has a new one, must not lose that as well."""
+    addresses: tuple[str, ...]
+    """Where the new one will be; none: where the old one was."""
+    force: bool
+    """Give up the directory even if the node answers, or if the others may not have all that it has."""
+    log: VirtualLog
+    survey: Survey
+    pace: Pace
+    level: Callable[[], int]
+    """See `rebuild`."""
+
+    async def run(self, tell: Callable[[str], None]) -> Progress:
+        """As far as it gets without the operator.
+
+        Raises:
+            InvalidSettingError: there is no such node, or it must not be given up; nothing was done.
+            UnavailableError: not enough nodes answered; may be called again.
+        """
+        picture = await self._look()
+        entry = picture.register.nodes[self.node]
+        answers = self.node in picture.living
+        if entry.is_expected and self.addresses in {(), entry.addresses}:
+            return self._expected(entry)
+        unfinished = entry.joined and lost_on(picture, self.node)  # an earlier replacement is not at its end
+        if entry.store_id == self.store_id and (self.force or not (answers or unfinished)):
+            return await self._forget(picture, entry)
+        if answers:
+            return await self._restore(picture, tell)
+        says = f"node {self.node} has a new data directory and does not answer: start it"
+        return Progress(done=False, waits=True, says=f"{says} (--force gives this one up, too)")
+
+    async def _forget(self, picture: Picture, entry: NodeEntry) -> Progress:
+        if not self.force:
+            picture = await look_at_replicas(self.log, await look_at_copies(self.log, picture))
+
+        def problems(register: Register) -> list[str]:
+            now = picture.on(register, placed_segments(self.log.view, register))
+            copies = [] if self.force else copies_problems(now, self.node) + database_problems(now, self.node)
+            return seat_problems(now, self.node) + copies
+
+        forget = Forget(node=self.node, store_id=entry.store_id, addresses=self.addresses, problems=problems)
+        view = self.log.view
+        changed = view.adopt(await amend(view.metastore, forget, view.environment.random))
+        _FORGOTTEN.reached()
+        return self._expected(changed.nodes[self.node])
+
+    def _expected(self, entry: NodeEntry) -> Progress:
+        where = ", ".join(entry.addresses)
+        says = f"node {self.node} is expected at {where}: start it with an empty data directory"
+        return Progress(done=False, waits=True, says=says)
+
+    async def _restore(self, picture: Picture, tell: Callable[[str], None]) -> Progress:
+        """Give the new directory what the one before had."""
+        while lost := lost_on(picture, self.node):
+            placed = lost[-1]  # the open one first: until it goes on elsewhere, it has one copy less of all that comes
+            tell(f"copying {spell(placed.segment)}, one of {len(lost)}")
+            if placed.segment.stop is None:
+                await self.log.reconfig_extend(placed.segment.kind)
+            else:
+                await rebuild_unless_moved(self.log, placed.segment.id, placed.placement.servers, self.pace, self.level)
+            _RESTORED.reached()
+            picture = await self._look()
+        entry = picture.register.nodes[self.node]
+        if entry.is_expected:  # another operator has given up this directory, too
+            return self._expected(entry)
+        if self.node not in picture.living:
+            raise UnavailableError(f"node {self.node} does not answer any more")
+        return Progress(done=True, waits=False, says=f"node {self.node} answers and has all that it should have")
+
+    async def _look(self) -> Picture:
+        picture = await look(self.log, self.survey)
+        if self.node not in picture.register.nodes:
+            raise InvalidSettingError("node", f"the cluster has no node {self.node}")
+        return picture

@@ -1,0 +1,44 @@
+"""Pages that programs write about what they have seen: one HTML file each, which needs nothing else.
+
+`Page` says what stands on it, `render` makes the text, `write` the file. A page opens from a disk, without a network, in light
+and in dark, on a phone; its figures are drawn here, so that it is whole without JavaScript, which only adds a crosshair. All
+text is escaped by the template; nothing that comes from outside is ever marked as safe.
+"""
+
+from virtuallog_server.pages.axes import Axis
+from virtuallog_server.pages.bars import Bar, Bars, Columns, Label
+from virtuallog_server.pages.chain_picture import Block, ChainPicture
+from virtuallog_server.pages.origin import made_now, this_command
+from virtuallog_server.pages.page import Facts, Figure, Page, Section, Table, Verdict
+from virtuallog_server.pages.palette import PAINT, Tone, tone_of
+from virtuallog_server.pages.rendering import render, write
+from virtuallog_server.pages.timeline import Band, Chart, Mark, Series, Span, Timeline
+
+__all__ = [
+    "Page",
+    "Verdict",
+    "Figure",
+    "Section",
+    "Timeline",
+    "Band",
+    "Span",
+    "Chart",
+    "Series",
+    "Mark",
+    "Axis",
+    "Bars",
+    "Bar",
+    "Columns",
+    "Label",
+    "ChainPicture",
+    "Block",
+    "Table",
+    "Facts",
+    "Tone",
+    "tone_of",
+    "PAINT",
+    "made_now",
+    "this_command",
+    "render",
+    "write",
+]

@@ -1,0 +1,217 @@
+"""The service for ZooKeeper's clients, whole: connections, and what stands around them.
+
+    contact        a `sync` after the other tells whether the log can be reached (`read_only`)
+    words, pages   what they tell is taken together here (`facts`)
+    the list       this server puts itself into /zookeeper/config when it begins to serve
+
+No socket is here, and no page: `virtuallog_server.database.doors` has them.
+"""
+
+from __future__ import annotations
+
+import platform
+import random
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+import trio
+
+from virtuallog.errors import VirtualLogError
+from virtuallog.ports import Clock
+from virtuallog_database.kv.commands import Origin
+from virtuallog_database.kv.database import Database
+from virtuallog_database.kv.paths import CONFIG
+from virtuallog_database.kv.results import Error, RefusedError, Result
+from virtuallog_server.zookeeper.auth import SUPER, Authentication
+from virtuallog_server.zookeeper.facts import LISTED_MAX, Facts, Mode
+from virtuallog_server.zookeeper.hooks import Hooks, Reconfigured, Standing
+from virtuallog_server.zookeeper.quorum_config import Change
+from virtuallog_server.zookeeper.read_only import TICK_SECONDS, Contact
+from virtuallog_server.zookeeper.reconfiguration import announced, reconfigured
+from virtuallog_server.zookeeper.sasl import Exchange
+from virtuallog_server.zookeeper.serving import ZooKeeperServer
+from virtuallog_server.zookeeper.settings import ZooKeeperSettings
+from virtuallog_server.zookeeper.words import Words
+
+NONCE_BYTES: Final = 24
+ANNOUNCE_SECONDS: Final = 1.0
+"""Between attempts, while the log cannot be reached, or the list does not take this server: each is an entry of the log. Others that
+begin at the same time are a reason, and so is a quota."""
+
+log = structlog.get_logger(__name__)
+
+
+class ZooKeeperService:
+    """See above.
+
+    Args:
+        database: the replica that is served.
+        settings: of the node.
+        clock: of the node.
+        random: of the node.
+        node: its number.
+        listen: where it listens to other nodes; what /zookeeper/config says of it.
+        mode: leader, follower or standalone, as far as the node knows now.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        settings: ZooKeeperSettings,
+        clock: Clock,
+        random: random.Random,
+        *,
+        node: int,
+        listen: str,
+        mode: Callable[[], Mode] = lambda: Mode.FOLLOWER,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._node = node
+        self._listen = listen
+        self._mode = mode
+        self._begun = clock.monotonic()
+        self.contact = Contact(settings.read_only)
+        self.server = ZooKeeperServer(database, settings, clock, random, node=node, hooks=self._hooks())
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """What connections need, until cancelled. Connections can be served once it has started."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.server.run)
+            nursery.start_soon(self._count_ticks)
+            nursery.start_soon(self._keep_contact)
+            nursery.start_soon(self._announce)
+            task_status.started()
+
+    def facts(self) -> Facts:
+        """How it is now."""
+        tree, standing = self._database.tree, self.contact.standing
+        meta = tree.meta
+        return Facts(
+            server=self._node,
+            mode=Mode.READ_ONLY if standing is Standing.READ_ONLY else self._mode(),
+            serving=standing is not Standing.NONE,
+            zxid=tree.last_zxid,
+            nodes=meta.znodes,
+            data_bytes=meta.data_bytes,
+            ephemerals=meta.ephemerals,
+            sessions=meta.sessions,
+            list_sessions=lambda: {id_: session.timeout_ms for id_, session in tree.some_sessions(LISTED_MAX).items()},
+            list_ephemerals=lambda: tree.some_ephemerals(LISTED_MAX),
+            traffic=self.server.traffic(),
+            list_watches=self.server.watches,
+            uptime_ms=round((self._clock.monotonic() - self._begun) * 1000),
+            settings=_in_their_words(self._settings),
+            environment=_environment(),
+            members=self._members(),
+        )
+
+    def _hooks(self) -> Hooks:
+        users = {user.name: user.password for user in self._settings.sasl_users}
+        return Hooks(
+            authentication=Authentication(self._settings.superuser_digest),
+            new_exchange=(lambda: Exchange(users, self._random.randbytes(NONCE_BYTES).hex())) if users else None,
+            sasl_required=self._settings.sasl_required,
+            words=Words(self._settings.commands, self.facts, self._reset),
+            standing=lambda: self.contact.standing,
+            reconfigure=self._reconfigure,
+        )
+
+    def _reset(self) -> None:
+        self.server.reset_traffic()
+
+    def _reconfigure(self, asked: Change, origin: Origin, done: Reconfigured) -> None:
+        tree = self._database.tree
+        command = reconfigured(*tree.get_data(CONFIG, (SUPER,)), asked)
+        if isinstance(command, Error):
+            done(Result(tree.last_zxid, command))
+            return
+
+        def told(outcome: Result | VirtualLogError) -> None:
+            if isinstance(outcome, Result) and outcome.error is Error.OK:
+                outcome = Result(outcome.zxid, Error.OK, (command.data, outcome.value))
+            done(outcome)
+
+        self._database.submit(command, origin, told)
+
+    async def _announce(self) -> None:
+        """Put this server on the list. Others do the same: one of two at once is refused, and looks again."""
+        while True:
+            try:
+                error = await self._try_to_announce()
+            except (VirtualLogError, RefusedError) as raised:
+                log.debug("not announced yet", reason=str(raised))
+            else:
+                if error is Error.OK:
+                    return
+                log.debug("not announced yet", reason=error.name)
+            await self._clock.sleep(ANNOUNCE_SECONDS)
+
+    async def _try_to_announce(self) -> Error:
+        await self._database.sync()
+        data, stat = self._database.tree.get_data(CONFIG, (SUPER,))
+        client = self._settings.listen
+        command = announced(data, stat, number=self._node, listen=self._listen, client=client)
+        if command is None:
+            return Error.OK
+        return (await self._database.execute(command, Origin(identities=(SUPER,)))).error
+
+    async def _keep_contact(self) -> None:
+        while True:
+            try:
+                await self._database.sync()
+                self.contact.answered()
+            except (
+                VirtualLogError
+            ) as error:  # whatever it is, the log has not answered; the replica itself ends what must end
+                log.debug("the log has not answered", reason=str(error))
+            await self._clock.sleep(TICK_SECONDS)
+
+    async def _count_ticks(self) -> None:
+        while True:
+            await self._clock.sleep(TICK_SECONDS)
+            former = self.contact.standing
+            self.contact.tick()
+            if self.contact.standing is not former:
+                log.warning("the log cannot be reached", standing=self.contact.standing.value)
+
+    def _members(self) -> Sequence[str]:
+        try:
+            data, _ = self._database.tree.get_data(CONFIG, (SUPER,))
+        except RefusedError:
+            return ()
+        return (data or b"").decode(errors="replace").splitlines()
+
+
+def _in_their_words(settings: ZooKeeperSettings) -> dict[str, object]:
+    """As `conf` calls them."""
+    host, _, port = settings.listen.rpartition(":")
+    return {
+        "clientPort": port,
+        "clientPortAddress": host,
+        "secureClientPort": settings.tls_listen.rpartition(":")[2] or -1,
+        "tickTime": settings.tick_ms,
+        "maxClientCnxns": settings.connections_per_client_max,
+        "minSessionTimeout": settings.timeout_min_ms,
+        "maxSessionTimeout": settings.timeout_max_ms,
+        "maxCnxns": settings.connections_max,
+        "jute.maxbuffer": settings.jute_maxbuffer_bytes,
+        "readonlymode.enabled": str(settings.read_only).lower(),
+    }
+
+
+def _environment() -> dict[str, str]:
+    """Java's names, as far as there is something to say."""
+    return {
+        "host.name": socket.gethostname(),
+        "python.version": platform.python_version(),
+        "python.executable": sys.executable,
+        "os.name": platform.system(),
+        "os.arch": platform.machine(),
+        "os.version": platform.release(),
+    }

@@ -1,0 +1,58 @@
+"""Connections that break in the ways of TCP, in runs whose messages travel as bytes (`simulation/virtuallog_simulation/world/transport.py`).
+
+How streams are cut into pieces, how little they buffer and how soon they give up holds for a run and is drawn there.
+A power loss leaves half-open connections by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virtuallog.testing.connection import Connection
+from virtuallog_simulation.faults.fault_class import FaultClass
+from virtuallog_simulation.faults.stage import Stage
+
+
+def _connection(stage: Stage) -> Connection | None:
+    connections = stage.world.transport.connections
+    return stage.random.choice(connections) if connections else None
+
+
+async def _stall(stage: Stage) -> None:
+    connection = _connection(stage)
+    if connection is not None:
+        seconds = stage.pace * stage.random.choice((0.05, 1.0, 5.0)) * stage.random.random()
+        stage.struck(f"{connection.nodes} for {seconds:.2f} s")
+        connection.stall(seconds)
+
+
+async def _reset(stage: Stage) -> None:
+    """Both ends know at once, or one learns of it when it next sends something."""
+    connection = _connection(stage)
+    if connection is not None:
+        stage.struck(connection.nodes)
+        ends = connection.ends
+        connection.reset(*stage.random.choice((ends, ends[:1], ends[1:])))
+
+
+async def _vanish(stage: Stage) -> None:
+    connection = _connection(stage)
+    if connection is not None:
+        stage.struck(connection.nodes)
+        connection.vanish()
+
+
+CLASSES: Final = (
+    FaultClass(
+        name="connection stall",
+        about="nothing arrives over a connection for a while, then everything does",
+        proof=("stalled",),
+        act=_stall,
+    ),
+    FaultClass(
+        name="connection reset", about="both ends of a connection, or one of them, are told that it is gone", act=_reset
+    ),
+    FaultClass(
+        name="connection vanish", about="nothing arrives over a connection any more, and nobody is told", act=_vanish
+    ),
+)

@@ -1,0 +1,50 @@
+"""The main story with every kind of loglets on one chain: native, paxos, striped, in a ZooKeeper, and archived.
+
+Operators put one kind in the place of another all the time, beside everything else that they do in `cluster`, and move closed
+segments to archives; in the end the judge demands a swap to each kind that takes appends. Nodes may also lose the store of their
+paxos replicas, and nothing else, and must recover.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from virtuallog_loglets.paxos.provider import PaxosProvider
+from virtuallog_loglets.striped.provider import StripedProvider
+from virtuallog_simulation.stories import cluster, kinds
+from virtuallog_simulation.stories.outside import Outside
+from virtuallog_simulation.stories.scenario import Scenario
+from virtuallog_simulation.world.cluster import ClusterPlan, ProviderMaker
+from virtuallog_simulation.world.world import World
+
+OUTSIDE: Final = 0.2
+"""Share of the seeds in which some loglets are copies on somebody else's service as well."""
+ALL: Final = 0.5
+"""Share of the seeds with all kinds; in the others there are two, which so meet each other more often."""
+
+
+async def _story(world: World) -> None:
+    await cluster.tell(world, draw=_draw_plan, share=kinds.SHARE)
+
+
+def _draw_plan(source: random.Random, service: Outside) -> ClusterPlan:
+    makers: list[ProviderMaker] = [cluster.native, PaxosProvider, StripedProvider, service.zookeeper_provider]
+    source.shuffle(makers)
+    if source.random() >= ALL:
+        del makers[2:]
+    if source.random() < OUTSIDE:
+        makers.append(service.provider)
+    if StripedProvider in makers and cluster.native not in makers:
+        makers.append(cluster.native)
+    nodes = source.choice((3, 5))
+    archives = (service.archive_provider,) if source.random() < 0.5 else ()
+    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=(*makers, *archives))
+
+
+MIXED: Final = Scenario(
+    name="mixed",
+    about="product nodes under load and faults, swapped between all kinds of loglets all the time; closed segments are archived",
+    story=_story,
+    limit_seconds=cluster.CLUSTER.limit_seconds,
+)

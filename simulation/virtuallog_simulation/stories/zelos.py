@@ -1,0 +1,256 @@
+"""ZooKeeper's clients on simulated nodes that serve the database, while the nemesis works and the consensus below is swapped.
+
+First the load: clients change and read few znodes with all that their protocol has, come, go and come back; operators swap
+kinds of loglets; nodes crash, lose their disks, and rejoin from snapshots, as the log is trimmed after some hundred commands.
+Then peace: every client that is still there must be answered, and every session whose client is gone must end. In the end all
+replicas read the log to its tail, and their states are compared; and somebody who
+is no replica replays what is left of the log, and comes to the same.
+
+In a share of the seeds all that goes on from a database that was restored to a position of another cluster's log (`zelos/restored.py`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import Final
+
+import attrs
+import trio
+
+from virtuallog.errors import VirtualLogError
+from virtuallog.testing.tcp import StreamQuality
+from virtuallog.testing.violation import Violation
+from virtuallog.types import NodeId
+from virtuallog_database.kv.commands import Reap
+from virtuallog_database.kv.results import ChangeKind
+from virtuallog_database.testing.memory_store import SortedPairs
+from virtuallog_loglets.paxos.provider import PaxosProvider
+from virtuallog_loglets.striped.provider import StripedProvider
+from virtuallog_simulation.checks.zelos import ZELOS_CHECKS
+from virtuallog_simulation.checks.zelos_facts import committed, replay
+from virtuallog_simulation.checks.zelos_inside import FIRED, READS, Fired, inside_checks
+from virtuallog_simulation.checks.zelos_replicas import ALLOWED, ANNOUNCED, REPLAYED, REPLICA_CHECKS, STATES, StateWatch
+from virtuallog_simulation.checks.zelos_sessions import lives_on, session_checks
+from virtuallog_simulation.checks.zelos_watches import TOLD, WATCH_CHECKS, events_compared
+from virtuallog_simulation.faults.nemesis import LOST_MAX, FaultPlan, Nemesis
+from virtuallog_simulation.stories import cluster as main
+from virtuallog_simulation.stories import origins
+from virtuallog_simulation.stories.scenario import Scenario
+from virtuallog_simulation.world.cluster import Cluster, ClusterPlan, ProviderMaker
+from virtuallog_simulation.world.store_disk import RESTORED, StoreDisk
+from virtuallog_simulation.world.world import World
+from virtuallog_simulation.zelos import restored
+from virtuallog_simulation.zelos.inside import INSIDE, StrongRead
+from virtuallog_simulation.zelos.lag import CAUGHT_UP, demand_no_lag
+from virtuallog_simulation.zelos.replaying import replay_log
+from virtuallog_simulation.zelos.servers import Engines, Servers
+from virtuallog_simulation.zelos.session import Client
+from virtuallog_simulation.zelos.witness import Witness
+from virtuallog_simulation.zelos.workload import PREFIX, SHAPES, TIMED, Part, prepare
+
+FIRST_CLIENT: Final = 2000
+TIMEOUTS_MS: Final = (4000, 5000)
+"""Longer than the longest absence that a replica forgives itself, as those of ZooKeeper are."""
+LOAD_SECONDS: Final = 12.0
+SERVING_SECONDS: Final = 30.0
+"""Within this time a fresh cluster without faults must serve clients, and one whose faults are over serve all of them again."""
+PEACE_SECONDS: Final = 15.0
+"""Then: the longest timeout by the slowest clock, what others than the session's server wait longer, and a proposal that is lost."""
+PACE: Final = 0.5
+GENTLE: Final = 6.0
+"""Faults are half as long as elsewhere and strike a third as often: clients that are away all the time do nothing that could be
+wrong."""
+SWAP_SECONDS: Final = (0.5, 2.0, 5.0)
+"""Mean time between two swaps of a run."""
+ANSWERS: Final = "zelos answers compared"
+REPEATED: Final = "zelos commands applied again"
+SWAPS: Final = "swaps"
+TIMED_OUT: Final = "znodes reaped whose time was over"
+EMPTIED: Final = "containers reaped"
+LOOKED: Final = (
+    ANSWERS, TOLD, REPEATED, STATES, REPLAYED, ANNOUNCED, ALLOWED, RESTORED, READS, FIRED, origins.LATER, CAUGHT_UP,
+    *(PREFIX + shape for shape in (*SHAPES, *INSIDE, SWAPS, TIMED_OUT, EMPTIED)),
+)  # fmt: skip
+"""What a set of seeds must have been able to compare, and put through."""
+
+
+@attrs.define(eq=False)
+class _Run:
+    """Everything that has to do with clients in one run."""
+
+    world: World
+    cluster: Cluster
+    servers: Servers
+    states: StateWatch
+    random: random.Random
+    numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
+    parts: list[Part] = attrs.field(factory=list)
+    staying: list[Client] = attrs.field(factory=list)
+    """Clients that have been answered since the load is over."""
+
+    async def client(self, number: int, acts: int, pause_seconds: float, ready: trio.Event) -> None:
+        """A client process for the whole run: it does its acts, and then stays, until the run is over."""
+        node = NodeId(FIRST_CLIENT + number)
+        source = self.world.random(f"zelos client {number}")
+        async with self.world.client(node):
+            dials = self.servers.dials(self.world.clients[node], self.cluster.nodes)
+            client = Client(
+                f"c{number}", self.world.history, source, dials, source.choice(TIMEOUTS_MS), lambda: next(self.numbers)
+            )
+            part = Part(client, source, acts, pause_seconds, partial(_count, self.world))
+            self.parts.append(part)
+            if number == 1:
+                await prepare(client)
+                ready.set()
+            await ready.wait()
+            await part.perform()
+            await part.stay(lambda: self.staying.append(client))
+
+    async def operate(self) -> None:
+        """Put one kind of loglets in the place of another, or of the same, again and again."""
+        mean = self.random.choice(SWAP_SECONDS)
+        async with self.cluster.client("operator") as client:
+            while True:
+                await trio.sleep(self.random.expovariate(1 / mean))
+                kind = self.random.choice(self.cluster.kind_names)
+                with trio.move_on_after(3.0), suppress(VirtualLogError):
+                    await client.log.reconfig_extend(kind, {})
+                    _count(self.world, SWAPS)
+
+
+def _count(world: World, what: str) -> None:
+    world.counts[PREFIX + what] += 1
+
+
+async def tell(world: World) -> None:
+    """Tell the story."""
+    source = world.random("plan")
+    cluster = Cluster(world, _draw_plan(source, world), main.SETTINGS)
+    witness = Witness(world.history, world.violations)
+    states = StateWatch(world.history, world.violations, world.counts)
+    world.on_store_open, world.on_store_write = states.opened, states.wrote
+    engines = Engines.draw(source, cluster.nodes)
+    servers = Servers(world, witness, engines, StreamQuality(), partial(_count, world))
+    servers.start(cluster)
+    _restore(world, cluster, servers, states)
+    nemesis = Nemesis(world, cluster.machines, _draw_faults(source))
+    run = _Run(world, cluster, servers, states, source)
+    cluster.start()
+    async with trio.open_nursery() as nursery:
+        if await _begin(run, nursery):
+            nemesis.prepare()
+            await _load(run, nemesis)
+            nemesis.stop(LOST_MAX)
+            await _peace(run, nursery)
+        nursery.cancel_scope.cancel()
+    _judge(run, witness, nemesis)
+
+
+def _restore(world: World, cluster: Cluster, servers: Servers, states: StateWatch) -> None:
+    """In some runs the database is one that was restored."""
+    position = origins.begin(world, cluster)
+    if cluster.origin is not None:
+        place, pairs = restored.restore(world, servers.witness, cluster.origin.cluster, position)
+        servers.places = [place]
+        states.began(position, StoreDisk(content=SortedPairs(dict(pairs))))
+
+
+def _draw_plan(source: random.Random, world: World) -> ClusterPlan:
+    makers: list[ProviderMaker] = [main.native, PaxosProvider, StripedProvider]
+    source.shuffle(makers)
+    del makers[source.choice((1, 2, 3)) :]
+    if StripedProvider in makers and main.native not in makers:
+        makers.append(main.native)
+    return ClusterPlan(nodes=3, members=3, kinds=main.left(tuple(makers), world.options))
+
+
+def _draw_faults(source: random.Random) -> FaultPlan:
+    drawn = FaultPlan.draw(source, pace=PACE)
+    return attrs.evolve(drawn, active={name: GENTLE * mean for name, mean in drawn.active.items()})
+
+
+async def _begin(run: _Run, nursery: trio.Nursery) -> bool:
+    """Start the clients; whether the first one was served in time."""
+    ready, options = trio.Event(), run.world.options
+    for number in range(1, run.random.choice((3, 4, 5)) + 1):
+        drawn = run.random.randint(40, 80)
+        acts = drawn if options.operations is None else min(drawn, options.operations)
+        nursery.start_soon(run.client, number, acts, LOAD_SECONDS / drawn, ready)
+    with trio.move_on_after(SERVING_SECONDS):
+        await ready.wait()
+        return True
+    message = f"nobody was served within {SERVING_SECONDS:g} s of the first start"
+    run.world.violations.append(Violation("progress", message))
+    return False
+
+
+async def _load(run: _Run, nemesis: Nemesis) -> None:
+    """The first phase."""
+    seconds = run.world.options.seconds
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nemesis.run)
+        nursery.start_soon(run.operate)
+        await trio.sleep(LOAD_SECONDS if seconds is None else seconds)
+        nursery.cancel_scope.cancel()
+
+
+async def _peace(run: _Run, nursery: trio.Nursery) -> None:
+    """The second one: clients come to an end, and what nobody uses ends."""
+    clients = len(run.parts)
+    for part in run.parts:
+        part.acts = 0
+    with trio.move_on_after(SERVING_SECONDS):
+        while len(run.staying) < clients:
+            await trio.sleep(0.1)
+    if len(run.staying) < clients:
+        message = f"only {len(run.staying)} of {clients} clients were answered within {SERVING_SECONDS:g} s of peace"
+        run.world.violations.append(Violation("progress", message))
+    await trio.sleep(PEACE_SECONDS)
+    used = {client.session for client in run.staying}
+    run.world.check(partial(lives_on, alive=used.__contains__))
+    await demand_no_lag(run.world, run.cluster, run.servers)
+    await _replay(run)
+
+
+async def _replay(run: _Run) -> None:
+    """Then somebody who is no replica plays the log."""
+    with trio.move_on_after(SERVING_SECONDS):
+        await replay_log(run.cluster, run.states)
+        return
+    message = f"the log could not be replayed within {SERVING_SECONDS:g} s of peace"
+    run.world.violations.append(Violation("progress", message))
+
+
+def _judge(run: _Run, witness: Witness, nemesis: Nemesis) -> None:
+    world = run.world
+    calm = not nemesis.plan.active
+    world.check(*ZELOS_CHECKS, *WATCH_CHECKS, *REPLICA_CHECKS)
+    drift = world.clock_errors.drift
+    world.check(*session_checks(drift, calm=calm), *inside_checks(drift))
+    world.counts[ANSWERS] += replay(world.history).compared
+    world.counts[TOLD] += events_compared(world.history)
+    world.counts[REPEATED] += witness.compared
+    world.counts[READS] += sum(told.returned for told in world.history.operations(StrongRead))
+    world.counts[FIRED] += len(world.history.operations(Fired))
+    _count_reaped(world)
+
+
+def _count_reaped(world: World) -> None:
+    changes = replay(world.history).changes
+    for told in committed(world.history):
+        if isinstance(told.action.command.operation, Reap):
+            for kind, path in changes.get(told.action.zxid, ()):
+                if kind is ChangeKind.DELETED:
+                    _count(world, TIMED_OUT if TIMED in path else EMPTIED)
+
+
+ZELOS: Final = Scenario(
+    name="zelos",
+    about="ZooKeeper's clients on nodes that serve the database, under load and faults, while loglets are swapped below",
+    story=tell,
+    limit_seconds=300.0,
+)

@@ -1,0 +1,234 @@
+"""What acts are made of: a client of the log that records all it does, and what the clients of a run share.
+
+It records and judges nothing; what comes of a run is for the checks to say.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+import attrs
+import trio
+
+from virtuallog.api import Placed
+from virtuallog.appender import Appender
+from virtuallog.chain import Chain
+from virtuallog.errors import VirtualLogError
+from virtuallog.reader import records
+from virtuallog.register import Register
+from virtuallog.scanning import scan
+from virtuallog.testing.actions import Append, ChangeAsked, CheckTail, FindTrimPoint, Follow, Read, Reconfigure, Trim
+from virtuallog.testing.history import Recorder
+from virtuallog.testing.weak_seal_provider import WeakSealProvider
+from virtuallog.types import Gap, LogPosition, Record
+from virtuallog_loglets.archive.provider import ArchiveProvider
+from virtuallog_simulation.workload.plan import WorkloadPlan
+from virtuallog_simulation.workload.shapes import count
+from virtuallog_simulation.world.cluster import Client, Cluster
+
+Act: TypeAlias = Callable[["Actor"], Awaitable[None]]
+Acts: TypeAlias = Sequence[tuple[float, Act]]
+"""Each with its weight."""
+ItemT = TypeVar("ItemT")
+
+READ_BYTES: Final = (1, 200, 1 << 20)
+"""Small ones make a read end early, in the middle of everything."""
+SCAN_SECONDS: Final = 1.0
+"""Less than the patience of any client, so some give up by themselves."""
+BOUNDARIES_KEPT: Final = 4
+"""Interesting are the newest: behind the older ones all has been trimmed, or is quiet."""
+
+
+class Follower(Protocol):
+    """A tailing reader that never ends."""
+
+    where: str
+    position: LogPosition
+    """How far it has got."""
+
+
+@attrs.define(eq=False)
+class Stage:
+    """Shared by all clients of a run. What it knows only makes positions interesting; nobody relies on it."""
+
+    cluster: Cluster
+    plan: WorkloadPlan
+    nursery: trio.Nursery
+    """Outlives the workload: parked readers run here."""
+    copies: WeakSealProvider | None = None
+    """Where copies of segments can be kept, if anywhere."""
+    swaps: Sequence[str] = ()
+    """Kinds of loglets that operators put in each other's place, if there are several."""
+    archives: Callable[[], ArchiveProvider] | None = None
+    """Where closed segments are archived, if anywhere."""
+    tail: int = 0
+    """The highest one that any client has seen."""
+    parked: list[Follower] = attrs.field(factory=list)
+    """By the end of the run they must have got as far as the tail."""
+    boundaries: list[int] = attrs.field(factory=list)
+    """Where segments begin or began, the newest last."""
+    _version: int = 0
+
+    def saw_tail(self, tail: int) -> None:
+        self.tail = max(self.tail, tail)
+
+    def saw_chain(self, chain: Chain) -> None:
+        if chain.version <= self._version:
+            return
+        self._version = chain.version
+        for segment in chain.segments:
+            if segment.start not in self.boundaries:
+                self.boundaries.append(segment.start)
+        del self.boundaries[:-BOUNDARIES_KEPT]
+
+
+@attrs.define(eq=False)
+class Actor:
+    """One client during one act."""
+
+    stage: Stage
+    client: Client
+    random: random.Random
+    """Of this act alone, so that an act does the same whatever became of those before it."""
+    name: str
+    """Of this act, short; no other has it."""
+    _payloads: int = attrs.field(default=0, init=False)
+
+    def did(self, shape: str) -> None:
+        """Count a shape that has been reached."""
+        count(self.stage.cluster.world.counts, shape)
+
+    def payloads(self, count: int, size: int) -> tuple[bytes, ...]:
+        """New ones, never used before."""
+        first = self._payloads
+        self._payloads += count
+        return tuple(f"{self.name}.{number}".encode() + b"." * size for number in range(first, first + count))
+
+    @property
+    def chain(self) -> Chain:
+        """As far as the client knows it; it must have seen one."""
+        register = self.client.log.view.cached
+        assert register is not None
+        return register.chain
+
+    # -- recorded operations --------------------------------------------------------------------------------------
+
+    async def append(self, count: int = 1, size: int = 0, appender: Appender | None = None) -> range:
+        payloads = self.payloads(count, size)
+        with self.record(Append(payloads)) as returned:
+            if appender is not None:
+                positions = await appender.append(list(payloads))
+            elif count == 1:
+                position = await self.client.log.append(payloads[0])
+                positions = range(position, position + 1)
+            else:
+                positions = await self.client.log.append_many(payloads)
+            self.stage.saw_tail(positions[-1] + 1)
+            returned(positions)
+        return positions
+
+    async def append_if_tail(self, expected: int) -> None:
+        payloads = self.payloads(1, 0)
+        with self.record(Append(payloads, expected)) as returned:
+            position = await self.client.log.append_if_tail(payloads[0], LogPosition(expected))
+            self.stage.saw_tail(position + 1)
+            returned(range(position, position + 1))
+
+    async def check_tail(self) -> int:
+        with self.record(CheckTail()) as returned:
+            tail = await self.client.log.check_tail()
+            self.stage.saw_tail(tail.tail)
+            returned(tail)
+        return tail.tail
+
+    async def read(self, start: int, stop: int, max_bytes: int) -> int:
+        """One call; returns where it got to."""
+        with self.record(Read(start, stop)) as returned:
+            placed = await self.client.log.read(LogPosition(start), LogPosition(stop), max_bytes)
+            found: list[Record] = [record for item in placed for record in records(item)]
+            returned(found)
+        return placed[-1].stop
+
+    async def scan(self, start: int, stop: int, max_bytes: int) -> int:
+        """A range as one read, which is many calls; returns how many pieces it came in."""
+        with self.record(Read(start, stop)) as returned:
+            found = scan(
+                self.client.log, LogPosition(start), LogPosition(stop), patience=SCAN_SECONDS, piece_bytes=max_bytes
+            )
+            pieces = [[record for item in piece for record in records(item)] async for piece in found]
+            returned([record for piece in pieces for record in piece])
+        return len(pieces)
+
+    @contextmanager
+    def following(self, start: int) -> Iterator[None]:
+        """For as long as a tailing reader reads from `start` on. It may end by itself: at the end of a closed log."""
+        with self.record(Follow(start)) as returned:
+            yield
+            returned(None)
+
+    def observed(self, placed: Placed) -> None:
+        """A tailing reader has been handed this."""
+        world = self.stage.cluster.world
+        world.history.observed(self.client.name, Read(placed.start, placed.stop), list(records(placed)))
+
+    def observed_record(self, record: Record) -> None:
+        """The same, one by one."""
+        start, stop = (record.start, record.stop) if isinstance(record, Gap) else (record.position, record.position + 1)
+        self.stage.cluster.world.history.observed(self.client.name, Read(start, stop), [record])
+
+    async def trim(self, position: int) -> int:
+        with self.record(Trim(position)) as returned:
+            effective = await self.client.log.prefix_trim(LogPosition(position))
+            returned(effective)
+        return effective
+
+    async def find_trim_point(self) -> int:
+        with self.record(FindTrimPoint()) as returned:
+            found = await self.client.log.find_trim_point()
+            returned(found)
+        return found
+
+    async def change(self, asked: ChangeAsked, work: Awaitable[Register]) -> Register:
+        """A change of the register."""
+        with self.record(Reconfigure(asked)) as returned:
+            register = await work
+            self.stage.saw_chain(register.chain)
+            returned(register.version)
+        return register
+
+    def record(
+        self, action: Append | CheckTail | Read | Follow | Trim | FindTrimPoint | Reconfigure
+    ) -> AbstractContextManager[Recorder]:
+        return self.stage.cluster.world.history.record(self.client.name, action)
+
+    # -- choices --------------------------------------------------------------------------------------------------
+
+    def position(self) -> int:
+        """A position of interest: near the tail, at the edge of a segment, or anywhere."""
+        dice = self.random.random()
+        if dice < 0.4:
+            return max(0, self.stage.tail - self.random.randrange(6))
+        if dice < 0.7:
+            return max(0, self.boundary() + self.random.choice((-1, 0, 1)))
+        return self.random.randint(0, self.stage.tail)
+
+    def boundary(self) -> int:
+        """Where a segment begins."""
+        return self.random.choice(self.stage.boundaries or [0])
+
+
+def choose(source: random.Random, acts: Acts) -> Act:
+    """One of them, by weight."""
+    (chosen,) = source.choices([act for _, act in acts], [weight for weight, _ in acts])
+    return chosen
+
+
+async def attempt(work: Awaitable[object]) -> bool:
+    """Whether it succeeded; errors are in the history."""
+    with suppress(VirtualLogError):
+        await work
+        return True
+    return False

@@ -1,0 +1,307 @@
+"""How the processes of a world reach each other: by simulated calls, or by the whole RPC stack over byte streams.
+
+    Calls      requests and replies travel as they are: what most seeds use, as it costs a third
+    Streams    the product's own RpcServices and RpcServer, wired as `virtuallog_server.process` and `virtuallog.connect` do it,
+               over `virtuallog.testing.byte_streams`
+
+A story that can do either says so with `draw`. Only kinds of loglets whose requests have a wire form can take part in a
+run over streams.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+
+from virtuallog.address import split_address
+from virtuallog.address_book import AddressBook
+from virtuallog.api import LogletProvider
+from virtuallog.cluster_file import NodeAddress
+from virtuallog.errors import UnavailableError
+from virtuallog.kept import KeepsLoglets
+from virtuallog.ports import Handler, Handlers, Request, Services
+from virtuallog.register import Register
+from virtuallog.rpc.interface import Interface
+from virtuallog.rpc.node import Identity
+from virtuallog.rpc.permissions import Guard, Permissions, allow
+from virtuallog.rpc.roles import Principal
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.services import RpcServices
+from virtuallog.testing.byte_streams import ByteStreams, Connection, StreamQuality
+from virtuallog.testing.clock import SimulatedClock
+from virtuallog.testing.network import SimulatedNetwork
+from virtuallog.testing.process import Process
+from virtuallog.testing.watched import WatchedServices
+from virtuallog.types import NodeId
+from virtuallog_server.residence import ANSWER_SECONDS
+
+STREAMS_SHARE: Final = 0.12
+"""Of the seeds. A run over streams takes two to three times as long."""
+STREAMS: Final = "streams"
+CALLS: Final = "calls"
+
+FIRST_PORT: Final = 7000
+ELSEWHERE: Final = 100
+"""From here on machines are numbered that are nodes for the second time. Fewer than this are nodes."""
+
+
+class Transport(Protocol):
+    """What a world offers to its processes."""
+
+    def attach(
+        self, process: Process, clock: SimulatedClock, source: random.Random
+    ) -> AbstractAsyncContextManager[Services]:
+        """The Services port of a process, for as long as the context runs."""
+        ...
+
+    def listen(
+        self,
+        process: Process,
+        handlers: Handlers,
+        identity: Callable[[], Identity] | None = None,
+        guard: Guard = allow,
+    ) -> None:
+        """From now on calls to the process reach `handlers`. It must be attached; `identity` says who it is, `guard` decides about
+        appends of clients."""
+        ...
+
+    def learn(self, node: NodeId, register: Register) -> None:
+        """The process on this node knows a newer register."""
+        ...
+
+    def expect(self, node: NodeId, cluster: bytes) -> None:
+        """The process on this node means nobody but nodes of this cluster, if it is not empty."""
+        ...
+
+    async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
+        """Who answers to the process on this machine at these addresses. Raises UnavailableError: nobody, or there are no addresses."""
+        ...
+
+    def end(self, process: Process, *, power: bool) -> None:
+        """The process has died, alone or with the power of its machine."""
+        ...
+
+    def start(self, node: NodeId) -> None:
+        """The machine has power."""
+        ...
+
+    def carries(self, provider: LogletProvider) -> bool:
+        """Whether loglets of this kind can be used."""
+        ...
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """What could be stalled or cut now, the oldest first."""
+        ...
+
+
+@attrs.frozen
+class Calls:
+    """See above."""
+
+    _network: SimulatedNetwork
+    _interfaces: Sequence[Interface] = ()
+    """Which say who may call what."""
+    owners: dict[NodeId, Principal] = attrs.field(factory=dict)
+    """Of certificates, by the nodes of their processes. Any other caller may call everything."""
+
+    @asynccontextmanager
+    async def attach(self, process: Process, clock: SimulatedClock, source: random.Random) -> AsyncIterator[Services]:
+        yield self._network.services(process, clock)
+
+    def listen(
+        self,
+        process: Process,
+        handlers: Handlers,
+        identity: Callable[[], Identity] | None = None,
+        guard: Guard = allow,
+    ) -> None:
+        permissions, narrowed = Permissions.of(self._interfaces), dict[NodeId, Handlers]()
+
+        def handlers_for(caller: NodeId) -> Handlers:
+            owner = self.owners.get(caller)
+            if owner is None:
+                return handlers
+            if caller not in narrowed:
+                narrowed[caller] = permissions.narrow(handlers, owner, lambda _: None, guard)
+            return narrowed[caller]
+
+        self._network.listen(process, handlers, handlers_for)
+
+    def learn(self, node: NodeId, register: Register) -> None:
+        pass
+
+    def expect(self, node: NodeId, cluster: bytes) -> None:
+        pass
+
+    async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
+        raise UnavailableError("calls go to machines, not to addresses")
+
+    def end(self, process: Process, *, power: bool) -> None:
+        pass
+
+    def start(self, node: NodeId) -> None:
+        pass
+
+    def carries(self, provider: LogletProvider) -> bool:
+        return True
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        return ()
+
+
+@attrs.define
+class _Attached:
+    """The RPC of one process."""
+
+    nursery: trio.Nursery
+    clock: SimulatedClock
+    book: AddressBook
+    services: RpcServices
+    handlers: dict[type[Request[Any]], Handler]
+    """Of its own node, once it listens: a node calls itself through its own services."""
+    identity: Callable[[], Identity]
+
+
+@attrs.define
+class Streams:
+    """See above."""
+
+    network: SimulatedNetwork
+    streams: ByteStreams
+    interfaces: Sequence[Interface]
+    """The wire form of all requests."""
+    seeds: Sequence[NodeAddress]
+    """Where everybody looks for the nodes before there is a register."""
+    _attached: dict[NodeId, _Attached] = attrs.field(factory=dict, init=False)
+
+    @asynccontextmanager
+    async def attach(self, process: Process, clock: SimulatedClock, source: random.Random) -> AsyncIterator[Services]:
+        book = AddressBook.of(self.seeds)
+        handlers: dict[type[Request[Any]], Handler] = {}
+        services = RpcServices(
+            self.interfaces, book.find, lambda address: self.streams.connect(process, address), clock, source,
+            node=node_on(process.node), handlers=handlers, identity=partial(self._identity, process),
+        )  # fmt: skip
+        async with trio.open_nursery() as nursery:
+            await nursery.start(services.run)
+            self._attached[process.node] = _Attached(
+                nursery, clock, book, services, handlers, lambda: _nameless(process)
+            )
+            try:
+                yield WatchedServices(self.network, process, services)
+            finally:
+                self.end(process, power=False)
+            nursery.cancel_scope.cancel()
+
+    def _identity(self, process: Process) -> Identity:
+        """As of now: a process says who it is when it listens."""
+        return self._attached[process.node].identity()
+
+    def listen(
+        self,
+        process: Process,
+        handlers: Handlers,
+        identity: Callable[[], Identity] | None = None,
+        guard: Guard = allow,
+    ) -> None:
+        attached = self._attached[process.node]
+        attached.handlers.update(handlers)
+        attached.identity = identity or attached.identity
+        server = RpcServer(attached.handlers, self.interfaces, attached.identity, attached.clock)
+        attached.nursery.start_soon(server.serve, [self.streams.listen(process, address_of(process.node))])
+
+    def learn(self, node: NodeId, register: Register) -> None:
+        self._attached[node].book.learn(register)
+
+    def expect(self, node: NodeId, cluster: bytes) -> None:
+        self._attached[node].book.expect(cluster)
+
+    async def who_is_at(self, node: NodeId, addresses: tuple[str, ...]) -> Identity:
+        return await self._attached[node].services.who_is_at(addresses, ANSWER_SECONDS)
+
+    def end(self, process: Process, *, power: bool) -> None:
+        self.streams.end(process, power=power)
+
+    def start(self, node: NodeId) -> None:
+        self.streams.start(node)
+
+    def carries(self, provider: LogletProvider) -> bool:
+        # A kind that says what nodes keep for it sends them no messages of its own.
+        return bool(provider.interfaces) or isinstance(provider, KeepsLoglets)
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        return self.streams.connections
+
+
+def elsewhere(node: NodeId) -> NodeId:
+    """Another machine that is this node, with a directory of its own, while the first one runs."""
+    return NodeId(ELSEWHERE + node)
+
+
+def node_on(machine: NodeId) -> NodeId:
+    """Which node a machine is."""
+    return NodeId(machine - ELSEWHERE) if ELSEWHERE < machine < 2 * ELSEWHERE else machine
+
+
+def address_of(node: NodeId) -> str:
+    """Where the process on a machine listens."""
+    return f"127.0.0.1:{FIRST_PORT + node}"
+
+
+def node_at(address: str) -> NodeId:
+    """The node that listens there."""
+    _, port = split_address(address)
+    return NodeId(int(port) - FIRST_PORT)
+
+
+def seeds_of(nodes: Iterable[NodeId]) -> tuple[NodeAddress, ...]:
+    """What a cluster file says of them."""
+    return tuple(NodeAddress(id=node, address=address_of(node)) for node in nodes)
+
+
+def draw(
+    network: SimulatedNetwork,
+    source_for: Callable[[str], random.Random],
+    wanted: str | None,
+    interfaces: Sequence[Interface],
+    nodes: Iterable[NodeId],
+) -> Transport:
+    """The transport of a run.
+
+    Args:
+        network: carries it all.
+        source_for: a source of randomness for each purpose.
+        wanted: `CALLS` or `STREAMS`; None: as the seed draws it.
+        interfaces: the wire form of all requests.
+        nodes: everybody who may listen.
+    """
+    source = source_for("transport")
+    drawn = STREAMS if source.random() < STREAMS_SHARE else CALLS
+    quality = _draw_quality(source)
+    if (wanted or drawn) == CALLS:
+        return Calls(network, interfaces)
+    return Streams(network, ByteStreams(network, source_for("streams"), node_at, quality), interfaces, seeds_of(nodes))
+
+
+def _draw_quality(source: random.Random) -> StreamQuality:
+    """How streams behave in a run."""
+    return StreamQuality(
+        cut=source.choice((0.0, 0.02, 0.2)),
+        read_bytes_max=source.choice((1 << 20, 1 << 20, 300)),
+        buffer_bytes=source.choice((256 << 10, 16 << 10, 2000)),
+        patience_seconds=source.choice((3.0, 10.0, 900.0)),
+    )
+
+
+def _nameless(process: Process) -> Identity:
+    """Who a process is that has no data directory."""
+    return Identity(cluster=b"", node=process.node, store_id=b"", boot=process.boot, software="simulated")

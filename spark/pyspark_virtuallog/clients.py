@@ -1,0 +1,104 @@
+"""Clients of clusters, one for each node that a process is near, for as long as the process lives: processes of Spark serve many tasks.
+
+Those that only read leave to nodes what they find half done in a chain.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Final, TypeVar
+
+import structlog
+import trio
+
+from virtuallog.blocking import BlockingLog, connect_blocking
+from virtuallog.clock import SystemClock
+from virtuallog.cluster_file import ClusterFile, with_own_certificate
+from virtuallog.errors import RetryableError
+from virtuallog.rpc.interface import Interface
+from virtuallog.types import NodeId
+from virtuallog.virtual_log import READS_ONLY
+
+ResultT = TypeVar("ResultT")
+_PAUSE_SECONDS: Final = 0.5
+"""Between two tries, each of which waits a second or more by itself."""
+_Key = tuple[ClusterFile, int | None, str | None, bool, bool]
+
+_clients: Final[dict[_Key, BlockingLog]] = {}
+_open: Final = ExitStack()
+atexit.register(_open.close)
+
+
+def client(
+    cluster: ClusterFile,
+    near: int | None = None,
+    expected: str | None = None,
+    *,
+    writes: bool = False,
+    holds: bool = False,
+) -> BlockingLog:
+    """The client of this process for a cluster.
+
+    Args:
+        cluster: where to look for it; a certificate that the environment of this process names is used in place of its own.
+        near: the node to ask first.
+        expected: id of the cluster, in hexadecimal digits, if it is known.
+        writes: whether it appends, and so may have to find its log a successor.
+        holds: whether it asks servers of the database on the log for holds.
+
+    Raises: as `virtuallog.connect.connect`.
+    """
+    key = (cluster, near, expected, writes, holds)
+    if (
+        key not in _clients or not _clients[key].is_open
+    ):  # one that has broken down must not fail every later task of the process
+        _be_quiet()
+        _clients[key] = _open.enter_context(
+            connect_blocking(
+                with_own_certificate(cluster, os.environ),
+                settings=None if writes else READS_ONLY,
+                more=_of_databases() if holds else (),
+                near=None if near is None else NodeId(near),
+                expected_cluster=None if expected is None else bytes.fromhex(expected),
+            )
+        )
+    return _clients[key]
+
+
+def close_clients() -> None:
+    """End all of them: before a process forks, or goes on without the log."""
+    _clients.clear()
+    _open.close()
+
+
+def patiently(seconds: float, call: Callable[[], ResultT]) -> ResultT:
+    """What `call` returns, which is tried again while it is RetryableError, until so many seconds are over.
+
+    Raises:
+        RetryableError: the last of them.
+    """
+    clock = SystemClock()
+    deadline = clock.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except RetryableError:
+            if clock.monotonic() >= deadline:
+                raise
+        trio.run(clock.sleep, _PAUSE_SECONDS)
+
+
+def _of_databases() -> tuple[Interface, ...]:
+    from virtuallog_database.control.wire import DATABASE  # tasks do without the database
+
+    return (DATABASE,)
+
+
+def _be_quiet() -> None:
+    """Each link that comes and goes would be a line among what a worker prints. Whoever has other wishes has said so before."""
+    if not structlog.is_configured():
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))

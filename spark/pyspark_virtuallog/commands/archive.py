@@ -1,0 +1,56 @@
+"""`virtuallog spark archive`: as `virtuallog archive`, with the files made and verified by tasks of Spark."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import click
+
+from pyspark_virtuallog.archive.crew import crew_on
+from pyspark_virtuallog.command_line import spark_options
+from pyspark_virtuallog.session import open_session
+from virtuallog.cluster_file import ClusterFile
+from virtuallog_loglets.archive.fsspec_files import absolute_url
+from virtuallog_loglets.archive.making import Sizes
+from virtuallog_server.cli.archives import archive_segments, grace_option, run_and_show
+from virtuallog_server.cli.options import cluster_option, json_option
+
+FILE_BYTES_MIN: Final = 64 << 10
+FILE_BYTES_MAX: Final = 1 << 30
+"""Parquet files beyond that are of no use to anybody, and a task has one in memory."""
+
+
+@click.command()
+@click.argument("wanted", metavar="SEGMENT|all")
+@click.option(
+    "--to", "url", metavar="URL", required=True, help="Where archives are: file:///mnt/archives, s3://bucket, ..."
+)
+@click.option(
+    "--file-bytes", type=click.IntRange(FILE_BYTES_MIN, FILE_BYTES_MAX), default=Sizes().file_bytes, show_default=True,
+    help="Size of a file, uncompressed. A task has one in memory, encoded and as rows.",
+)  # fmt: skip
+@grace_option
+@spark_options
+@cluster_option
+@json_option
+def archive(
+    cluster: ClusterFile, wanted: str, url: str, file_bytes: int, grace: float, master: str,
+    configuration: dict[str, str], as_json: bool,
+) -> None:  # fmt: skip
+    """Keep closed segments as Parquet files elsewhere, instead of on nodes: what `virtuallog archive` does, by many at once.
+
+    Each segment is cut into ranges; tasks of Spark read, write, read back and compare them, and this command publishes the
+    manifest. Then a node puts the archive into the chain, and nodes drop their copies after the grace period. All tasks must reach
+    the nodes and the URL. It may be killed anywhere and given again: files that are whole, and right, are taken as they are.
+    `virtuallog archive` verifies such archives, and puts segments back.
+
+    \b
+    Examples:
+        virtuallog spark archive all --to file:///mnt/archives
+        virtuallog spark archive 4.5fe7a0 --to s3://bucket/logs --master spark://host:7077 --conf spark.executor.memory=2g
+    """
+    place = absolute_url(url)
+    with open_session("virtuallog archive", master=master, configuration=configuration) as spark:
+        hire, sizes = partial(crew_on, spark, cluster), Sizes(file_bytes=file_bytes)
+        run_and_show(partial(archive_segments, cluster, wanted, place, grace, hire=hire, sizes=sizes), as_json)

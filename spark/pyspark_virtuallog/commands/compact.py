@@ -1,0 +1,84 @@
+"""`virtuallog spark compact`: what the log of a database says becomes a state that servers begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyspark_virtuallog.command_line import spark_options
+from pyspark_virtuallog.compact.compacting import Tell, Wanted
+from pyspark_virtuallog.compact.compacting import compact as run
+from pyspark_virtuallog.session import open_session
+from virtuallog.cluster_file import ClusterFile
+from virtuallog.types import LogPosition
+from virtuallog_database.snapshots.compaction import Manifest
+from virtuallog_loglets.archive.fsspec_files import absolute_url
+from virtuallog_server.cli.options import POSITION, cluster_option, echo_json, json_option
+from virtuallog_server.cli.progress import progress_bar
+
+
+@click.command()
+@click.option("--to", "url", metavar="URL", required=True, help="The place: what servers have as compacted_url.")
+@click.option(
+    "--work", metavar="DIR", required=True, type=click.Path(path_type=Path, file_okay=False),
+    help="A directory on this machine's disk, for the store of the replay. The same one again spares a copy.",
+)  # fmt: skip
+@click.option("--position", type=POSITION, help="Compact everything below it.  [default: all there is]")
+@spark_options
+@cluster_option
+@json_option
+def compact(
+    cluster: ClusterFile,
+    url: str,
+    work: Path,
+    position: int | None,
+    master: str,
+    configuration: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Make the state of the database, as the log has it up to a position, files that a server can begin with.
+
+    The log is held meanwhile (hold 'compaction'), and then from that position on: what lies before may be trimmed, which servers do by
+    themselves. This machine plays what has come since the last compaction; Spark folds it over that. Killed anywhere, the same
+    command goes on.
+
+    \b
+    Examples:
+        virtuallog spark compact --to file:///mnt/compacted --work /var/tmp/compaction
+        virtuallog spark compact --to s3://bucket/state --work /var/tmp/compaction --master spark://host:7077
+    """
+    wanted = Wanted(
+        cluster=cluster,
+        url=absolute_url(url),
+        work=work.absolute(),
+        position=None if position is None else LogPosition(position),
+    )
+    with progress_bar() as bar, open_session("virtuallog compact", master=master, configuration=configuration) as spark:
+        manifest = run(spark, wanted, _teller(bar))
+    _show(manifest, wanted.url, as_json)
+
+
+def _teller(bar: Any) -> Tell:
+    tasks: dict[str, Any] = {}
+
+    def tell(what: str, done: int, total: int) -> None:
+        if bar is not None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what)
+            bar.update(tasks[what], completed=done, total=total)
+
+    return tell
+
+
+def _show(manifest: Manifest, url: str, as_json: bool) -> None:
+    if as_json:
+        echo_json(
+            {
+                "cluster": manifest.cluster.hex(), "position": manifest.position, "pairs": manifest.pairs,
+                "bytes": manifest.size, "url": url,
+            }
+        )  # fmt: skip
+        return
+    click.echo(f"compacted up to {manifest.position}: {manifest.pairs:,} pairs, {manifest.size:,} bytes at {url}")

@@ -1,0 +1,162 @@
+"""`virtuallog spark restore`: a log, or the state of its database, as it was at one position, for a new cluster to go on from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import click
+import trio
+
+from pyspark_virtuallog.archive.crew import SparkCrew
+from pyspark_virtuallog.archive.tasks import Job
+from pyspark_virtuallog.command_line import spark_options
+from pyspark_virtuallog.restore.deciding import Wanted
+from pyspark_virtuallog.restore.history import Tell
+from pyspark_virtuallog.restore.restoring import Restored
+from pyspark_virtuallog.restore.restoring import restore as run
+from pyspark_virtuallog.session import open_session
+from virtuallog.ports import Clock
+from virtuallog.types import LogPosition
+from virtuallog_loglets.archive.crew import Crew
+from virtuallog_loglets.archive.files import Files
+from virtuallog_loglets.archive.fsspec_files import absolute_url
+from virtuallog_loglets.archive.source import Readable
+from virtuallog_server.cli.options import POSITION, echo_json, json_option
+from virtuallog_server.cli.progress import progress_bar
+
+
+def _parsed_time(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is no time such as 2026-11-22T12:00:00Z") from None
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _parsed_cluster(_context: click.Context, _option: click.Parameter, text: str | None) -> bytes | None:
+    try:
+        return None if text is None else bytes.fromhex(text)
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is no id of a cluster, 32 hexadecimal digits") from None
+
+
+@click.command()
+@click.option(
+    "--from", "named", metavar="FILE|URL", multiple=True, required=True,
+    help="A cluster.toml, or a place with archives, backups or compactions. May be repeated.",
+)  # fmt: skip
+@click.option("--into", metavar="DIR|URL", required=True, help="Where it goes to: an empty directory, or a new one.")
+@click.option("--position", type=POSITION, help="Restore everything below it.  [default: all there is]")
+@click.option(
+    "--time", "time_ms", metavar="TIME", callback=_parsed_time,
+    help="Restore what was ordered before, about: 2026-11-22T12:00:00+01:00; without a zone it is UTC.",
+)  # fmt: skip
+@click.option("--state/--no-state", default=None, help="The state of a database.  [default: if it has one]")
+@click.option("--history/--no-history", default=None, help="The log itself.  [default: if it has no database]")
+@click.option("--since", type=POSITION, help="Where the history begins.  [default: where what was found does]")
+@click.option("--store", type=click.Path(path_type=Path, file_okay=False), help="Keep the state there as a store, too.")
+@click.option("--cluster-id", metavar="HEX", callback=_parsed_cluster, help="Whose log, if the places have several.")
+@spark_options
+@json_option
+def restore(
+    named: Sequence[str],
+    into: str,
+    position: int | None,
+    time_ms: int | None,
+    state: bool | None,
+    history: bool | None,
+    since: int | None,
+    store: Path | None,
+    cluster_id: bytes | None,
+    master: str,
+    configuration: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Make what a new cluster begins with: a log as it was below one position, or the state of its database there.
+
+    Everything that is left of the log is used: the log itself, archives of its segments, backups of the database, compactions. Nothing is
+    changed there. The new cluster has an id of its own, and positions stay what they were. Interrupted, the same command goes on
+    where it was. In the end `virtuallog up --restored INTO`, or `serve --restored INTO` on each node, starts the new cluster.
+
+    \b
+    Examples:
+        virtuallog spark restore --from cluster.toml --from file:///mnt/backups --position 4711 --into /mnt/restored
+        virtuallog spark restore --from s3://bucket/backups --time 2026-11-22T12:00:00Z --into /mnt/restored
+    """
+    if position is not None and time_ms is not None:
+        raise click.UsageError("--position and --time exclude each other")
+    if state is False and not history:
+        raise click.UsageError("--no-state needs --history: nothing is left to restore")
+    clusters = [name for name in named if Path(name).is_file()]
+    for name in named:
+        if name.endswith(".toml") and name not in clusters:
+            raise click.BadParameter(f"there is no file {name}", param_hint="--from")
+    if len(clusters) > 1:
+        raise click.UsageError(f"one log at a time is restored, not those of {' and '.join(clusters)}")
+    wanted = Wanted(
+        into=absolute_url(into),
+        cluster=Path(clusters[0]) if clusters else None,
+        places=[absolute_url(name) for name in named if name not in clusters],
+        cluster_id=cluster_id,
+        position=None if position is None else LogPosition(position),
+        time_ms=time_ms,
+        since=None if since is None else LogPosition(since),
+        state=state,
+        history=history,
+        store=store,
+    )
+    with ExitStack() as stack:
+        bar = stack.enter_context(progress_bar())
+
+        def hire(job: Job, reading: Readable, files: Files, clock: Clock) -> Crew:
+            """Only who copies a history needs Spark, and waits for it to start."""
+            spark = stack.enter_context(open_session("virtuallog restore", master=master, configuration=configuration))
+            return SparkCrew(spark=spark, job=job, source=reading, files=files, clock=clock)
+
+        restored = trio.run(run, wanted, SystemRandom(), _teller(bar), hire)
+    _show(restored, wanted.into, as_json)
+
+
+def _teller(bar: Any) -> Tell:
+    tasks: dict[str, Any] = {}
+
+    def tell(what: str, position: int) -> None:
+        if bar is not None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=None)
+            bar.update(tasks[what], completed=position)
+
+    return tell
+
+
+def _show(restored: Restored, into: str, as_json: bool) -> None:
+    origin, state, history = restored.origin, restored.state, restored.history
+    if as_json:
+        echo_json(
+            {
+                "former": restored.former.hex(),
+                "cluster": origin.cluster.hex(),
+                "position": origin.position,
+                "state": None if state is None else {"pairs": state.pairs, "digests": dict(state.digests)},
+                "history": None
+                if history is None
+                else {"start": history.config.start, "entries": history.verified.entries},
+                "into": into,
+            }
+        )
+        return
+    click.echo(f"restored cluster {restored.former.hex()} up to position {origin.position}, for a new one: {into}")
+    if state is not None:
+        click.echo(f"the state of its database: {state.pairs:,} pairs")
+    if history is not None:
+        click.echo(f"its log from {history.config.start} on: {history.verified.entries:,} entries, compared")
+    click.echo(
+        f"start it: virtuallog up --restored {into} --data NEW{' --zookeeper PORT' if state is not None else ''}"
+    )

@@ -1,0 +1,98 @@
+"""What a restore has decided before it writes anything: whoever goes on after a kill makes the same, whatever there is by then.
+
+"All there is" is more with each minute that the log is in use, and less with each trim. So it is decided once, and so is the id of the
+new cluster. A directory has one plan, for good: it says what was asked for, too, and who asks for something else is refused.
+
+Durable format `restore.json`, JSON without a version, as it is of no use once `origin.json` is there:
+
+    {"asked": {"position": null, "time_ms": 1793.., "since": null, "state": null, "history": null},
+     "former": "f0..", "cluster": "c3..", "position": 4711, "state": true, "since": null}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.errors import InvalidSettingError, MalformedError
+from virtuallog.register import ClusterId
+from virtuallog.types import LogPosition
+from virtuallog_loglets.archive.fields import integer, object_of, text
+from virtuallog_loglets.archive.fsspec_files import FsspecFiles
+
+NAME: Final = "restore.json"
+_ID_BYTES: Final = 16
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """One of them."""
+
+    asked: Mapping[str, Any]
+    """As plain values, by their names."""
+    former: bytes
+    """The cluster whose log it is."""
+    cluster: ClusterId
+    """The new one."""
+    position: LogPosition
+    """Everything below is restored."""
+    state: bool
+    """Whether the state of a database is."""
+    since: LogPosition | None
+    """Where the history begins; None: there is to be none."""
+
+    def encode(self) -> bytes:
+        fields = {**attrs.asdict(self), "former": self.former.hex(), "cluster": self.cluster.hex()}
+        return json.dumps(fields).encode()
+
+    def check(self, url: str, asked: Mapping[str, Any], former: bytes) -> None:
+        """Raises InvalidSettingError: it is that of another restore."""
+        if self.asked != asked or self.former != former:
+            told = {name: value for name, value in self.asked.items() if value is not None}
+            reason = f"{url} has, or is to have, another restore: of cluster {self.former.hex()}, {told or 'all of it'}"
+            raise InvalidSettingError("into", reason)
+
+
+def decode_untrusted(blob: bytes) -> Plan:
+    """The plan in `blob`. Raises MalformedError: there is none in it."""
+    try:
+        fields = object_of(json.loads(blob))
+        state, since = fields["state"], fields["since"]
+        plan = Plan(
+            asked=object_of(fields["asked"]),
+            former=bytes.fromhex(text(fields, "former")),
+            cluster=ClusterId(bytes.fromhex(text(fields, "cluster"))),
+            position=LogPosition(integer(fields, "position")),
+            state=state is True,
+            since=None if since is None else LogPosition(integer(fields, "since")),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise MalformedError(f"{NAME} is none: {blob[:100]!r}") from error
+    if len(plan.cluster) != _ID_BYTES or not isinstance(state, bool):
+        raise MalformedError(f"{NAME} is none: {blob[:100]!r}")
+    return plan
+
+
+async def read_plan(files: FsspecFiles, url: str) -> Plan | None:
+    """The plan of the directory that `files` are of; None: it is empty, or not there.
+
+    Raises:
+        InvalidSettingError: something else is in it.
+        MalformedError: the plan is damaged.
+        VirtualLogError: as `Files`.
+    """
+    blob = await files.read(NAME)
+    if blob is not None:
+        return decode_untrusted(blob)
+    if await files.list() or await files.directories():
+        raise InvalidSettingError("into", f"{url} is not empty")
+    return None
+
+
+async def write_plan(files: FsspecFiles, plan: Plan) -> Plan:
+    """Make it the plan of the directory; returns that of somebody else who was faster. Durable on return."""
+    await files.write(NAME, plan.encode(), replace=False)
+    return decode_untrusted(await files.read(NAME) or b"")

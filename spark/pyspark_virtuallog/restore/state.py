@@ -1,0 +1,123 @@
+"""Restores the state of a database at a position, and puts it where servers of a new cluster find it.
+
+    store     a directory of RocksDB, as servers have it: the last compaction that is not too new, if there is one, and what the log
+              says from there up to the position. Killed anywhere, the next one goes on where the store stands.
+    place     the same state as a compaction for the new cluster
+
+Usually without what engines remember of the former cluster (`virtuallog_database.engines.inherited`). With it if the new cluster gets the log, too:
+its servers may then come to the position by the log as well, which says all of it, and must have the same state there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from pyspark_virtuallog.compact.folding import TABLE_BYTES, write_part
+from pyspark_virtuallog.compact.publishing import Played, publish
+from virtuallog.errors import InvalidSettingError
+from virtuallog.types import LogPosition, PlacedBatch
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.digests import Fold
+from virtuallog_database.engines.inherited import Pair, inherited, pairs_within
+from virtuallog_database.engines.switches import switches
+from virtuallog_database.ports import LocalStore, Reading
+from virtuallog_database.replay import Replay
+from virtuallog_database.rocks.directory import RocksDirectory
+from virtuallog_database.snapshots.compaction import Manifest
+from virtuallog_database.snapshots.fetching import fetch
+from virtuallog_database.snapshots.place import Place
+from virtuallog_database.snapshots.placed import PlacedSource
+from virtuallog_loglets.archive.source import Readable
+
+
+async def install(directory: RocksDirectory, base: PlacedSource) -> None:
+    """Make a compaction the store of a directory, whose store is closed.
+
+    Raises:
+        UnavailableError, CorruptionError: it cannot be read, or is damaged.
+        VirtualLogError: of the disk.
+    """
+    await fetch(base, directory.staging)
+    await directory.staging.install()
+
+
+async def play_up_to(
+    store: LocalStore, reading: Readable, position: LogPosition, tell: Callable[[int], None] = lambda position: None
+) -> int:
+    """Bring a store to a position, durably; returns the wall-clock time of the last entry that was played, in milliseconds, 0 if
+    there was none.
+
+    Raises:
+        InvalidSettingError: the store is past the position.
+        CorruptionError: a part of the log is lost.
+        BinaryTooOldError: the database uses an engine that this program does not know.
+        VirtualLogError: as the reading, and the store; what was played stays.
+    """
+    replay, time_ms = Replay(store), 0
+    if replay.cursor > position:
+        raise InvalidSettingError("store", f"has applied the log up to {replay.cursor}, and {position} is wanted")
+    while replay.cursor < position:
+        found = await reading.read(replay.cursor, position)
+        for _ in replay.play(found):
+            if store.is_behind:
+                await store.flush()
+        times = [placed.time_ms for placed in found if isinstance(placed, PlacedBatch)]
+        time_ms = times[-1] if times else time_ms
+        tell(replay.cursor)
+    await store.flush()
+    return time_ms
+
+
+async def publish_state(
+    place: Place, cluster: bytes, state: Reading, time_ms: int, work: Path, *, with_engines: bool = False
+) -> Manifest:
+    """Make a state a compaction of another cluster. On return it is published, and every file of it has been read back.
+
+    Args:
+        place: where to.
+        cluster: the new one.
+        state: of the former one.
+        time_ms: wall-clock time of the last entry that is in it; 0 if nobody knows.
+        work: a directory of which nobody else knows; removed in the end.
+        with_engines: whether what engines remember goes with it.
+
+    Raises:
+        CorruptionError: what was made is not what was meant.
+        VirtualLogError: as `Files`, and of the disk; there is nothing that anybody would take.
+    """
+    position, fold = read_cursor(state), Fold()
+    url, written = place.location(cluster, position), []
+    for pairs in tables(pairs_within(state) if with_engines else inherited(state)):
+        fold.add(pairs)
+        written.append(write_part(url, _arrow(pairs)))
+    on = sorted(name for name, is_on in switches(state).items() if is_on)
+    played = Played(
+        cluster=cluster,
+        position=position,
+        time_ms=time_ms,
+        engines=tuple(on) if with_engines else (),
+        digests=fold.finish(),
+        pairs=fold.pairs,
+    )
+    return await publish(place, played, written, work)
+
+
+def tables(pairs: Iterable[Pair], table_bytes: int = TABLE_BYTES) -> Iterator[Sequence[Pair]]:
+    """The pairs in lists of about so many bytes."""
+    table, size = list[Pair](), 0
+    for pair in pairs:
+        table.append(pair)
+        size += len(pair[0]) + len(pair[1])
+        if size >= table_bytes:
+            yield table
+            table, size = [], 0
+    if table:
+        yield table
+
+
+def _arrow(pairs: Sequence[Pair]) -> pa.Table:
+    keys, values = zip(*pairs, strict=True)
+    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})

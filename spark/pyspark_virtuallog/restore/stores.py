@@ -1,0 +1,153 @@
+"""A store with the state of a database at a position: found, fetched or made, and played up to there.
+
+newest compaction that is not past the position, behind which the log is left        it is fetched; a damaged one is passed over
+else a store in which a former attempt has played                                    it goes on
+else an empty one, if the log is there from its beginning
+else the newest snapshot of a server, if it is not past the position
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+import structlog
+import trio
+
+from pyspark_virtuallog.compact.beginning import restore_snapshot
+from pyspark_virtuallog.restore.history import Tell
+from pyspark_virtuallog.restore.reading import Reading
+from pyspark_virtuallog.restore.sources import Found
+from pyspark_virtuallog.restore.state import install, play_up_to
+from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError, VirtualLogError
+from virtuallog.instruments import Counter
+from virtuallog.ports import Clock
+from virtuallog.types import LogPosition
+from virtuallog.virtual_log import VirtualLog
+from virtuallog_database.engines.cursor import read_cursor
+from virtuallog_database.engines.stack import KNOWN
+from virtuallog_database.errors import BinaryTooOldError
+from virtuallog_database.ports import LocalStore
+from virtuallog_database.rocks.directory import RocksDirectory, open_store_directory
+from virtuallog_database.snapshots.place import Place
+from virtuallog_database.snapshots.placed import PlacedSource
+
+log = structlog.get_logger(__name__)
+
+NAME: Final = "restore"
+"""Of who is given a snapshot of a server."""
+MARK: Final = "restored-from"
+"""A file beside a store: whose state is in it. A store does not say, and played with the log of another one it would be neither's."""
+
+
+@attrs.frozen(kw_only=True)
+class Stores:
+    """Makes them.
+
+    Args:
+        found: what there is.
+        log: the log itself, if it is there.
+        clock: for how long to wait.
+        open_reading: of a range of the log; refuses one that is not covered.
+        tell: of progress.
+    """
+
+    found: Found
+    log: VirtualLog | None
+    clock: Clock
+    open_reading: Callable[[int, int], Reading]
+    tell: Tell
+
+    @asynccontextmanager
+    async def open(self, path: Path, position: LogPosition) -> AsyncIterator[tuple[LocalStore, int]]:
+        """A store at the position, durable, in a directory that is new or that a former attempt has left; and the wall-clock time of
+        its last entry in milliseconds, 0 if nobody knows.
+
+        Raises:
+            InvalidSettingError: the log is not there that it takes; or the directory has something else, or is past the position.
+            VirtualLogError: as the sources, and of the disk.
+        """
+        self._mark(path)
+        directory = await open_store_directory(path)
+        try:
+            base, reading = await self._begin(directory, position)
+            store = await directory.open()
+            played = await play_up_to(store, reading, position, partial(self.tell, "playing"))
+            yield store, played or (base.manifest.time_ms if base is not None else 0)
+        finally:
+            with trio.CancelScope(shield=True):  # ends soon; else the directory stays locked while the process lives
+                await directory.close()
+
+    def check(self, position: LogPosition) -> None:
+        """Whether there is any way to the position, as far as that shows without a store.
+
+        Raises:
+            InvalidSettingError: the log is not there that it takes.
+        """
+        if any(self._is_covered(at, position) for at, _ in self.found.compactions if at <= position):
+            return
+        try:
+            self.open_reading(0, position)
+        except InvalidSettingError:
+            if self.log is None:  # else a server may have a snapshot
+                raise
+
+    def _is_covered(self, start: LogPosition, stop: LogPosition) -> bool:
+        with suppress(InvalidSettingError):
+            self.open_reading(start, stop)
+            return True
+        return False
+
+    def _mark(self, path: Path) -> None:
+        mark, beside, cluster = path / MARK, path / f".{MARK}", self.found.cluster.hex()
+        beside.unlink(missing_ok=True)  # of somebody who was killed while he wrote it
+        if not path.exists() or not any(path.iterdir()):
+            path.mkdir(parents=True, exist_ok=True)
+            beside.write_text(cluster)
+            beside.replace(mark)
+        elif not mark.exists() or mark.read_text() != cluster:
+            raise InvalidSettingError("store", f"{path} has something else than a restored store of cluster {cluster}")
+
+    async def _begin(self, directory: RocksDirectory, position: LogPosition) -> tuple[PlacedSource | None, Reading]:
+        """What the store begins with, if that is a compaction, and what is to be played."""
+        cursor = await _cursor(directory)
+        failure: VirtualLogError | None = None
+        for at, place in sorted(self.found.compactions, key=lambda pair: -pair[0]):
+            # The log behind it may be gone; perhaps not behind an older one.
+            if cursor < at <= position and self._is_covered(at, position):
+                try:
+                    return await self._fetch(directory, place, at), self.open_reading(at, position)
+                except (CorruptionError, UnavailableError, BinaryTooOldError) as error:
+                    log.warning("a compaction cannot be used", position=at, place=place.url, reason=str(error))
+                    failure = failure or error
+        try:
+            return None, self.open_reading(cursor, position)
+        except InvalidSettingError as error:
+            if self.log is None or cursor > 0:
+                raise failure or error from error
+            await restore_snapshot(directory, self.log, NAME)
+            cursor = await _cursor(directory)
+            if cursor > position:
+                raise
+            return None, self.open_reading(cursor, position)
+
+    async def _fetch(self, directory: RocksDirectory, place: Place, at: LogPosition) -> PlacedSource:
+        self.tell("fetching", at)
+        manifest = await place.read(self.found.cluster, at)
+        manifest.check(self.found.cluster, KNOWN)
+        fetched = Counter("restore_fetched_bytes", "Bytes of compactions.")
+        base = PlacedSource(place=place, manifest=manifest, clock=self.clock, fetched=fetched)
+        await install(directory, base)
+        return base
+
+
+async def _cursor(directory: RocksDirectory) -> LogPosition:
+    store = await directory.open()
+    try:
+        return read_cursor(store)
+    finally:
+        await store.close()
