@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,10 +149,14 @@ def simulate(
 
 
 def _chosen(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises ModuleNotFoundError: a scenario needs a module that is not installed."""
     try:
-        return tuple(scenario.name for scenario in catalogue.chosen_scenarios(names or (scenarios.DEFAULT,)))
+        found = catalogue.chosen_scenarios(names or (scenarios.DEFAULT,))
     except InvalidSettingError as error:
         raise click.UsageError(str(error)) from None
+    for needed in {scenario.needs for scenario in found if scenario.needs}:
+        import_module(needed)  # here, not in a run: there it would be a failing seed
+    return tuple(scenario.name for scenario in found)
 
 
 def _resolved(options: Options) -> Options:

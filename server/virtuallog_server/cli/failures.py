@@ -21,6 +21,7 @@ from typing import IO, Any, Final
 import click
 
 from virtuallog.errors import RetryableError, UntrustedError, VirtualLogError
+from virtuallog_server.cli.extras import remedy
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
@@ -74,6 +75,8 @@ def translate(error: BaseException) -> BaseException:
         if not _is_known(leaf):
             return error
     leaf = found[0]
+    if isinstance(leaf, ModuleNotFoundError):
+        return Failure(remedy(leaf))
     if isinstance(leaf, VirtualLogError):
         # Nodes come back when others wait for certificates to be put right; a command does not wait.
         may_help = isinstance(leaf, RetryableError) and not isinstance(leaf, UntrustedError)
@@ -91,7 +94,7 @@ def translate(error: BaseException) -> BaseException:
 def _is_known(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return isinstance(error, BrokenPipeError) or error.errno in _NO_ROOM
-    return isinstance(error, VirtualLogError | click.ClickException | click.exceptions.Exit)
+    return bool(remedy(error)) or isinstance(error, VirtualLogError | click.ClickException | click.exceptions.Exit)
 
 
 def _wrong_usage(error: click.UsageError) -> WrongUsage:

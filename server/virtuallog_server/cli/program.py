@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import click
 
+from virtuallog_server.cli.extras import remedy
 from virtuallog_server.cli.failures import Failure, translated
 
 ENTRY_POINTS: Final = "virtuallog.commands"
@@ -61,7 +62,7 @@ def load(found: EntryPoint) -> click.Command:
     try:
         command = found.load()
     except (ImportError, AttributeError) as error:
-        return refusing(found.name, f"{found.value} cannot be loaded: {error}")
+        return refusing(found.name, remedy(error) or f"{found.value} cannot be loaded: {error}")
     assert isinstance(command, click.Command)
     return command
 

@@ -55,9 +55,9 @@ async def _story(world: World, draw: Draw) -> None:
     await cluster.tell(world, draw=draw, share=SHARE)
 
 
-def _scenario(name: str, about: str, draw: Draw) -> Scenario:
+def _scenario(name: str, about: str, draw: Draw, needs: str = "") -> Scenario:
     limit = cluster.CLUSTER.limit_seconds
-    return Scenario(name=name, about=about, story=partial(_story, draw=draw), limit_seconds=limit)
+    return Scenario(name=name, about=about, story=partial(_story, draw=draw), limit_seconds=limit, needs=needs)
 
 
 STRIPED: Final = _scenario(
@@ -70,4 +70,5 @@ ARCHIVE: Final = _scenario(
     "archive",
     "the same, while closed segments go to archives, and hot copies go when their time is over",
     _draw_archive,
+    needs="pyarrow",
 )

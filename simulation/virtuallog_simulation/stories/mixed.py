@@ -47,4 +47,5 @@ MIXED: Final = Scenario(
     about="product nodes under load and faults, swapped between all kinds of loglets all the time; closed segments are archived",
     story=_story,
     limit_seconds=cluster.CLUSTER.limit_seconds,
+    needs="pyarrow",
 )

@@ -20,6 +20,8 @@ class Scenario:
     story: Callable[[World], Awaitable[None]]
     limit_seconds: float
     """Simulated time after which the story is stuck, which is a violation by itself."""
+    needs: str = ""
+    """Module that the story imports, and that only an extra brings; empty if there is none."""
     draws_bounds: bool = True
     """Whether bounds of the product may be small (`virtuallog_simulation.bounds`). Not where a story tells what must happen after each step."""
 

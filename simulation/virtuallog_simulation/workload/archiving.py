@@ -6,22 +6,21 @@ the nodes, after a time that is short here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from virtuallog.chain import Segment
 from virtuallog.errors import CorruptionError, UnavailableError
 from virtuallog.testing.actions import ModifyAsked
 from virtuallog.types import LogletOffset
-from virtuallog_loglets.archive.archiving import Archiving
-from virtuallog_loglets.archive.making import Sizes
 from virtuallog_loglets.archive.provider import KIND
 from virtuallog_simulation.workload import operating
 from virtuallog_simulation.workload.actor import Actor, Acts
 
 URL: Final = "simulated://archives"
 GRACE_SECONDS: Final = (0.0, 0.5, 3.0)
-_SIZES: Final = (Sizes(), Sizes(group_bytes=300, file_bytes=1500))
-"""Small ones make archives of several files, as the segments of a short run are small."""
+_SIZES: Final[tuple[Mapping[str, int], ...]] = ({}, {"group_bytes": 300, "file_bytes": 1500})
+"""`Sizes`: small ones make archives of several files, as the segments of a short run are small."""
 
 
 async def archive(actor: Actor) -> None:
@@ -61,12 +60,15 @@ async def _closed(actor: Actor) -> list[Segment]:
 
 async def _archive(actor: Actor, segment: Segment) -> bool:
     """Whether the chain has an archive of it now."""
+    from virtuallog_loglets.archive.archiving import Archiving  # needs Arrow, which only seeds with archives do
+    from virtuallog_loglets.archive.making import Sizes
+
     log, make = actor.client.log, actor.stage.archives
     assert make is not None
     register = await log.view.refresh()
     archiving = Archiving(
         provider=make(), cluster=register.cluster.hex(), url=URL, environment=log.view.environment,
-        grace_seconds=actor.random.choice(GRACE_SECONDS), sizes=actor.random.choice(_SIZES),
+        grace_seconds=actor.random.choice(GRACE_SECONDS), sizes=Sizes(**actor.random.choice(_SIZES)),
     )  # fmt: skip
     try:
         archived = await archiving.run(segment, log.view.loglet(segment))

@@ -1,0 +1,23 @@
+"""Extras of the package: which one brings a module that is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+EXTRAS: Final[Mapping[str, str]] = {
+    "fsspec": "archive",
+    "numpy": "archive",
+    "pyarrow": "archive",
+    "kazoo": "zookeeper",
+    "pandas": "spark",
+    "pyspark": "spark",
+}
+"""Top-level module -> extra, as in `pyproject.toml`."""
+
+
+def remedy(error: BaseException) -> str:
+    """What to install, if a module of an extra is missing. Empty for any other error."""
+    module = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    extra = EXTRAS.get(module)
+    return f"{module} is not installed: pip install 'virtuallog[{extra}]'" if extra else ""
