@@ -65,7 +65,7 @@ def test_the_table_in_the_document_is_the_one_that_is_applied() -> None:
     }
     table = Permissions.of([*all_interfaces(loglet_providers(), metastore_provider()), *INTERFACES]).table
 
-    assert written == {role: {method.request.__name__ for method, least in table if least is role} for role in Role}
+    assert written == {role: {method.title for method, least in table if least is role} for role in Role}
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")

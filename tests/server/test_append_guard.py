@@ -61,9 +61,9 @@ def request(segment: SegmentId) -> Append:
 def test_every_kind_that_nodes_serve_guards_its_appends() -> None:
     """What a client may call, and puts a batch into a loglet, says that it appends."""
     methods = [method for interface in interfaces() for method in interface.methods]
-    appending = {method.request.__name__ for method in methods if method.appends}
+    appending = {method.title for method in methods if method.appends}
     batches = [method for method in methods if "batch" in inspect.signature(method.request).parameters]
-    assert {method.request.__name__ for method in batches if method.role is Role.CLIENT} == {"Append"} == appending
+    assert {method.title for method in batches if method.role is Role.CLIENT} == {"Append"} == appending
     assert all(method.appends for method in batches if method.role is Role.CLIENT)
 
 

@@ -31,6 +31,11 @@ class Method:
     """It puts entries into the loglet that the field `segment` of its request names: clients may call it only while they may append to
     that log (`virtuallog.rpc.permissions.Guard`)."""
 
+    @property
+    def title(self) -> str:
+        """The method as metrics, errors and documents call it: `Append` for `append`. Classes may be renamed; this stays."""
+        return self.name[0].upper() + self.name[1:]
+
 
 @attrs.frozen(kw_only=True)
 class Interface:

@@ -20,6 +20,9 @@ class BoundMethod:
     interface_id: int
     method_id: int
     name: str
+    """Of the interface and the method, as the schema has them: `LogServer.store`."""
+    title: str
+    """Of the method alone, as metrics show it: `Store`."""
     params: Codec[Any]
     results: Codec[Any] | None
     """None: the result is the node itself, as a capability."""
@@ -61,6 +64,7 @@ def _bind(interface: Interface, method: Method) -> BoundMethod:
         interface_id=schema.node.id,
         method_id=schema.method_names.index(method.name),
         name=name,
+        title=method.title,
         params=derive(method.request, found.param_type),
         results=None if method.reply is Opened else derive(method.reply, found.result_type),
     )

@@ -13,6 +13,7 @@ from virtuallog.errors import VirtualLogError
 from virtuallog.instruments import Counters
 from virtuallog.metrics import Family, Kind, Sample
 from virtuallog.ports import Request
+from virtuallog.rpc.methods import Methods
 from virtuallog.types import NodeId
 
 
@@ -36,11 +37,13 @@ class ServerMeter:
     errors: defaultdict[type[VirtualLogError], int] = attrs.field(factory=lambda: defaultdict(int))
     """Calls that were answered with an error."""
 
-    def metrics(self, connections: int, connections_max: int, held_bytes: int, held_bytes_max: int) -> list[Family]:
-        """As of now."""
+    def metrics(
+        self, methods: Methods, connections: int, connections_max: int, held_bytes: int, held_bytes_max: int
+    ) -> list[Family]:
+        """The figures as of now. Requests are labelled by the title of their method in `methods`."""
         calls = Counters("virtuallog_rpc_calls_total", "Calls that other processes have made here.", ("request",))
         for request, count in self.calls.items():
-            calls.add(request.__name__, amount=count)
+            calls.add(methods.by_request[request].title, amount=count)
         errors = Counters("virtuallog_rpc_errors_total", "Such calls that were answered with an error.", ("error",))
         for error, count in self.errors.items():
             errors.add(error.__name__, amount=count)

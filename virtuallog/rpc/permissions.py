@@ -69,7 +69,7 @@ class Permissions:
 
 def _refuse(method: Method, role: Role, caller: Principal, on_refused: Callable[[ForbiddenError], None]) -> Handler:
     def refuse(_: Any, done: Done) -> None:
-        error = ForbiddenError(method.request.__name__, str(caller), role.name.lower())
+        error = ForbiddenError(method.title, str(caller), role.name.lower())
         on_refused(error)
         done(error)
 

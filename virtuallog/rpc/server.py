@@ -103,7 +103,9 @@ class RpcServer:
         """See `virtuallog.metrics.Measured`."""
         limits = self._admission.limits
         return [
-            *self._meter.metrics(self.connections, limits.connections_max, self.held_bytes, limits.held_bytes_max),
+            *self._meter.metrics(
+                self._methods, self.connections, limits.connections_max, self.held_bytes, limits.held_bytes_max
+            ),
             self._complaints.counts.family(),
         ]
 
