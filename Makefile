@@ -79,9 +79,9 @@ bench: setup
 	$(BIN)/virtuallog bench append --outstanding 1,64,256 --size 100 --seconds 5
 
 paxos: setup | $(OUT)
-	$(BIN)/python -m bench.append --loglet paxos $(ARGUMENTS) > $(OUT)/append-paxos.md
+	$(BIN)/python -m virtuallog_lab.experiments.appends.append --loglet paxos $(ARGUMENTS) > $(OUT)/append-paxos.md
 	@cat $(OUT)/append-paxos.md
-	$(BIN)/python -m bench.kill --loglet paxos --sequencers 20 --blackouts 5 --picture $(OUT)/kill-paxos.png --markdown \
+	$(BIN)/python -m virtuallog_lab.experiments.failover.kill --loglet paxos --sequencers 20 --blackouts 5 --picture $(OUT)/kill-paxos.png --markdown \
 	    > $(OUT)/kill-paxos.md
 	@cat $(OUT)/kill-paxos.md
 
@@ -90,20 +90,20 @@ zelos: setup
 	$(BIN)/python -m tests.zelos --operations $(OPERATIONS)
 
 spark: setup
-	$(BIN)/pytest -m long tests/spark tests/bench/test_spark_compact.py
+	$(BIN)/pytest -m long tests/spark tests/lab/test_spark_compact.py
 
 SWAPS ?= 20
 swaps: setup | $(OUT)
 	$(BIN)/virtuallog bench reconfigure --swaps $(SWAPS) --picture $(OUT)/swaps.png --page $(OUT)/swaps.html --markdown > $(OUT)/swaps.md
-	$(BIN)/python -m bench.delos --picture $(OUT)/delos.png --markdown > $(OUT)/delos.md
-	$(BIN)/python -m bench.append --loglet striped --outstanding 256 --rounds 3 > $(OUT)/append-striped.md
-	$(BIN)/python -m bench.stripes --picture $(OUT)/stripes.png --markdown > $(OUT)/stripes.md
+	$(BIN)/python -m virtuallog_lab.experiments.swaps.delos --picture $(OUT)/delos.png --markdown > $(OUT)/delos.md
+	$(BIN)/python -m virtuallog_lab.experiments.appends.append --loglet striped --outstanding 256 --rounds 3 > $(OUT)/append-striped.md
+	$(BIN)/python -m virtuallog_lab.experiments.stripes --picture $(OUT)/stripes.png --markdown > $(OUT)/stripes.md
 	@cat $(OUT)/swaps.md $(OUT)/delos.md $(OUT)/append-striped.md $(OUT)/stripes.md
-	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/swaps.md docs/performance.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/swaps.md docs/performance.md)
 
 TESTS ?= kazoo.tests
 kazoo: setup | $(OUT)
-	$(BIN)/python -m tests.zookeeper_parity.suite --peers-dir $(PEERS) --tests $(TESTS) --results $(OUT)/kazoo.xml
+	$(BIN)/python -m tests.interop.kazoo_suite --peers-dir $(PEERS) --tests $(TESTS) --results $(OUT)/kazoo.xml
 
 $(OUT):
 	mkdir -p $@
@@ -112,31 +112,31 @@ $(OUT):
 chaos: swap kill hosts peers
 
 spark-stream: setup | $(OUT)
-	$(BIN)/python -m bench.spark_stream --markdown $(ARGUMENTS) > $(OUT)/spark-stream.md
+	$(BIN)/python -m virtuallog_lab.experiments.spark_stream.stream --markdown $(ARGUMENTS) > $(OUT)/spark-stream.md
 	@cat $(OUT)/spark-stream.md
-	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
 
 swap kill hosts churn: setup | $(OUT)
 	$(BIN)/python -m bench.$@ --picture $(OUT)/$@.png --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md
-	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
 
 spark-bench: setup | $(OUT)
-	$(BIN)/python -m bench.spark --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md
+	$(BIN)/python -m virtuallog_lab.experiments.spark_scan.scan --picture $(OUT)/spark.png --markdown $(ARGUMENTS) > $(OUT)/spark.md
 	@cat $(OUT)/spark.md
-	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
 
 spark-compact: setup | $(OUT)
-	$(BIN)/python -m bench.spark_compact --markdown $(ARGUMENTS) > $(OUT)/spark-compact.md
+	$(BIN)/python -m virtuallog_lab.experiments.spark_compact.compact --markdown $(ARGUMENTS) > $(OUT)/spark-compact.md
 	@cat $(OUT)/spark-compact.md
-	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/measurements.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/measurements.md)
 
 # The database beside ZooKeeper, which has to be here; docs/performance.md. Needs the scripts in PEERS.
 zookeeper: setup | $(OUT)
-	$(BIN)/python -m bench.zelos --peers-dir $(PEERS) --picture $(OUT)/beside-zookeeper.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
+	$(BIN)/python -m virtuallog_lab.experiments.database.zookeeper_comparison --peers-dir $(PEERS) --picture $(OUT)/beside-zookeeper.png --markdown $(ARGUMENTS) > $(OUT)/beside-zookeeper.md
 	@cat $(OUT)/beside-zookeeper.md
-	$(if $(FILL),$(BIN)/python -m bench.fill $(OUT) docs/performance.md)
+	$(if $(FILL),$(BIN)/python -m virtuallog_lab.experiments.fill $(OUT) docs/performance.md)
 
 peers: setup | $(OUT)
-	$(BIN)/python -m bench.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md
+	$(BIN)/python -m virtuallog_lab.experiments.contestants.peers $(if $(wildcard $(PEERS)),--peers-dir $(PEERS)) --markdown $(ARGUMENTS) > $(OUT)/$@.md
 	@cat $(OUT)/$@.md

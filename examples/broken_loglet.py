@@ -11,7 +11,7 @@ import attrs
 import trio
 from single_copy_loglet import SingleCopyProvider, SingleCopyServer
 
-from virtuallog.chain import SegmentId
+from virtuallog.contract.chain import SegmentId
 
 
 class ForgetfulServer(SingleCopyServer):

@@ -6,12 +6,12 @@ import sys
 import structlog
 import trio
 
-from virtuallog_loglets.paxos.standalone import Reader, Writer, open_log
+from virtuallog_loglets.paxos.standalone.facade import LogReader, LogWriter, open_log
 
 
 async def main(path: str) -> None:
     async with open_log(path, quorum=1, auto_initialize=True) as log:
-        reader, writer = Reader(log), Writer(log)
+        reader, writer = LogReader(log), LogWriter(log)
         while await writer.start() is None:  # another writer was faster: here there is none
             pass
         position = await writer.append(f"run in {path}".encode())

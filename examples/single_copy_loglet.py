@@ -18,10 +18,9 @@ from typing import Any
 import attrs
 import trio
 
-from virtuallog.api import Cluster, Loglet, Placed
-from virtuallog.batch import Batch
-from virtuallog.chain import SegmentId
-from virtuallog.errors import (
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import (
     CorruptionError,
     InvalidSettingError,
     MalformedError,
@@ -32,11 +31,13 @@ from virtuallog.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
-from virtuallog.ports import Clock, Done, Environment, Handlers, KeyValues, NodeEnvironment, ReplyT, Request
-from virtuallog.rpc.interface import Interface, Method
-from virtuallog.rpc.schema import load_file
+from virtuallog.contract.interface import Interface, Method
+from virtuallog.contract.loglet import Loglet, Placed
+from virtuallog.contract.placement import Cluster
+from virtuallog.contract.ports import Clock, Done, DurableMap, Environment, Handlers, NodeEnvironment, ReplyT, Request
+from virtuallog.contract.schema import load_file
+from virtuallog.contract.types import Gap, GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed, Tail
 from virtuallog.testing.model import LogModel
-from virtuallog.types import Gap, GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed, Tail
 
 CALL_SECONDS = 2.0
 WAIT_SECONDS, POLL_SECONDS = 5.0, 0.05
@@ -128,7 +129,7 @@ class SingleCopyServer:
     """
 
     environment: NodeEnvironment
-    disk: KeyValues
+    disk: DurableMap
     lowest_live_version: int = 0
     _models: dict[SegmentId, LogModel] = attrs.field(factory=dict, init=False)
     _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
@@ -227,7 +228,7 @@ def _item(placed: Placed) -> Item:
 
 @attrs.frozen
 class SingleCopyLoglet:
-    """Implements `virtuallog.api.Loglet`. All of it is at the server, so cancelling a call breaks nothing here."""
+    """Implements `virtuallog.contract.loglet.Loglet`. All of it is at the server, so cancelling a call breaks nothing here."""
 
     segment: SegmentId
     server: NodeId
@@ -283,7 +284,7 @@ def _placed_untrusted(item: Item) -> Placed:
 
 @attrs.define(eq=False)
 class SingleCopyProvider:
-    """Implements `virtuallog.api.LogletProvider`. The config of a loglet is the number of its node, as text."""
+    """Implements `virtuallog.contract.provider.LogletProvider`. The config of a loglet is the number of its node, as text."""
 
     kind: str = "single-copy"
     contiguous: bool = True

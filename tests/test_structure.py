@@ -39,12 +39,12 @@ ADAPTERS = {
     Path(name)
     for name in (
         "virtuallog/blocking.py",
-        "virtuallog/clock.py",
-        "virtuallog/kazoo_bridge.py",
-        "virtuallog/key_values.py",
-        "virtuallog/worker.py",
-        "loglets/virtuallog_loglets/archive/fsspec_files.py",
-        "spark/pyspark_virtuallog/running.py",
+        "virtuallog/runtime/clock.py",
+        "virtuallog/runtime/zookeeper_client.py",
+        "virtuallog/runtime/rocks_map.py",
+        "virtuallog/runtime/worker.py",
+        "loglets/virtuallog_loglets/archive/drivers/fsspec_files.py",
+        "spark/pyspark_virtuallog/task_runner.py",
         "simulation/virtuallog_simulation/fleet.py",
     )
 }
@@ -206,4 +206,4 @@ def test_schemas_are_loaded_in_one_place() -> None:
     """A schema that does not parse aborts the process, so what is loaded is ours, and from one place."""
     callers = [m for m in modules(*SHIPPED) if any(name == "capnp.load" for _, name in attributes(m))]
 
-    assert callers == [Path("virtuallog/rpc/schema.py")]
+    assert callers == [Path("virtuallog/contract/schema.py")]

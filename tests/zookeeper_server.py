@@ -14,7 +14,7 @@ import trio
 
 from tests.debian import require
 from tests.free_ports import free_ports
-from virtuallog_server.bench.zookeeper import is_installed, java_command
+from virtuallog_lab.harness.zookeeper_ensemble import is_installed, java_command
 
 PACKAGES = (
     "zookeeper", "libzookeeper-java", "libslf4j-java", "liblog4j1.2-java", "libnetty-java", "libservlet-api-java",

@@ -3,15 +3,15 @@
     async with connect("cluster/cluster.toml") as log:
         await log.append(b"entry")
 
-The contract of a loglet is in `virtuallog.api`, the picture of the whole in docs/architecture.md.
+The contract of a loglet is in `virtuallog.contract.loglet`, the picture of the whole in docs/architecture.md.
 """
 
-from virtuallog.batch import Batch, SessionId
 from virtuallog.blocking import BlockingLog, connect_blocking
+from virtuallog.client.scan import scan
+from virtuallog.client.virtual_log import VirtualLog, VirtualLogSettings
 from virtuallog.connect import connect
-from virtuallog.scanning import scan
-from virtuallog.types import Data, Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed
-from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.types import Data, Gap, GapKind, LogletOffset, LogPosition, NodeId, Open, PlacedBatch, Sealed
 
 __all__ = [
     "connect",

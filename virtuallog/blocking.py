@@ -6,7 +6,7 @@
             ...
 
 One background thread runs the async client. Every method may be called from any number of threads; concurrent appends
-share batches. What a method means and raises is what the method of the same name in `virtuallog.virtual_log` says.
+share batches. What a method means and raises is what the method of the same name in `virtuallog.client.virtual_log` says.
 
 A call costs some tenth of a millisecond on the way to that thread and back: ask for much at a time (`scan`, `append_many`), or let
 `run` do more there.
@@ -24,19 +24,19 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import trio
 
-from virtuallog.api import Placed
-from virtuallog.appender import Appender, AppenderSettings
-from virtuallog.batch import SessionId
-from virtuallog.chain import SegmentId
-from virtuallog.cluster_file import ClusterFile
+from virtuallog.client.appender import Appender, AppenderSettings
+from virtuallog.client.cluster_file import ClusterFile
+from virtuallog.client.reader import READ_BYTES, records
+from virtuallog.client.scan import PIECE_BYTES, RETRY_LIMIT_SECONDS, scan
+from virtuallog.client.time_search import find_time
+from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
-from virtuallog.ports import ReplyT, Request
-from virtuallog.reader import READ_BYTES, records
-from virtuallog.register import Register
-from virtuallog.scanning import PATIENCE_SECONDS, PIECE_BYTES, scan
-from virtuallog.time_search import find_time
-from virtuallog.types import LogletOffset, LogPosition, NodeId, Record, Tail
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.contract.batch import SessionId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.ports import ReplyT, Request
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import LogletOffset, LogPosition, NodeId, Record, Tail
 
 ResultT = TypeVar("ResultT")
 ParametersT = ParamSpec("ParametersT")
@@ -92,16 +92,16 @@ class BlockingLog:
         start: LogPosition,
         stop: LogPosition,
         *,
-        patience: float = PATIENCE_SECONDS,
+        patience: float = RETRY_LIMIT_SECONDS,
         piece_bytes: int = PIECE_BYTES,
     ) -> Iterator[Sequence[Placed]]:
-        """See `virtuallog.scanning.scan`. The next piece comes while the caller works on one; it need not be closed."""
+        """See `virtuallog.client.scan.scan`. The next piece comes while the caller works on one; it need not be closed."""
         pieces = scan(self._log, start, stop, patience=patience, piece_bytes=piece_bytes)
         while (piece := self._run(_next, pieces)) is not None:
             yield piece
 
-    def find_time(self, milliseconds: int, *, patience: float = PATIENCE_SECONDS) -> LogPosition:
-        """See `virtuallog.time_search.find_time`: approximate, by as much as clocks of nodes differ."""
+    def find_time(self, milliseconds: int, *, patience: float = RETRY_LIMIT_SECONDS) -> LogPosition:
+        """See `virtuallog.client.time_search.find_time`: approximate, by as much as clocks of nodes differ."""
         return self.run(find_time, milliseconds, patience=patience)
 
     def find_trim_point(self) -> LogPosition:
@@ -154,7 +154,7 @@ class BlockingLog:
         return self._run(self._log.reconfig_modify, segment, kind, config, base, directories)
 
     def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
-        """Ask a node for something of an interface that `connect_blocking(more=...)` named; see `virtuallog.ports.Services.call`."""
+        """Ask a node for something of an interface that `connect_blocking(more=...)` named; see `virtuallog.contract.ports.Services.call`."""
         reply: ReplyT = self._run(self._log.view.environment.services.call, node, request, timeout_seconds)
         return reply
 

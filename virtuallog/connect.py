@@ -15,26 +15,25 @@ from pathlib import Path
 import attrs
 import trio
 
-from virtuallog.address_book import AddressBook
-from virtuallog.api import LogletProvider
-from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile, read_cluster_file, with_own_certificate
-from virtuallog.composite import compose
-from virtuallog.control import CONTROL, NodeStatus
-from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError, WrongRecipientError
-from virtuallog.membership import MEMBERSHIP
-from virtuallog.plain_errors import plain_errors
+from virtuallog.admin.cluster_status import fetch_cluster, fetch_statuses
+from virtuallog.admin.control import CONTROL, NodeStatus
+from virtuallog.admin.membership import MEMBERSHIP
+from virtuallog.client.address_book import AddressBook
+from virtuallog.client.cluster_file import ClusterFile, read_cluster_file, with_own_certificate
+from virtuallog.client.virtual_log import VirtualLog, VirtualLogSettings
+from virtuallog.contract.errors import UnavailableError, UntrustedError, VirtualLogError, WrongRecipientError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.ports import Environment, Outcome, ReplyT, Request, Services
+from virtuallog.contract.provider import LogletProvider, compose
+from virtuallog.contract.register import Register, decode_untrusted
+from virtuallog.contract.roles import Role
+from virtuallog.contract.types import NodeId
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
-from virtuallog.ports import Environment, Outcome, ReplyT, Request, Services
-from virtuallog.register import Register, decode_untrusted
-from virtuallog.rpc.credentials import Credentials
-from virtuallog.rpc.interface import Interface
-from virtuallog.rpc.roles import Role
+from virtuallog.rpc.security.credentials import Credentials
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import tcp_connect
-from virtuallog.survey import ask_all, survey
-from virtuallog.types import NodeId
-from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
+from virtuallog.runtime.clock import SystemClock
+from virtuallog.runtime.nurseries import unwrapped_errors
 
 
 @asynccontextmanager
@@ -70,10 +69,10 @@ async def connect(
     book, source = AddressBook.of(seeds.nodes), random.Random()
     credentials = Credentials.open(seeds.tls) if seeds.tls else None
     async with _run_services(book, [*all_interfaces(kinds, metastore), *more], credentials) as services:
-        register = newest_register(await ask_all(services, _ids(seeds)))
+        register = newest_register(await fetch_statuses(services, _ids(seeds)))
         _check_cluster(register, expected_cluster)
         book.learn(register)
-        with plain_errors():
+        with unwrapped_errors():
             async with trio.open_nursery() as nursery:
                 environment = Environment(
                     services=services,
@@ -87,7 +86,7 @@ async def connect(
                     metastore.open(register.members, environment),
                     kinds,
                     environment,
-                    planner=lambda known: survey(services, known, register.members[0]),
+                    planner=lambda known: fetch_cluster(services, known, register.members[0]),
                     settings=_as_permitted(settings or VirtualLogSettings(), credentials),
                     register=register,
                     on_register=book.learn,
@@ -116,7 +115,7 @@ async def ask_living(
         UnavailableError: none does, or it did not answer in time: the outcome is unknown.
         VirtualLogError: what the node answered.
     """
-    answers = await ask_all(services, _ids(cluster))
+    answers = await fetch_statuses(services, _ids(cluster))
     for node, answer in answers.items():
         if not isinstance(answer, VirtualLogError) and answer.register:
             return await services.call(node, request, timeout_seconds)
@@ -171,7 +170,7 @@ async def _run_services(
     book: AddressBook, interfaces: Sequence[Interface], credentials: Credentials | None
 ) -> AsyncIterator[RpcServices]:
     services = RpcServices(interfaces, book.find, tcp_connect(credentials), SystemClock(), random.Random())
-    with plain_errors():
+    with unwrapped_errors():
         async with trio.open_nursery() as nursery:
             await nursery.start(services.run)
             yield services

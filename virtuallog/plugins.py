@@ -6,38 +6,38 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Final
 
-from virtuallog.api import LogletProvider, MetaStoreProvider
-from virtuallog.composite import compose
-from virtuallog.control import CONTROL
-from virtuallog.errors import UnknownKindError
-from virtuallog.membership import MEMBERSHIP
-from virtuallog.rpc.interface import Interface
+from virtuallog.admin.control import CONTROL
+from virtuallog.admin.membership import MEMBERSHIP
+from virtuallog.contract.errors import UnknownKindError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.metastore import MetaStoreProvider
+from virtuallog.contract.provider import LogletProvider, compose
 
-LOGLETS: Final = "virtuallog.loglets"
-METASTORES: Final = "virtuallog.metastores"
-METASTORE: Final = "paxos"
+LOGLETS_GROUP: Final = "virtuallog.loglets"
+METASTORES_GROUP: Final = "virtuallog.metastores"
+METASTORE_KIND: Final = "paxos"
 
 
 def loglet_providers() -> dict[str, LogletProvider]:
     """A new provider of each installed kind, by name."""
-    found = sorted(entry_points(group=LOGLETS), key=lambda entry: entry.name)
+    found = sorted(entry_points(group=LOGLETS_GROUP), key=lambda entry: entry.name)
     made = [entry.load()() for entry in found]
     providers: dict[str, LogletProvider] = {provider.kind: provider for provider in made}
     compose(providers)
     return providers
 
 
-def metastore_provider(kind: str = METASTORE) -> MetaStoreProvider:
+def metastore_provider(kind: str = METASTORE_KIND) -> MetaStoreProvider:
     """A new provider of the MetaStore.
 
     Raises:
         UnknownKindError: it is not installed.
     """
-    for found in entry_points(group=METASTORES):
+    for found in entry_points(group=METASTORES_GROUP):
         if found.name == kind:
             made: MetaStoreProvider = found.load()()
             return made
-    raise UnknownKindError(kind, ", ".join(found.name for found in entry_points(group=METASTORES)))
+    raise UnknownKindError(kind, ", ".join(found.name for found in entry_points(group=METASTORES_GROUP)))
 
 
 def all_interfaces(providers: Mapping[str, LogletProvider], metastore: MetaStoreProvider) -> list[Interface]:

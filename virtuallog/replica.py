@@ -6,6 +6,6 @@
 A front door only: nothing else of `virtuallog` imports it, as it brings the database and RocksDB along.
 """
 
-from virtuallog_database.following import open_replica
+from virtuallog_database.client.passive_replica import open_replica
 
 __all__ = ["open_replica"]

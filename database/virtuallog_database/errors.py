@@ -1,10 +1,10 @@
-"""Errors of a database that stands on the log; the family is `virtuallog.errors`."""
+"""Errors of a database that stands on the log; the family is `virtuallog.contract.errors`."""
 
 from __future__ import annotations
 
 import attrs
 
-from virtuallog.errors import TerminalError
+from virtuallog.contract.errors import TerminalError
 
 
 @attrs.define

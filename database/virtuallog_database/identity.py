@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from virtuallog.types import NodeId
+from virtuallog.contract.types import NodeId
 
 
 @attrs.frozen(kw_only=True)
@@ -17,7 +17,7 @@ class ReplicaIdentity:
     boot: int
     """Grows with every start of the process on this store."""
     life: int = 0
-    """Grows when a process puts another snapshot under its replica and begins anew (`virtuallog_database.hosting`): then, too, nothing of
+    """Grows when a process puts another snapshot under its replica and begins anew (`virtuallog_database.replica.host`): then, too, nothing of
     what came before is known any more. So an incarnation is all three: store, boot and life."""
 
     @property

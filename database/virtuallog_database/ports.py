@@ -21,10 +21,10 @@ from typing import Protocol
 
 import attrs
 
-from virtuallog.ports import Span
+from virtuallog.contract.ports import Span
 
 
-class Reading(Protocol):
+class StoreReader(Protocol):
     """An ordered map of bytes to bytes, as it can be read."""
 
     def get(self, key: bytes) -> bytes | None: ...
@@ -34,7 +34,7 @@ class Reading(Protocol):
         ...
 
 
-class LocalStore(Reading, Protocol):
+class LocalStore(StoreReader, Protocol):
     """The state of one replica of a database, owned by one component of one process.
 
     Every method may raise StorageError, DiskFullError or CorruptionError: then this replica must stop (a failure of this disk
@@ -56,7 +56,7 @@ class LocalStore(Reading, Protocol):
         """Everything written before the call is durable on return."""
         ...
 
-    def snapshot(self) -> Reading:
+    def snapshot(self) -> StoreReader:
         """The map as it is now, for long scans while writes go on. Let go of it soon: it keeps what is overwritten."""
         ...
 
@@ -112,7 +112,7 @@ class Checkpoints(Protocol):
         ...
 
 
-class Staging(Protocol):
+class StagingArea(Protocol):
     """Files that are to become the store. They survive a crash as far as they were durable: whoever goes on with them
     compares checksums. Names are those of a checkpoint's files, which adapters do not trust."""
 
@@ -155,7 +155,7 @@ class StoreDirectory(Protocol):
         ...
 
     @property
-    def staging(self) -> Staging: ...
+    def staging(self) -> StagingArea: ...
 
     async def open(self) -> LocalStore:
         """The store, an empty one if there is none. Not twice at a time; close it before it is opened again.

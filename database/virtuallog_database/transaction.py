@@ -14,8 +14,8 @@ from typing import Any, Final, NewType, Protocol
 
 import attrs
 
-from virtuallog.ports import Span
-from virtuallog_database.ports import LocalStore, Reading
+from virtuallog.contract.ports import Span
+from virtuallog_database.ports import LocalStore, StoreReader
 
 Savepoint = NewType("Savepoint", int)
 _UNTOUCHED: Final = object()
@@ -28,7 +28,7 @@ class Record(Protocol):
 
 
 @attrs.define(eq=False)
-class Transaction:
+class StoreTransaction:
     """Changes that are not in the store yet. For one task.
 
     Records: nearly every command of a group changes the counters and its session. `put_record` leaves such a value as an object, which
@@ -186,7 +186,7 @@ class Transaction:
 
 
 def scan_changed(
-    store: Reading, changes: Mapping[bytes, bytes | None], own: Sequence[bytes], span: Span, count: int
+    store: StoreReader, changes: Mapping[bytes, bytes | None], own: Sequence[bytes], span: Span, count: int
 ) -> list[tuple[bytes, bytes]]:
     """The first `count` pairs in `span` of a store with some changes, of which `own` are the keys in the span, in order."""
     if not own:

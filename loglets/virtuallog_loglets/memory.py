@@ -14,14 +14,15 @@ from typing import Any, Final
 import attrs
 import trio
 
-from virtuallog.api import Cluster, Placed
-from virtuallog.batch import Batch
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError, SealedError
-from virtuallog.ports import Clock, Environment, Handlers, NodeEnvironment
-from virtuallog.rpc.interface import Interface
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, SealedError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.placement import Cluster
+from virtuallog.contract.ports import Clock, Environment, Handlers, NodeEnvironment
+from virtuallog.contract.types import LogletOffset, Tail
 from virtuallog.testing.model import LogModel
-from virtuallog.types import LogletOffset, Tail
 
 WAIT_SECONDS: Final = 10.0
 """How long `wait_tail` waits for news: short enough to notice a chain that changed elsewhere."""
@@ -39,7 +40,7 @@ class SharedLog:
 
 @attrs.define
 class MemoryLoglet:
-    """A client of one log in memory. Implements `virtuallog.api.Loglet`."""
+    """A client of one log in memory. Implements `virtuallog.contract.loglet.Loglet`."""
 
     _shared: SharedLog
     _clock: Clock
@@ -87,7 +88,7 @@ class MemoryLoglet:
 
 @attrs.define
 class MemoryProvider:
-    """Logs in memory, found by segment id. Implements `virtuallog.api.LogletProvider`."""
+    """Logs in memory, found by segment id. Implements `virtuallog.contract.provider.LogletProvider`."""
 
     kind: str = "memory"
     align: int = 1

@@ -14,8 +14,8 @@ from typing import Final
 import attrs
 import crc32c
 
-from virtuallog.ports import Question, Request
-from virtuallog.types import NodeId
+from virtuallog.contract.ports import Question, Request
+from virtuallog.contract.types import NodeId
 
 VALUE_BYTES_MAX: Final = 1 << 20
 """Largest value. A register is some kilobytes; an acceptor holds at most two values, a message carries one."""

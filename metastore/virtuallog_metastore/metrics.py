@@ -6,16 +6,15 @@ from typing import Final
 
 import attrs
 
-from virtuallog import metrics
-from virtuallog.instruments import SECONDS, Histograms
-from virtuallog.metrics import Family
+from virtuallog.contract import metrics
+from virtuallog.contract.metrics import SECONDS, Histograms, MetricFamily
 from virtuallog_metastore.messages import Accept, Ask, Learn, Prepare
 
 _REQUESTS: Final[dict[type, str]] = {Ask: "ask", Prepare: "prepare", Accept: "accept", Learn: "learn"}
 
 
 @attrs.define(eq=False)
-class AcceptorMeter:
+class AcceptorMetrics:
     """Counts for one acceptor."""
 
     known_version: int = -1
@@ -36,7 +35,7 @@ class AcceptorMeter:
         """One request is done."""
         self.request_seconds.observe(_REQUESTS[type(request)], seconds)
 
-    def metrics(self, waiting_max: int) -> list[Family]:
+    def metrics(self, waiting_max: int) -> list[MetricFamily]:
         """As of now."""
         return [
             self.request_seconds.family(),

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import attrs
 
-from virtuallog.api import MetaStore
-from virtuallog.explaining import Evidence
-from virtuallog.metrics import Family
-from virtuallog.ports import Environment, Handlers, NodeEnvironment
-from virtuallog.rpc.interface import Interface
-from virtuallog.types import NodeId
-from virtuallog_metastore import explaining
-from virtuallog_metastore.client import PaxosMetaStore
-from virtuallog_metastore.metrics import AcceptorMeter
-from virtuallog_metastore.service import QUEUE_MAX, AcceptorService
+from virtuallog.contract.diagnosis import Evidence
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.metastore import MetaStore
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.contract.types import NodeId
+from virtuallog_metastore import diagnosis
+from virtuallog_metastore.drivers.acceptor_driver import QUEUE_MAX, AcceptorDriver
+from virtuallog_metastore.drivers.client import PaxosMetaStore
+from virtuallog_metastore.metrics import AcceptorMetrics
 from virtuallog_metastore.wire import ACCEPTOR
 
 
@@ -23,10 +23,10 @@ from virtuallog_metastore.wire import ACCEPTOR
 class PaxosProvider:
     """A `MetaStoreProvider`: the register of Delos, OSDI'20, section 4.1. One object serves at most one node."""
 
-    _meter: AcceptorMeter = attrs.field(factory=AcceptorMeter, init=False)
+    _meter: AcceptorMetrics = attrs.field(factory=AcceptorMetrics, init=False)
 
-    def metrics(self) -> Sequence[Family]:
-        """Of this node's acceptor. See `virtuallog.metrics.Measured`."""
+    def metrics(self) -> Sequence[MetricFamily]:
+        """Of this node's acceptor. See `virtuallog.contract.metrics.MetricsSource`."""
         return self._meter.metrics(QUEUE_MAX)
 
     @property
@@ -56,10 +56,10 @@ class PaxosProvider:
             MalformedError: it is of a later format.
             WrongRecipientError: it is of another cluster.
         """
-        return await AcceptorService.start(members, environment, self._meter)
+        return await AcceptorDriver.start(members, environment, self._meter)
 
     async def explain_register(
         self, members: Sequence[NodeId], environment: Environment
     ) -> tuple[bytes, Sequence[Evidence]]:
-        """See `virtuallog.explaining.ExplainsRegister`."""
-        return await explaining.explain_register(members, environment)
+        """See `virtuallog.contract.metastore.SupportsRegisterDiagnosis`."""
+        return await diagnosis.explain_register(members, environment)

@@ -1,4 +1,4 @@
-"""How an acceptor's state lies on disk: two keys in a KeyValues store.
+"""How an acceptor's state lies on disk: two keys in a DurableMap store.
 
     decision    the newest decision this acceptor knows; absent before it knows any
     ballots     what it promised and accepted in the slot after that; absent if nothing
@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 
 import crc32c
 
-from virtuallog.errors import CorruptionError, MalformedError
-from virtuallog.ports import KeyValues
-from virtuallog.rpc.codec import Codec, derive
-from virtuallog_metastore.acceptor import Acceptor, PersistBallots, PersistDecision, Seat
+from virtuallog.contract.errors import CorruptionError, MalformedError
+from virtuallog.contract.ports import DurableMap
+from virtuallog.rpc.protocol.codec import Codec, derive
+from virtuallog_metastore.core.acceptor import Acceptor, PersistBallots, PersistDecision, VoterCheck
 from virtuallog_metastore.messages import Decision
 from virtuallog_metastore.wire import SCHEMA
 
@@ -43,7 +43,7 @@ def changes(effect: PersistBallots | PersistDecision) -> Mapping[bytes, bytes | 
             return {BALLOTS: _encode(_BALLOTS, effect)}
 
 
-async def restore(store: KeyValues, seat: Seat | None = None) -> Acceptor:
+async def restore(store: DurableMap, seat: VoterCheck | None = None) -> Acceptor:
     """The acceptor as it was when it last answered anybody (or a step further).
 
     Args:

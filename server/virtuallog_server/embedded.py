@@ -3,7 +3,7 @@
     async with open_embedded("data") as client:
         await client.create("/greeting", b"hello")
 
-It is a whole node (`virtuallog_server.node`), a cluster of one, with the log, the register and the replica that a node has; only nothing
+It is a whole node (`virtuallog_server.node.node`), a cluster of one, with the log, the register and the replica that a node has; only nothing
 listens. So what it leaves is what a server leaves: `virtuallog serve --id 1 --data DIR --zookeeper HOST:PORT` goes on with the directory.
 """
 
@@ -16,21 +16,20 @@ from pathlib import Path
 import trio
 from trio.abc import Stream
 
-from virtuallog.outlasting import outlasting
-from virtuallog.plain_errors import plain_errors
-from virtuallog_database.hosting import Life
-from virtuallog_database.kv.client import Access, KeyValueClient
-from virtuallog_server.assembly import assembled
-from virtuallog_server.config import NodeConfig
-from virtuallog_server.healing.policies import OFF
-from virtuallog_server.node import Node
-from virtuallog_server.zookeeper.settings import ZooKeeperSettings
+from virtuallog.runtime.nurseries import shielded_context, unwrapped_errors
+from virtuallog_database.client import DatabaseClient, DatabaseHandle
+from virtuallog_database.replica.host import ReplicaIncarnation
+from virtuallog_server.config.node_config import NodeConfig
+from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
+from virtuallog_server.healing.policy_registry import OFF
+from virtuallog_server.node.node import Node
+from virtuallog_server.process.assembly import assemble_node
 
 NODE = 1
 
 
 @asynccontextmanager
-async def open_embedded(path: str | Path) -> AsyncIterator[KeyValueClient]:
+async def open_embedded(path: str | Path) -> AsyncIterator[DatabaseClient]:
     """The tree in the directory `path`, which is made if need be, for as long as the block runs, and while it ends: also a block
     that is cancelled can close its sessions.
 
@@ -38,22 +37,22 @@ async def open_embedded(path: str | Path) -> AsyncIterator[KeyValueClient]:
         InvalidSettingError: another process uses the directory.
         CorruptionError, MalformedError, StorageError: the directory cannot be used, or not any more: then the block is cancelled.
     """
-    async with outlasting(_open(Path(path))) as client:
+    async with shielded_context(_open(Path(path))) as client:
         yield client
 
 
 @asynccontextmanager
-async def _open(path: Path) -> AsyncIterator[KeyValueClient]:
+async def _open(path: Path) -> AsyncIterator[DatabaseClient]:
     config = NodeConfig(id=NODE, data=path, healing=OFF, zookeeper=ZooKeeperSettings(listen=""))
-    with plain_errors():
-        async with assembled(config, _refuse) as parts, trio.open_nursery() as nursery:
+    with unwrapped_errors():
+        async with assemble_node(config, _refuse) as parts, trio.open_nursery() as nursery:
             await nursery.start(parts.services.run)
             role = parts.node.database
             assert role is not None
             served = trio.Event()
-            access = Access(clock=parts.clock, random=parts.random, node=NODE)
+            access = DatabaseHandle(clock=parts.clock, random=parts.random, node=NODE)
 
-            def begin(life: Life) -> None:
+            def begin(life: ReplicaIncarnation) -> None:
                 access.begin(life.database)
                 served.set()
 
@@ -61,7 +60,7 @@ async def _open(path: Path) -> AsyncIterator[KeyValueClient]:
             nursery.start_soon(parts.node.run)
             nursery.start_soon(_end_with_the_role, parts.node)
             await served.wait()
-            yield KeyValueClient(access)
+            yield DatabaseClient(access)
             nursery.cancel_scope.cancel()
 
 

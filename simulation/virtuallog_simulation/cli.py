@@ -18,14 +18,19 @@ import attrs
 import click
 from rich.console import Console
 
-from virtuallog.errors import InvalidSettingError
-from virtuallog_simulation import catalogue
-from virtuallog_simulation.options import Options
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog_simulation.failure_report import (
+    FailureReportOptions,
+    print_catalogue,
+    report_first_failure,
+    report_seed,
+)
+from virtuallog_simulation.report.summary import Soak
+from virtuallog_simulation.report.summary_tables import as_json, as_markdown, tables, verdict
+from virtuallog_simulation.scenarios import catalogue
+from virtuallog_simulation.scenarios import registry as scenarios
 from virtuallog_simulation.soak import Range, run_soak
-from virtuallog_simulation.stories import scenario as scenarios
-from virtuallog_simulation.summary import Soak
-from virtuallog_simulation.summary_text import as_json, as_markdown, tables, verdict
-from virtuallog_simulation.telling import Telling, tell_catalogue, tell_first_failure, tell_seed
+from virtuallog_simulation.world.options import Options
 
 INTERRUPTED: Final = 130
 _FILE_WIDTH: Final = 120
@@ -133,16 +138,16 @@ def simulate(
         virtuallog simulate --seed 7 --faults crash,clog --operations 12
     """
     if listed:
-        tell_catalogue()
+        print_catalogue()
         return
     what = _What(seed=seed, seeds=seeds, minutes=minutes)
     options = _resolved(
         Options(faults=faults, loglets=loglets, operations=operations, seconds=seconds, transport=transport)
     )
     chosen = _chosen(tuple(name for each in names for name in each))
-    telling = Telling(shrinks=shrink, full=timeline == "full")
+    telling = FailureReportOptions(shrinks=shrink, full=timeline == "full")
     if what.seed is not None and not verify:
-        sys.exit(max(tell_seed(what.seed, name, options, telling, as_trace=as_objects) for name in chosen))
+        sys.exit(max(report_seed(what.seed, name, options, telling, as_trace=as_objects) for name in chosen))
     first, last = (what.seed, what.seed) if what.seed is not None else what.seeds or (1, None)
     the_range = Range(scenarios=chosen, first=first, last=last, minutes=minutes, options=options, verify=verify)
     sys.exit(_run_range(the_range, jobs, telling, file, as_objects=as_objects))
@@ -166,7 +171,9 @@ def _resolved(options: Options) -> Options:
         raise click.UsageError(str(error)) from None
 
 
-def _run_range(what: Range, jobs: int | None, telling: Telling, file: Path | None, *, as_objects: bool) -> int:
+def _run_range(
+    what: Range, jobs: int | None, telling: FailureReportOptions, file: Path | None, *, as_objects: bool
+) -> int:
     processes = jobs or max(os.cpu_count() or 1, 2 if what.verify else 1)
     soak, interrupted = run_soak(what, processes)
     command = what.command
@@ -177,7 +184,7 @@ def _run_range(what: Range, jobs: int | None, telling: Telling, file: Path | Non
     else:
         _print(soak)
         if not interrupted:
-            tell_first_failure(soak, what.options, telling)
+            report_first_failure(soak, what.options, telling)
     return 1 if not soak.good else INTERRUPTED if interrupted else 0
 
 

@@ -19,9 +19,9 @@ from typing import Final
 
 import attrs
 
-from virtuallog_simulation.options import Options
-from virtuallog_simulation.runner import run_seed
-from virtuallog_simulation.summary import SeedSummary, summarize
+from virtuallog_simulation.report.summary import SeedSummary, summarize
+from virtuallog_simulation.runs.runner import run_seed
+from virtuallog_simulation.world.options import Options
 
 SEEDS_PER_PROCESS: Final = 500
 """A fresh process costs about a second: well below one percent of so many seeds."""

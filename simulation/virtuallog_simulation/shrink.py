@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import attrs
 
-from virtuallog_simulation.options import Options
+from virtuallog_simulation.world.options import Options
 
 Fails: TypeAlias = Callable[[Options], Hashable | None]
 """Runs, narrowed like this. None: the promise is kept, or another one broken; else something that tells this run from

@@ -19,13 +19,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from virtuallog_simulation import coverage
-from virtuallog_simulation.catalogue import ALL
 from virtuallog_simulation.fleet import Job, Stopwatch, run_jobs
-from virtuallog_simulation.options import Options
-from virtuallog_simulation.runner import replay_command
-from virtuallog_simulation.stories import scenario as scenarios
-from virtuallog_simulation.summary import SeedSummary, Soak
+from virtuallog_simulation.report.summary import SeedSummary, Soak
+from virtuallog_simulation.runs import coverage
+from virtuallog_simulation.runs.runner import replay_command
+from virtuallog_simulation.scenarios import registry as scenarios
+from virtuallog_simulation.scenarios.catalogue import ALL
+from virtuallog_simulation.world.options import Options
 
 RUN_TWICE_EVERY: Final = 1000
 """Every so many-th seed runs in two processes and must do the same in both: cheap enough to be always on."""

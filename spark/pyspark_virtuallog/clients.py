@@ -16,12 +16,12 @@ import structlog
 import trio
 
 from virtuallog.blocking import BlockingLog, connect_blocking
-from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile, with_own_certificate
-from virtuallog.errors import RetryableError
-from virtuallog.rpc.interface import Interface
-from virtuallog.types import NodeId
-from virtuallog.virtual_log import READS_ONLY
+from virtuallog.client.cluster_file import ClusterFile, with_own_certificate
+from virtuallog.client.virtual_log import READS_ONLY
+from virtuallog.contract.errors import RetryableError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.types import NodeId
+from virtuallog.runtime.clock import SystemClock
 
 ResultT = TypeVar("ResultT")
 _PAUSE_SECONDS: Final = 0.5
@@ -75,7 +75,7 @@ def close_clients() -> None:
     _open.close()
 
 
-def patiently(seconds: float, call: Callable[[], ResultT]) -> ResultT:
+def with_retries(seconds: float, call: Callable[[], ResultT]) -> ResultT:
     """What `call` returns, which is tried again while it is RetryableError, until so many seconds are over.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from virtuallog.errors import UnsupportedError
+from virtuallog.contract.errors import UnsupportedError
 
 JAVA_MIN: Final = 17
 """What Spark 4 needs."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from virtuallog.errors import InvalidSettingError
+from virtuallog.contract.errors import InvalidSettingError
 
 POSITIONS_MAX: Final = (1 << 63) - 1
 """Spark's LONG."""

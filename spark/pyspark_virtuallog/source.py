@@ -45,7 +45,7 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- named by Spark
         """For `spark.readStream`."""
-        from pyspark_virtuallog.read.streaming import stream_reader
+        from pyspark_virtuallog.read.stream import stream_reader
 
         reader: DataSourceStreamReader = stream_reader(self.options, schema)
         return reader

@@ -13,8 +13,8 @@ from typing import Final
 
 import attrs
 
-from virtuallog import errors
-from virtuallog.errors import RetryableError, TerminalError, UnavailableError, VirtualLogError
+from virtuallog.contract import errors
+from virtuallog.contract.errors import RetryableError, TerminalError, UnavailableError, VirtualLogError
 
 _OURS: Final = re.compile(
     r"^(?:\w+: )?(?:virtuallog|loglets|metastore|database|server|pyspark_virtuallog)\.[\w.]*?(\w+Error): (.+)$",

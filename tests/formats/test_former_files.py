@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.formats.former import unpack
+from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect, open_services_to
-from virtuallog.disk import DiskStorage
-from virtuallog.types import LogPosition, PlacedBatch
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_loglets.native import wave as waves
-from virtuallog_loglets.native.durable import DurableLogs
+from virtuallog.contract.types import LogPosition, PlacedBatch
+from virtuallog.runtime.disk import DiskStorage
+from virtuallog_loglets.native.core import wave as waves
+from virtuallog_loglets.native.core.durable_state import DurableLogs
 from virtuallog_loglets.wal import WalSettings, WriteAheadLog
-from virtuallog_server.cluster import open_local_cluster
+from virtuallog_server.local_cluster.supervisor import open_local_cluster
 
 
 async def read_all(log: VirtualLog, start: int, stop: int) -> list[bytes]:

@@ -13,22 +13,22 @@ import structlog
 import trio
 
 from tests.formats.test_former_files import read_all
-from tests.rpc.shop import IDENTITY, Shop, Store, interfaces
-from tests.rpc.world import SHOP, TrioClock
-from virtuallog.chain import SegmentId
+from tests.virtuallog.rpc.shop import IDENTITY, Shop, Store, interfaces
+from tests.virtuallog.rpc.world import SHOP, TrioClock
+from virtuallog.admin.cluster_status import fetch_statuses
+from virtuallog.admin.control import NodeStatus, RebuildSegment
+from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect, open_services_to
-from virtuallog.control import NodeStatus, RebuildSegment
-from virtuallog.disk import DiskStorage
-from virtuallog.errors import InvalidSettingError, UnavailableError, UnsupportedError, VirtualLogError
-from virtuallog.ports import Services
-from virtuallog.rpc import Open, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
-from virtuallog.survey import ask_all
-from virtuallog.types import LogPosition, NodeId
-from virtuallog.versions import SPOKEN, Versions
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_loglets.wal import Address, Record, WalSettings, WriteAheadLog
-from virtuallog_server import layout
-from virtuallog_server.cluster import LocalCluster, open_local_cluster
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, UnavailableError, UnsupportedError, VirtualLogError
+from virtuallog.contract.ports import Services
+from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.contract.versions import SPOKEN, Versions
+from virtuallog.rpc import OpenNode, Peer, RpcServer, RpcServices, bound_address, tcp_connect, tcp_listen
+from virtuallog.runtime.disk import DiskStorage
+from virtuallog_loglets.wal import Address, WalRecord, WalSettings, WriteAheadLog
+from virtuallog_server.local_cluster import layout
+from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
 NODES, OLD = 4, NodeId(3)
 FORMER = 1
@@ -57,7 +57,7 @@ async def heard(services: Services, nodes: set[NodeId]) -> Mapping[NodeId, NodeS
     """The status of all these nodes, once each is part of the cluster and has its roles."""
     with trio.fail_after(30):  # noqa: TID251 -- real time, against real processes
         while True:
-            answers = await ask_all(services, sorted(nodes))
+            answers = await fetch_statuses(services, sorted(nodes))
             found = {node: answer for node, answer in answers.items() if not isinstance(answer, VirtualLogError)}
             if all(status.register and not status.failures for status in found.values()) and found.keys() == nodes:
                 return found
@@ -73,7 +73,7 @@ async def kinds_in_wals(folder: Path) -> set[int]:
     """Of all records that the nodes have written."""
     kinds: set[int] = set()
 
-    def visit(_: Address, record: Record) -> None:
+    def visit(_: Address, record: WalRecord) -> None:
         kinds.add(record.kind)
 
     for node in range(1, NODES + 1):
@@ -146,7 +146,7 @@ async def raised(log: VirtualLog, level: int) -> None:
 async def test_one_from_the_far_future_is_refused(node: Versions, caller: Versions) -> None:
     """Over real sockets, whichever side it is: calls fail with the versions of both, and so says the log of the node."""
     identity = attrs.evolve(IDENTITY, protocol_first=node.first, protocol_last=node.last)
-    opening = Open(node=IDENTITY.node, protocol_first=caller.first, protocol_last=caller.last)
+    opening = OpenNode(node=IDENTITY.node, protocol_first=caller.first, protocol_last=caller.last)
     shop = Shop()
     server = RpcServer(shop.handlers(), interfaces(), lambda: identity, TrioClock())
     with structlog.testing.capture_logs() as logged:

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 import trio
 
-from tests.hostile.siege import besiege, report
-from tests.hostile.zookeeper_siege import ALL_KINDS, besieged, run_siege
+from tests.hostile.attacked_cluster import besiege, report
+from tests.hostile.attacked_zookeeper import ALL_KINDS, besieged, run_siege
 
 
 @click.command()

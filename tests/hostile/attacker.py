@@ -27,14 +27,15 @@ import trio
 
 from tests.hostile.bursts import Bursts
 from tests.hostile.samples import MADE_UP, interfaces
-from virtuallog.address import split_address
-from virtuallog.chain import SegmentId
-from virtuallog.errors import decode_untrusted
-from virtuallog.rpc import Open, reading
-from virtuallog.rpc.connection import Connection
-from virtuallog.rpc.frames import FRAME_BYTES_MAX, FrameSplitter
-from virtuallog.rpc.methods import Methods, bind
-from virtuallog_loglets.native.messages import GetState, ReadWaves, WaitTail
+from virtuallog.contract.address import split_address
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import decode_untrusted
+from virtuallog.rpc import OpenNode
+from virtuallog.rpc.protocol import message_reader
+from virtuallog.rpc.protocol.connection import RpcConnection
+from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX, FrameSplitter
+from virtuallog.rpc.protocol.methods import Methods, bind
+from virtuallog_loglets.native.messages import NativeGetState, NativeReadWaves, NativeWaitTail
 
 PARALLEL: Final = {"frames": 16, "silent": 1500, "drip": 100, "greedy": 40, "calls": 8, "unended": 64}
 """Connections to each node at a time."""
@@ -96,8 +97,8 @@ def known_methods() -> Methods:
 
 
 def opening(*requests: object) -> bytes:
-    client = Connection.new(known_methods())
-    client.questions.open(Open())
+    client = RpcConnection.new(known_methods())
+    client.questions.open(OpenNode())
     for request in requests:
         client.questions.call(request)  # type: ignore[arg-type]
     return b"".join(client.outbox.take())
@@ -133,13 +134,13 @@ async def _read_all(stream: trio.SocketStream) -> bytes:
 def _kinds(answers: bytes) -> list[str]:
     kinds = []
     for frame in FrameSplitter().feed_untrusted(answers):
-        received = reading.parse(frame)
-        kind = reading.kind_of(received)
+        received = message_reader.parse(frame)
+        kind = message_reader.kind_of(received)
         if kind == "return":
-            returned = reading.return_(received)
+            returned = message_reader.return_(received)
             kind = returned.kind
             if kind == "exception":
-                kind = type(decode_untrusted(reading.exception(returned.value)[0])).__name__
+                kind = type(decode_untrusted(message_reader.exception(returned.value)[0])).__name__
         kinds.append(kind)
     return kinds
 
@@ -159,7 +160,7 @@ async def drip(attacker: Attacker, address: str, chooser: random.Random) -> None
 
 
 async def greedy(attacker: Attacker, address: str, chooser: random.Random) -> None:
-    request = ReadWaves(segment=attacker.segment, start=0, stop=1 << 40, max_bytes=8 << 20)
+    request = NativeReadWaves(segment=attacker.segment, start=0, stop=1 << 40, max_bytes=8 << 20)
     async with await stream_to(address) as stream:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await stream.send_all(opening(*[request] * 20))
@@ -167,9 +168,9 @@ async def greedy(attacker: Attacker, address: str, chooser: random.Random) -> No
 
 
 async def calls(attacker: Attacker, address: str, chooser: random.Random) -> None:
-    request = GetState(segment=MADE_UP[0])
-    client = Connection.new(known_methods())
-    client.questions.open(Open())
+    request = NativeGetState(segment=MADE_UP[0])
+    client = RpcConnection.new(known_methods())
+    client.questions.open(OpenNode())
     async with await stream_to(address) as stream, trio.open_nursery() as nursery:
         nursery.start_soon(_throw_away, stream, attacker, client)
         while True:
@@ -181,14 +182,14 @@ async def calls(attacker: Attacker, address: str, chooser: random.Random) -> Non
                 await trio.sleep(0.001)  # noqa: TID251 -- against real processes
 
 
-async def _throw_away(stream: trio.SocketStream, attacker: Attacker, client: Connection) -> None:
+async def _throw_away(stream: trio.SocketStream, attacker: Attacker, client: RpcConnection) -> None:
     while part := await stream.receive_some(1 << 20):
         client.receive_untrusted(bytes(part))
     raise trio.BrokenResourceError
 
 
 async def unended(attacker: Attacker, address: str, chooser: random.Random) -> None:
-    requests = [WaitTail(segment=chooser.choice(MADE_UP), past=1 << 40, known_tail=0) for _ in range(1000)]
+    requests = [NativeWaitTail(segment=chooser.choice(MADE_UP), past=1 << 40, known_tail=0) for _ in range(1000)]
     async with await stream_to(address) as stream:
         await stream.send_all(opening(*requests))
         await trio.sleep(chooser.uniform(0.5, 3))  # noqa: TID251 -- against real processes

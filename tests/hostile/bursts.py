@@ -17,23 +17,32 @@ import attrs
 
 from tests.hostile.mutation import mutated
 from tests.hostile.samples import MADE_UP, interfaces, message, methods
-from virtuallog.control import GetStatus
-from virtuallog.errors import UnavailableError
-from virtuallog.ports import Request
-from virtuallog.rpc import building
-from virtuallog.rpc.connection import Connection
-from virtuallog.rpc.events import CallArrived
-from virtuallog.rpc.frames import pack
-from virtuallog.rpc.methods import Methods, bind
-from virtuallog.rpc.node import Hello, Identity, Open
-from virtuallog.rpc.protocol import Promise
-from virtuallog.types import NodeId
-from virtuallog_loglets.native.messages import Append, GetState, ReadWaves, Repair, Seal, Store, Trim, WaitTail
+from virtuallog.admin.control import GetStatus
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.ports import Request
+from virtuallog.contract.types import NodeId
+from virtuallog.rpc.protocol import message_writer
+from virtuallog.rpc.protocol.connection import RpcConnection
+from virtuallog.rpc.protocol.events import CallArrived
+from virtuallog.rpc.protocol.frames import pack
+from virtuallog.rpc.protocol.messages import PromisedAnswer
+from virtuallog.rpc.protocol.methods import Methods, bind
+from virtuallog.rpc.protocol.node import Hello, Identity, OpenNode
+from virtuallog_loglets.native.messages import (
+    NativeAppend,
+    NativeGetState,
+    NativeReadWaves,
+    NativeRepair,
+    NativeSeal,
+    NativeStore,
+    NativeTrim,
+    NativeWaitTail,
+)
 from virtuallog_metastore.messages import Ask
 
-HARMLESS: Final = (Append, GetState, ReadWaves, WaitTail, Ask, GetStatus, Hello, Open)
+HARMLESS: Final = (NativeAppend, NativeGetState, NativeReadWaves, NativeWaitTail, Ask, GetStatus, Hello, OpenNode)
 """May be executed as they are."""
-OF_A_LOGLET: Final = (Store, Repair, Seal, Trim)
+OF_A_LOGLET: Final = (NativeStore, NativeRepair, NativeSeal, NativeTrim)
 """May be executed on loglets that are made up."""
 FRAMES_MAX: Final = 400
 """Of one connection."""
@@ -90,8 +99,8 @@ class Bursts:
             size += len(frame)
         return Burst(b"".join(parts), len(parts) - 1, outcomes)
 
-    def _new_twin(self) -> Connection:
-        twin = Connection.new(self._methods, lambda: _NOBODY)
+    def _new_twin(self) -> RpcConnection:
+        twin = RpcConnection.new(self._methods, lambda: _NOBODY)
         twin.receive_untrusted(_opening())
         return twin
 
@@ -112,7 +121,7 @@ def calls(chooser: random.Random) -> Sequence[bytes]:
     frames = [
         _call(chooser, target, method, request_class)
         for request_class, method in methods()
-        for target in (0, Promise(0, ()))
+        for target in (0, PromisedAnswer(0, ()))
         for _ in range(VARIANTS)
     ]
     return [b"".join(pack(segments)) for segments in frames if segments is not None]
@@ -120,11 +129,15 @@ def calls(chooser: random.Random) -> Sequence[bytes]:
 
 def others(known: Methods) -> Sequence[bytes]:
     """Every message that is no call."""
-    frames = [building.bootstrap(5), building.finish(0, release=True), building.finish(77, release=False)]
+    frames = [
+        message_writer.bootstrap(5),
+        message_writer.finish(0, release=True),
+        message_writer.finish(77, release=False),
+    ]
     frames += [
-        building.abort("because"),
-        building.canceled(3),
-        building.exception(3, "why", "failed", finish_needed=True),
+        message_writer.abort("because"),
+        message_writer.canceled(3),
+        message_writer.exception(3, "why", "failed", finish_needed=True),
     ]
     return [_node_return(known), *(b"".join(pack(segments)) for segments in frames)]
 
@@ -133,7 +146,7 @@ def _call(chooser: random.Random, target: Any, method: Any, request_class: type[
     """A call, unless the value that was drawn does not fit the schema."""
     for _ in range(20):
         try:
-            return building.call(chooser.randrange(1, 1 << 32), target, method, message(request_class, chooser))
+            return message_writer.call(chooser.randrange(1, 1 << 32), target, method, message(request_class, chooser))
         except Exception:
             continue
     return None
@@ -141,17 +154,17 @@ def _call(chooser: random.Random, target: Any, method: Any, request_class: type[
 
 def _node_return(known: Methods) -> bytes:
     """The answer to a bootstrap, which only a node should send."""
-    node = Connection.new(known, lambda: _NOBODY)
+    node = RpcConnection.new(known, lambda: _NOBODY)
     node.receive_untrusted(_opening())
     return b"".join(node.outbox.take())
 
 
 @cache
 def _opening() -> bytes:
-    return b"".join(pack(building.bootstrap(0)))
+    return b"".join(pack(message_writer.bootstrap(0)))
 
 
-def _outcome(twin: Connection, frame: bytes) -> str | None:
+def _outcome(twin: RpcConnection, frame: bytes) -> str | None:
     """What a node will make of the frame; None: it must not be sent."""
     calls = [event for event in twin.receive_untrusted(frame) if isinstance(event, CallArrived)]
     for call in calls:
@@ -166,7 +179,7 @@ def _outcome(twin: Connection, frame: bytes) -> str | None:
     return "waits for more" if twin.unfinished_bytes else "refused"
 
 
-def _ends(twin: Connection) -> bool:
+def _ends(twin: RpcConnection) -> bool:
     return twin.failure is not None or twin.unfinished_bytes > 0
 
 

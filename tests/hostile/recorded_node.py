@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.hostile.stops import recorded
-from tests.zookeeper_parity.node import main
+from tests.hostile.event_loop_stalls import recorded
+from tests.interop.node import main
 
 STOPS: Final = "stops"
 

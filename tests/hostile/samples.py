@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.batch import Batch, SessionId
-from virtuallog.chain import SegmentId
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.ports import Request
 from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
-from virtuallog.ports import Request
-from virtuallog.rpc.interface import Interface
-from virtuallog.rpc.methods import BoundMethod, bind
+from virtuallog.rpc.protocol.methods import BoundMethod, bind
 from virtuallog_database.control.wire import INTERFACES
-from virtuallog_loglets.native import wave as waves
+from virtuallog_loglets.native.core import wave as waves
 
 MADE_UP: Final = tuple(SegmentId(1, 0xBAD0_0000 + number) for number in range(64))
 """Segments that no chain has: what is stored there on purpose is nobody's."""

@@ -9,15 +9,15 @@ import trio
 import trio.testing
 from trio.abc import Stream
 
-from tests.rpc.shop import Everything, Store, Stored, Wait, Waited, interfaces
-from tests.rpc.world import SHOP, World, shop_world
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError, UnavailableError
-from virtuallog.rpc import Open, RpcServices
-from virtuallog.rpc.connection import Connection
-from virtuallog.rpc.frames import FRAME_BYTES_MAX
-from virtuallog.rpc.limits import ServerLimits
-from virtuallog.rpc.methods import bind
+from tests.virtuallog.rpc.shop import Everything, Store, Stored, Wait, Waited, interfaces
+from tests.virtuallog.rpc.world import SHOP, World, shop_world
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, UnavailableError
+from virtuallog.rpc import OpenNode, RpcServices
+from virtuallog.rpc.admission import ServerLimits
+from virtuallog.rpc.protocol.connection import RpcConnection
+from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX
+from virtuallog.rpc.protocol.methods import bind
 
 HALF_A_FRAME = (0).to_bytes(4, "little") + (FRAME_BYTES_MAX // 8 - 1).to_bytes(4, "little")
 """The header of the largest frame there may be."""
@@ -112,8 +112,8 @@ async def test_connection_that_never_speaks_is_closed_in_time(autojump_clock: ob
 async def test_frame_that_drips_in_is_closed_in_time(autojump_clock: object) -> None:
     """Slowloris: a byte a second keeps no frame alive, however many of its bytes come."""
     async with shop_world() as world:
-        opened = Connection.new(bind(interfaces()))
-        opened.questions.open(Open())
+        opened = RpcConnection.new(bind(interfaces()))
+        opened.questions.open(OpenNode())
         (slow,) = await strangers(world, 1)
         await slow.send_all(b"".join(opened.outbox.take()) + HALF_A_FRAME)
         for _ in range(28):
@@ -129,8 +129,8 @@ async def test_frame_that_drips_in_is_closed_in_time(autojump_clock: object) -> 
 async def test_large_frame_may_take_its_time_while_it_grows_whole(autojump_clock: object) -> None:
     """Frames of a slow but honest client: each takes twenty seconds, for ever."""
     async with shop_world() as world:
-        honest = Connection.new(bind(interfaces()))
-        honest.questions.open(Open())
+        honest = RpcConnection.new(bind(interfaces()))
+        honest.questions.open(OpenNode())
         (slow,) = await strangers(world, 1)
         for position in range(10, 15):
             honest.questions.call(store(position))
@@ -146,8 +146,8 @@ async def test_large_frame_may_take_its_time_while_it_grows_whole(autojump_clock
 async def test_call_that_waits_for_the_server_is_not_stuck(autojump_clock: object) -> None:
     """The server itself reads no more, as it owes answers: half a frame behind them is not the client's fault."""
     async with shop_world() as world:
-        many = Connection.new(bind(interfaces()))
-        many.questions.open(Open())
+        many = RpcConnection.new(bind(interfaces()))
+        many.questions.open(OpenNode())
         (stream,) = await strangers(world, 1)
         for token in range(2100):
             many.questions.call(Wait(token))
@@ -165,8 +165,8 @@ async def test_reader_that_takes_nothing_is_closed_in_time(autojump_clock: objec
     """It asked for megabytes and reads none of them: after half a minute they are thrown away, and it with them."""
     async with shop_world() as world:
         world.make_pair = trio.testing.lockstep_stream_pair
-        greedy = Connection.new(bind(interfaces()))
-        greedy.questions.open(Open())
+        greedy = RpcConnection.new(bind(interfaces()))
+        greedy.questions.open(OpenNode())
         ours = await world.connect_to_server("shop:1")
         for _ in range(8):
             greedy.questions.call(Everything(name="inflate"))

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.hostile.siege import boots_of
+from tests.hostile.attacked_cluster import boots_of
+from virtuallog.admin.control import ReconfigExtend
+from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect, open_services_to
-from virtuallog.control import ReconfigExtend
-from virtuallog.key_values import open_key_values
-from virtuallog.types import LogPosition, NodeId
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_server.cluster import open_local_cluster
+from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.runtime.rocks_map import open_rocks_map
+from virtuallog_server.local_cluster.supervisor import open_local_cluster
 
 MIB = 1 << 20
 NODE = NodeId(1)
@@ -61,14 +61,14 @@ async def append_until_blocked(log: VirtualLog) -> int:
 
 async def test_register_changes_on_a_full_disk(disk: Path) -> None:
     """The votes of a node need some KB now and then, to move on to other disks if need be: kept beside the store."""
-    async with open_key_values(disk / "votes") as store:
+    async with open_rocks_map(disk / "votes") as store:
         ballast = fill(disk)
         for number in range(20):
             await store.write({b"decision": bytes(60_000), b"ballots": b"%d" % number})
-    async with open_key_values(disk / "votes") as store:
+    async with open_rocks_map(disk / "votes") as store:
         assert await store.get(b"ballots") == b"19"
     ballast.unlink()
-    async with open_key_values(disk / "votes") as store:
+    async with open_rocks_map(disk / "votes") as store:
         assert await store.get(b"ballots") == b"19"
     assert (disk / "votes.reserve").stat().st_size == 4 * MIB
 

@@ -18,22 +18,24 @@ import attrs
 import pytest
 from crc32c import crc32c
 
-from tests.native.parts import SEGMENT, batch_of, config_of, wave_of
-from virtuallog import errors, register
-from virtuallog.batch import Batch
-from virtuallog.chain import genesis
-from virtuallog.cluster_file import read_cluster_file
-from virtuallog.errors import InvalidSettingError, VirtualLogError
-from virtuallog.register import ClusterId, NodeEntry, Register
-from virtuallog.types import NodeId
-from virtuallog_loglets.native import config, durable, segment_index, wave
-from virtuallog_loglets.native.messages import State, Waves
-from virtuallog_loglets.native.reading import assemble_untrusted
-from virtuallog_loglets.native.wave_index import WaveIndex
-from virtuallog_loglets.wal import Address, Record, index_file
-from virtuallog_metastore import dump
-from virtuallog_server import identity
-from virtuallog_server.config import read_node_config
+from tests.loglets.native.core.log_server_bench import SEGMENT, batch_of, config_of, wave_of
+from virtuallog.client.cluster_file import read_cluster_file
+from virtuallog.contract import errors, register
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.chain import genesis
+from virtuallog.contract.errors import InvalidSettingError, VirtualLogError
+from virtuallog.contract.register import ClusterId, NodeEntry, Register
+from virtuallog.contract.types import NodeId
+from virtuallog_loglets.native import config
+from virtuallog_loglets.native.core import durable_state, segment_index, wave
+from virtuallog_loglets.native.core.read_assembly import assemble_untrusted
+from virtuallog_loglets.native.core.wave_index import WaveIndex
+from virtuallog_loglets.native.messages import NativeState, NativeWaves
+from virtuallog_loglets.wal import Address, WalRecord
+from virtuallog_loglets.wal.core import index_format
+from virtuallog_metastore.disaster_recovery import dump
+from virtuallog_server.config.node_config import read_node_config
+from virtuallog_server.storage import identity
 
 ROUNDS = 1000
 
@@ -74,8 +76,8 @@ REGISTER = Register(
     members=(NodeId(1), NodeId(2), NodeId(3)),
     nodes={NodeId(1): NodeEntry(store_id=b"s" * 16, addresses=("a:1",), roles=frozenset({"sequencer"}))},
 )
-MARKER = identity.Marker(node=NodeId(1), phase=identity.Phase.FORMATTED, boot=3, store_id=b"s" * 16)
-STATE = State(local_tail=2, sealed=False, known_tail=0, trim=0)
+MARKER = identity.IdentityRecord(node=NodeId(1), phase=identity.FormatPhase.FORMATTED, boot=3, store_id=b"s" * 16)
+STATE = NativeState(local_tail=2, sealed=False, known_tail=0, trim=0)
 
 
 def all_placed(blob: bytes) -> Any:
@@ -83,7 +85,7 @@ def all_placed(blob: bytes) -> Any:
 
 
 def all_read(blob: bytes) -> Any:
-    return assemble_untrusted(SEGMENT, Waves(waves=(blob,), state=STATE), 0, 10)
+    return assemble_untrusted(SEGMENT, NativeWaves(waves=(blob,), state=STATE), 0, 10)
 
 
 FORMS = {
@@ -97,8 +99,8 @@ FORMS = {
     "identity file": Form(sound=MARKER.encode(), parse=identity.decode_untrusted, mend=checksum_behind),
     "config of a native loglet": Form(sound=config_of().encode(), parse=config.decode_untrusted),
     "index of a segment": Form(
-        sound=index_file.encode(1, (500, 3), b"content"),
-        parse=lambda b: index_file.decode_untrusted(b, 1, (500, 3)),
+        sound=index_format.encode(1, (500, 3), b"content"),
+        parse=lambda b: index_format.decode_untrusted(b, 1, (500, 3)),
         mend=checksum_at(12),
     ),
     "index of waves": Form(sound=segment_index.encode({SEGMENT: wave_index()}), parse=segment_index.decode_untrusted),
@@ -107,21 +109,21 @@ FORMS = {
         parse=lambda b: errors.decode_untrusted(b.decode(errors="replace")),
     ),
 }
-_CHANGES: tuple[durable.Change, ...] = (
-    durable.WaveStored(wave_of(0, 2)),
-    durable.Trimmed(SEGMENT, 1),
-    durable.Snapshot(SEGMENT, 2, 1, 0, False),
-    durable.Floor(4),
+_CHANGES: tuple[durable_state.Change, ...] = (
+    durable_state.WaveStored(wave_of(0, 2)),
+    durable_state.LogletTrimmed(SEGMENT, 1),
+    durable_state.LogletSnapshot(SEGMENT, 2, 1, 0, False),
+    durable_state.VersionFloor(4),
 )
 
 
 def replay(kind: int) -> Callable[[bytes], Any]:
-    return lambda payload: durable.DurableLogs().replay(Address(64), Record(kind, payload))
+    return lambda payload: durable_state.DurableLogs().replay(Address(64), WalRecord(kind, payload))
 
 
 for change in _CHANGES:
-    record = durable.encode(change)
-    mend = checksum_at(4) if isinstance(change, durable.WaveStored) else lambda damaged: damaged
+    record = durable_state.encode(change)
+    mend = checksum_at(4) if isinstance(change, durable_state.WaveStored) else lambda damaged: damaged
     FORMS[f"record {type(change).__name__}"] = Form(sound=record.payload, parse=replay(record.kind), mend=mend)
 
 

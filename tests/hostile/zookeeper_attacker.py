@@ -25,11 +25,11 @@ import attrs
 import click
 import trio
 
-from virtuallog.rpc.reception import HANDSHAKES_MAX
-from virtuallog_database.kv.commands import OPEN_ACL
-from virtuallog_server.zookeeper.opcodes import OpCode
-from virtuallog_server.zookeeper.requests import MULTI_OPERATIONS_MAX
-from virtuallog_simulation.zelos.jute import Writer
+from virtuallog.rpc.tls_acceptor import HANDSHAKES_MAX
+from virtuallog_database.tree.commands import OPEN_ACL
+from virtuallog_server.zookeeper.wire.opcodes import OpCode
+from virtuallog_server.zookeeper.wire.requests import MULTI_OPERATIONS_MAX
+from virtuallog_simulation.workload.database.jute import Writer
 
 HOST: Final = "127.0.0.1"
 LARGE: Final = "/siege/large"

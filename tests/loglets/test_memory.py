@@ -7,15 +7,15 @@ import random
 import pytest
 import trio
 
-from tests.conformance.fixtures import Nobody
-from virtuallog.api import Cluster
-from virtuallog.batch import Batch, SessionId
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError, SealedError
-from virtuallog.ports import Environment
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.process import Process
-from virtuallog.types import LogletOffset, NodeId, Open
+from tests.simulation.conformance.fixtures import Nobody
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, SealedError
+from virtuallog.contract.placement import Cluster
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import LogletOffset, NodeId, Open
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.process import Process
 from virtuallog_loglets.memory import WAIT_SECONDS, MemoryLoglet, MemoryProvider
 
 HELLO = Batch.build(SessionId(bytes(16)), 0, [b"hello"])

@@ -22,8 +22,8 @@ import attrs
 from click.testing import CliRunner
 
 from tests.free_ports import free_ports
-from virtuallog_server import pid_file
 from virtuallog_server.cli.program import main
+from virtuallog_server.storage import pid_file
 
 PATIENCE_SECONDS = 120
 COMMAND = (sys.executable, "-P", "-m", "virtuallog_server")

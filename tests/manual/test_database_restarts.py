@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.manual.operator import Operator, operating
-from virtuallog_server import pid_file
+from virtuallog_server.storage import pid_file
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 SECTION = re.compile(r"\n\[zookeeper\]\nlisten = .*\n")

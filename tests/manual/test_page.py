@@ -16,27 +16,27 @@ from virtuallog_server.cli.program import main
 PAGE: Final = (ROOT / "docs" / "operating.md").read_text()
 HERE: Final = Path(__file__).parent
 ELSEWHERE: Final = {
-    "archive": "tests/archive/test_processes.py",
-    "bench append": "tests/bench/test_append.py",
-    "bench reconfigure": "tests/swaps/test_matrix.py",
-    "demo": "tests/server/test_demo.py",
-    "paxos-log status": "tests/paxos/test_paxos_log_cli.py",
-    "spark audit": "tests/spark/test_audit.py",
-    "spark compact": "tests/spark/test_compact_processes.py",
-    "spark restore": "tests/spark/test_restore_processes.py",
+    "archive": "tests/loglets/archive/test_processes.py",
+    "bench append": "tests/lab/test_appends.py",
+    "bench reconfigure": "tests/lab/swaps/test_matrix.py",
+    "demo": "tests/lab/test_demo.py",
+    "paxos-log status": "tests/server/cli/test_paxos_log.py",
+    "spark audit": "tests/spark/audit/test_audit.py",
+    "spark compact": "tests/spark/compact/test_processes.py",
+    "spark restore": "tests/spark/restore/test_processes.py",
 }
 """Commands that tests of their own run, most of them with Spark or for long."""
 OPTIONS_ELSEWHERE: Final = {
-    ("up", "--restored"): "tests/spark/test_restore_processes.py",
-    ("serve", "--restored"): "tests/server/test_config_file.py",
-    ("up", "--tls"): "tests/server/test_tls_cluster.py",
-    ("up", "--log-nodes"): "tests/server/test_layout.py",
-    ("serve", "--console"): "tests/server/test_config_file.py",
-    ("metastore edit", "--start-at"): "tests/metastore/test_editing.py",
-    ("node replace", "--address"): "tests/server/test_membership.py",
-    ("node add", "--roles"): "tests/server/test_membership.py",
-    ("append", "--lines"): "tests/server/test_processes.py",
-    ("reconfigure", "--set"): "tests/server/test_processes.py",
+    ("up", "--restored"): "tests/spark/restore/test_processes.py",
+    ("serve", "--restored"): "tests/server/config/test_config_file.py",
+    ("up", "--tls"): "tests/server/local_cluster/test_tls_cluster.py",
+    ("up", "--log-nodes"): "tests/server/local_cluster/test_layout.py",
+    ("serve", "--console"): "tests/server/config/test_config_file.py",
+    ("metastore edit", "--start-at"): "tests/metastore/test_chain_edit.py",
+    ("node replace", "--address"): "tests/server/membership/test_safety.py",
+    ("node add", "--roles"): "tests/server/membership/test_safety.py",
+    ("append", "--lines"): "tests/server/process/test_processes.py",
+    ("reconfigure", "--set"): "tests/server/process/test_processes.py",
 }
 SPAN: Final = re.compile(r"`([^`\n]+)`")
 SECTION: Final = re.compile(r"^## (.+)$", re.MULTILINE)

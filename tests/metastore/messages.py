@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.metastore.world import THREE
-from virtuallog.types import NodeId
+from virtuallog.contract.types import NodeId
 from virtuallog_metastore.messages import Accept, Ask, Ballot, Decision, Prepare, Proposal, Vote, genesis
 
 GENESIS = genesis(THREE)

@@ -10,9 +10,16 @@ import pytest
 
 from tests.metastore.messages import GENESIS, accept, ask, ballot, decision, prepare, proposal, vote
 from tests.metastore.world import ids
-from virtuallog.errors import CorruptionError, MalformedError, RetryableError, TooLargeError, WrongRecipientError
-from virtuallog.types import POSITION_MAX, NodeId
-from virtuallog_metastore.acceptor import LEAP_MAX, Acceptor, Message, PersistBallots, PersistDecision, Reply
+from virtuallog.contract.errors import (
+    CorruptionError,
+    MalformedError,
+    RetryableError,
+    TooLargeError,
+    WrongRecipientError,
+)
+from virtuallog.contract.types import POSITION_MAX, NodeId
+from virtuallog_metastore.core.acceptor import LEAP_MAX, Acceptor, Message, PersistBallots, PersistDecision, Reply
+from virtuallog_metastore.core.validation import check_untrusted
 from virtuallog_metastore.messages import (
     BALLOT_ZERO,
     EARLIER_MAX,
@@ -30,7 +37,6 @@ from virtuallog_metastore.messages import (
     Standing,
     genesis,
 )
-from virtuallog_metastore.validation import check_untrusted
 
 
 def at_genesis(*messages: Message) -> Acceptor:

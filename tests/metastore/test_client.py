@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
 
-from tests.metastore.world import FIVE, THREE, A, B, C, D, E, World, ids, simulated, world
-from virtuallog.api import MetaStore
-from virtuallog.errors import (
+from tests.metastore.world import FIVE, THREE, A, B, C, World, ids, simulated, world
+from virtuallog.contract.errors import (
     ChainConflictError,
     MalformedError,
     TooLargeError,
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.ports import Request
-from virtuallog.types import NodeId
-from virtuallog_metastore.messages import EARLIER_MAX, VALUE_BYTES_MAX, Accept, Ask, Ballot, Learn, Prepare
+from virtuallog.contract.metastore import MetaStore
+from virtuallog.contract.ports import Request
+from virtuallog.contract.types import NodeId
+from virtuallog_metastore.messages import EARLIER_MAX, VALUE_BYTES_MAX, Accept, Ask, Learn, Prepare
 
 
 async def outcome(store: MetaStore, value: bytes, expected: int, attempt: int) -> int | VirtualLogError:
@@ -159,173 +158,6 @@ async def test_decision_that_nobody_heard_of_is_counted_by_a_read() -> None:
 
 
 @simulated
-async def test_members_change_with_every_version_and_the_old_ones_die() -> None:
-    """22: each set of members is killed as soon as the put that replaced it has returned."""
-    async with world() as cluster:
-        sets = [ids(10 * number, 10 * number + 1, 10 * number + 2) for number in range(1, 8)]
-        writer = cluster.client(*sets[0])
-        for nodes in sets:
-            await cluster.start(nodes, members=sets[0])
-        for version, (old, new) in enumerate(itertools.pairwise(sets)):
-            assert await writer.put(b"%d" % version, version, version, members=new) == version + 1
-            cluster.crash(*old)
-
-        assert await writer.get() == (6, b"5")
-        assert await cluster.client(*sets[-1]).get() == (6, b"5"), "the last members are enough to start from"
-        assert await writer.put(b"last", 6, attempt=99) == 7
-
-
-@simulated
-async def test_stale_client_walks_forward_over_retired_members() -> None:
-    """22: of each retired set one node still lives: it points forward."""
-    async with world() as cluster:
-        sets = [ids(10 * number, 10 * number + 1, 10 * number + 2) for number in range(1, 6)]
-        writer, stale = cluster.client(*sets[0]), cluster.client(*sets[0])
-        for nodes in sets:
-            await cluster.start(nodes, members=sets[0])
-        assert await stale.get() == (0, b"")
-        for version, new in enumerate(sets[1:]):
-            await writer.put(b"%d" % version, version, version, members=new)
-        for old in sets[:-1]:
-            cluster.crash(*old[1:])
-
-        assert await stale.get() == (4, b"3")
-        assert await cluster.client(*sets[0]).get() == (4, b"3")
-        with pytest.raises(ChainConflictError):
-            await cluster.client(*sets[0]).put(b"late", 0, attempt=50)
-
-
-@simulated
-async def test_stale_client_finds_the_register_when_all_members_it_knows_are_gone() -> None:
-    """Among the nodes that it was given some know more: `operated`, seed 23 at 1da4a7f, where the first answer was an old one."""
-    async with world() as cluster:
-        await cluster.start(FIVE)
-        writer, reading, writing = cluster.client(), cluster.client(*FIVE), cluster.client(*FIVE)
-        await writer.put(b"1", 0, attempt=1)
-        assert await reading.get() == await writing.get() == (1, b"1")
-        await writer.put(b"2", 1, attempt=2, members=(C, D, E))
-        await writer.put(b"3", 2, attempt=3, members=(D, E))
-        cluster.crash(A, B, C)
-
-        assert await reading.get() == (3, b"3")
-        with pytest.raises(ChainConflictError):
-            await writing.put(b"late", 1, attempt=4)
-
-
-@simulated
-async def test_new_members_do_not_decide_before_they_know_that_they_are_members() -> None:
-    """22: the decision that names D and E is not yet known to them when they are first asked; they are taught."""
-    async with world() as cluster:
-        await cluster.start(FIVE)
-        writer = cluster.client()
-        cluster.acceptors_lose(Learn, D, E)
-        with pytest.raises(UnavailableError):
-            await writer.put(b"v", 0, attempt=1, members=(D, E))
-        with pytest.raises(UnavailableError):
-            await writer.get()
-
-        cluster.heal()
-        assert await cluster.client().get() == (1, b"v")
-        assert (await cluster.living_acceptor(D)).known == (await cluster.living_acceptor(E)).known == 1
-
-
-@simulated
-async def test_nodes_that_were_told_nothing_make_no_register() -> None:
-    """A client that starts from nodes outside of the first members gets no answer, and no empty register."""
-    async with world() as cluster:
-        await cluster.start((D, E), members=THREE)
-
-        with pytest.raises(UnavailableError):
-            await cluster.client(D, E).get()
-        with pytest.raises(UnavailableError):
-            await cluster.client(D, E).put(b"v", 0, attempt=1)
-
-
-@simulated
-async def test_one_node_that_knows_is_enough_to_start_from() -> None:
-    """Seeds may be partly dead, unformatted, or not members at all."""
-    async with world() as cluster:
-        await cluster.start((A, B, C, D))
-        await cluster.client().put(b"v", 0, attempt=1)
-
-        assert await cluster.client(C, D, E).get() == (1, b"v")
-
-
-@simulated
-async def test_acceptor_restarts_keep_promises_and_votes() -> None:
-    """23: all acceptors restart between the vote and the read."""
-    async with world() as cluster:
-        await cluster.start(THREE)
-        await die_half_way(cluster, b"half", attempt=5, reached=(A, B))
-        before = [await cluster.living_acceptor(node) for node in THREE]
-        cluster.crash(*THREE)
-        assert [await cluster.acceptor(node) for node in THREE] == before
-
-        await cluster.start(THREE)
-        cluster.isolate(C)
-        assert await cluster.client().get() == (1, b"half")
-
-
-@simulated
-async def test_static_members_count_on_the_first_start_only() -> None:
-    """A changed configuration file does not rewrite version 0."""
-    async with world() as cluster:
-        await cluster.start(THREE)
-        await cluster.client().get()
-        cluster.crash(*THREE)
-        await cluster.start(THREE, members=FIVE)
-
-        decision = (await cluster.living_acceptor(A)).decision
-        assert decision is not None
-        assert decision.members == THREE
-
-
-@pytest.mark.parametrize("write", range(3))
-@simulated
-async def test_crash_within_a_write_leaves_a_state_from_before_or_after(write: int) -> None:
-    """23: power fails while A writes its promise, its vote or the decision. Whatever it kept, one value is decided."""
-    for seed in range(8):
-        async with world(seed) as cluster:
-            await cluster.start(THREE)
-            cluster.isolate(C)
-            cluster.disk(A).write_seconds = 0.1
-            begun = cluster.disk(A).writes + write
-
-            async def crash_within_the_write(cluster: World = cluster, begun: int = begun) -> None:
-                while cluster.disk(A).writes <= begun:
-                    await cluster.sleep(0.01)
-                cluster.crash(A)
-                cluster.heal()
-                await cluster.start((A,))
-
-            cluster.nursery.start_soon(crash_within_the_write)
-            first = await outcome(cluster.client(), b"one", 0, 1)
-            second = await outcome(cluster.client(), b"two", 0, 2)
-
-            assert {type(first), type(second)} <= {int, ChainConflictError, UnavailableError}
-            version, value = await cluster.client().get()
-            assert (version, value) in {(1, b"one"), (1, b"two")}
-            assert (first == 1) <= (value == b"one")
-            assert (second == 1) <= (value == b"two")
-
-
-@simulated
-async def test_failed_write_stops_the_acceptor_and_not_the_register() -> None:
-    """23: a node whose disk fails says so and answers nobody any more; the majority goes on."""
-    async with world() as cluster:
-        await cluster.start(THREE)
-        cluster.disk(B).fail_write()
-
-        assert await cluster.client().put(b"v", 0, attempt=1) == 1
-        await cluster.sleep(1)
-
-        assert [node for node, _ in cluster.failures] == [B]
-        cluster.isolate(C)
-        with pytest.raises(UnavailableError, match="node 2"):
-            await cluster.client().get()
-
-
-@simulated
 async def test_dueling_proposers_make_progress() -> None:
     """24: eight writers want every version at once. Each version is decided, in bounded time."""
     async with world() as cluster:
@@ -347,37 +179,6 @@ async def test_dueling_proposers_make_progress() -> None:
 
         assert sorted(won)[:5] == [1, 2, 3, 4, 5]
         assert len(won) == len(set(won))
-
-
-@simulated
-async def test_several_nodes_bootstrap_at_once() -> None:
-    """25: every node puts its own first version. One wins; the others adopt it."""
-    async with world() as cluster:
-        await cluster.start(THREE)
-        results: dict[int, int | VirtualLogError] = {}
-
-        async def bootstrap(number: int) -> None:
-            results[number] = await outcome(cluster.client(), b"cluster %d" % number, 0, number)
-
-        async with trio.open_nursery() as nursery:
-            for number in (1, 2, 3):
-                nursery.start_soon(bootstrap, number)
-
-        (winner,) = [number for number, result in results.items() if result == 1]
-        assert all(isinstance(result, ChainConflictError) for number, result in results.items() if number != winner)
-        assert await cluster.client().get() == (1, b"cluster %d" % winner)
-
-
-@simulated
-async def test_bootstrap_waits_for_a_majority_of_nodes() -> None:
-    """25: nodes start one by one; a lone one decides nothing."""
-    async with world() as cluster:
-        await cluster.start((A,))
-        with pytest.raises(UnavailableError):
-            await cluster.client().put(b"alone", 0, attempt=1)
-        await cluster.start((B,))
-
-        assert await cluster.client().put(b"together", 0, attempt=2) == 1
 
 
 @simulated
@@ -476,39 +277,6 @@ async def test_values_have_a_limit() -> None:
         with pytest.raises(MalformedError):
             await client.put(b"v", 1, attempt=2, members=())
         assert cluster.requests == []
-
-
-@simulated
-async def test_amnesia_is_noticed() -> None:
-    """Two disks were wiped under a living identity, which server/ prevents. Whoever knows the first history is refused
-    by the second one and does not go on from it in silence."""
-    async with world() as cluster:
-        await cluster.start(THREE)
-        client = cluster.client()
-        await client.put(b"one", 0, attempt=1)
-        cluster.crash(*THREE)
-        for node in (B, C):
-            cluster.disk(node).wipe()
-        await cluster.start((B, C))
-        await cluster.client().put(b"other", 0, attempt=2)
-
-        with pytest.raises(UnavailableError, match="wrong history of the register"):
-            await client.put(b"two", 1, attempt=3)
-
-
-@simulated
-async def test_ballots_differ_between_lives_even_if_the_random_numbers_do_not() -> None:
-    """A node's ballots carry its durable boot counter; all others draw 63 random bits for every phase 1."""
-    first = Ballot(round=1, node=1, boot=1, nonce=5)
-
-    assert first != Ballot(round=1, node=1, boot=2, nonce=5)
-    async with world() as cluster:
-        await cluster.start(THREE)
-        for version in range(5):
-            await cluster.client().put(b"", version, attempt=version)
-        ballots = {request.ballot for _, request in cluster.requests if isinstance(request, Prepare)}
-
-        assert len(ballots) == 5
 
 
 async def die_half_way(cluster: World, value: bytes, attempt: int, reached: tuple[NodeId, ...]) -> None:

@@ -12,14 +12,14 @@ import pytest
 import trio
 
 from tests.metastore.world import FIVE, THREE, A, World, world
-from virtuallog.api import MetaStore
-from virtuallog.key_values import RocksKeyValues
-from virtuallog.ports import Clock
-from virtuallog.testing.clock import SimulatedClock
+from virtuallog.contract.metastore import MetaStore
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import NodeId
+from virtuallog.runtime.rocks_map import RocksMap
 from virtuallog.testing.memory_metastore import MemoryMetaStore
 from virtuallog.testing.metastore_suite import CLAUSES, Clause, run_clause
-from virtuallog.testing.process import Process
-from virtuallog.types import NodeId
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.process import Process
 
 
 @attrs.define
@@ -83,8 +83,8 @@ async def test_model(clause: Clause, autojump_clock: trio.testing.MockClock) -> 
 
 
 @asynccontextmanager
-async def rocks_stores(directory: Path) -> AsyncIterator[dict[NodeId, RocksKeyValues]]:
-    stores = {node: await RocksKeyValues.open(directory / str(node)) for node in FIVE}
+async def rocks_stores(directory: Path) -> AsyncIterator[dict[NodeId, RocksMap]]:
+    stores = {node: await RocksMap.open(directory / str(node)) for node in FIVE}
     try:
         yield stores
     finally:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from tests.virtuallog.test_register import SMALL
-from virtuallog.chain import SegmentId, validate
-from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError
-from virtuallog.register import NodeEntry
-from virtuallog.register import decode_untrusted as decode_register
-from virtuallog.types import NodeId
-from virtuallog_metastore.dump import Dump, decode_untrusted, dump
-from virtuallog_metastore.revival import LEAP, revive
-from virtuallog_metastore.validation import check_proposal
+from tests.virtuallog.contract.test_register import SMALL
+from virtuallog.contract.chain import SegmentId, validate
+from virtuallog.contract.errors import CorruptionError, InvalidSettingError, MalformedError
+from virtuallog.contract.register import NodeEntry
+from virtuallog.contract.register import decode_untrusted as decode_register
+from virtuallog.contract.types import NodeId
+from virtuallog_metastore.core.validation import check_proposal
+from virtuallog_metastore.disaster_recovery.dump import Dump, decode_untrusted, dump
+from virtuallog_metastore.disaster_recovery.revival import LEAP, revive
 
 ENTRY = NodeEntry(store_id=b"s" * 16, addresses=("a:1",), roles=frozenset())
 REGISTER = attrs.evolve(SMALL, nodes={NodeId(node): ENTRY for node in (1, 2, 3)})

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.metastore.messages import vote
 from tests.metastore.world import ids
-from virtuallog.types import NodeId
+from virtuallog.contract.types import NodeId
+from virtuallog_metastore.core.quorum import Tally
 from virtuallog_metastore.messages import Vote
-from virtuallog_metastore.quorum import Tally
 
 # In order of their ballots.
 VOTES = (None, vote(1, b"a"), vote(2, b"b"), vote(2, b"c", node=2))

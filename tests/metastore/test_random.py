@@ -8,14 +8,14 @@ import pytest
 import trio
 
 from tests.metastore.world import FIVE, THREE, World, world
-from virtuallog.api import MetaStore
-from virtuallog.errors import ChainConflictError, UnavailableError
-from virtuallog.testing.actions import Get, Put
-from virtuallog.testing.history import History, Operation
-from virtuallog.testing.network import LinkQuality
-from virtuallog.testing.recorded import RecordedMetaStore
-from virtuallog.testing.register_checks import check_register
-from virtuallog_metastore.acceptor import Acceptor
+from virtuallog.contract.errors import ChainConflictError, UnavailableError
+from virtuallog.contract.metastore import MetaStore
+from virtuallog.testing.checker.actions import RegisterGet, RegisterPut
+from virtuallog.testing.checker.history import History, Operation
+from virtuallog.testing.checker.recorders import RecordedMetaStore
+from virtuallog.testing.checker.register_checks import check_register
+from virtuallog.testing.sim.network import LinkQuality
+from virtuallog_metastore.core.acceptor import Acceptor
 from virtuallog_metastore.messages import Accept, Learn
 from virtuallog_simulation.world import scheduler
 
@@ -30,7 +30,7 @@ def test_register_survives_everything(seed: int) -> None:
     history = scheduler.run(seed, lambda: storm(seed))
 
     check_register(history)
-    assert sum(put.returned for put in history.operations(Put)) >= 3, "the storm let hardly anything through"
+    assert sum(put.returned for put in history.operations(RegisterPut)) >= 3, "the storm let hardly anything through"
 
 
 def test_same_seed_same_history() -> None:
@@ -138,13 +138,13 @@ def put(
 ) -> Operation:
     """Neither won nor found: the outcome is unknown."""
     version = expected_version + 1
-    action = Put(version, b"%d" % attempt, attempt)
+    action = RegisterPut(version, b"%d" % attempt, attempt)
     error = None if found is None else ChainConflictError(expected_version, found)
     return Operation(0, "writer", action, started, ended, version, returned=won, failed=error is not None, error=error)
 
 
 def get(started: int, ended: int, version: int, value: bytes, client: int = 1) -> Operation:
-    return Operation(0, f"{client}", Get(), started, ended, (version, value), returned=True)
+    return Operation(0, f"{client}", RegisterGet(), started, ended, (version, value), returned=True)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_checker_lets_a_register_pass() -> None:
     """Overlapping calls, a put in doubt that turned out to be decided, a repeated attempt."""
     check_register(
         history_of(
-            Operation(0, "writer", Put(1, b"a", 1), 1),
+            Operation(0, "writer", RegisterPut(1, b"a", 1), 1),
             get(2, 9, 0, b"", client=2),
             get(3, 4, 1, b"a"),
             put(5, 8, 1, 2, won=True),

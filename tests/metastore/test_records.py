@@ -10,16 +10,16 @@ import pytest
 
 from tests.metastore.messages import GENESIS, ballot, decision, vote
 from tests.metastore.world import THREE, A, B, simulated, world
-from virtuallog.errors import CorruptionError, MalformedError, OverloadedError, StorageError
-from virtuallog.rpc.methods import bind
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
-from virtuallog.testing.process import Process
+from virtuallog.contract.errors import CorruptionError, MalformedError, OverloadedError, StorageError
+from virtuallog.rpc.protocol.methods import bind
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
+from virtuallog.testing.sim.process import Process
 from virtuallog_metastore import records
-from virtuallog_metastore.acceptor import Acceptor, PersistBallots, PersistDecision
+from virtuallog_metastore.core.acceptor import Acceptor, PersistBallots, PersistDecision
+from virtuallog_metastore.drivers.acceptor_driver import QUEUE_MAX
 from virtuallog_metastore.messages import Learn, Learned
 from virtuallog_metastore.provider import PaxosProvider
-from virtuallog_metastore.service import QUEUE_MAX
 from virtuallog_metastore.wire import ACCEPTOR
 
 BALLOTS = PersistBallots(slot=4, promised=ballot(9), accepted=vote(7, b"v"))

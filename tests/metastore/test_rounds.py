@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from tests.metastore.messages import ballot, decision, proposal, vote
 from tests.metastore.world import THREE, A, B, C, D, E, ids
+from virtuallog_metastore.core.dissemination import Dissemination
+from virtuallog_metastore.core.proposer import Proposer
+from virtuallog_metastore.core.rounds import (
+    Chosen,
+    Finish,
+    Found,
+    HalfAccepted,
+    Known,
+    Preempted,
+    Send,
+    Unreachable,
+    Vacant,
+)
+from virtuallog_metastore.core.survey import Survey
 from virtuallog_metastore.messages import (
     BALLOT_ZERO,
     EARLIER_MAX,
@@ -20,10 +34,6 @@ from virtuallog_metastore.messages import (
     Vote,
     genesis,
 )
-from virtuallog_metastore.proposer import Proposer
-from virtuallog_metastore.rounds import Chosen, Finish, Found, HalfAccepted, Known, Preempted, Send, Unreachable, Vacant
-from virtuallog_metastore.spread import Spread
-from virtuallog_metastore.survey import Survey
 
 BASIS = decision(6)
 SLOT = 7
@@ -201,7 +211,7 @@ def test_first_survey_takes_any_decision() -> None:
 
 def test_spread_waits_for_old_and_new_members() -> None:
     """The new ones so that they can decide, the old ones so that they can point forward."""
-    machine = Spread(decision(7, members=ids(3, 4, 5)), former=THREE)
+    machine = Dissemination(decision(7, members=ids(3, 4, 5)), former=THREE)
 
     assert machine.start() == [Send((A, B, C, D, E), Learn(decision(7, members=ids(3, 4, 5))))]
     assert machine.step(D, Learned(known=7)) == []
@@ -213,14 +223,14 @@ def test_spread_waits_for_old_and_new_members() -> None:
 
 def test_spread_does_without_the_old_members_if_they_are_gone() -> None:
     """They may be dead for good; the new ones are enough to go on, but not the other way round."""
-    machine = Spread(decision(7, members=ids(4, 5)), former=THREE)
+    machine = Dissemination(decision(7, members=ids(4, 5)), former=THREE)
     machine.step(A, Learned(known=7))
     machine.step(B, Learned(known=7))
     machine.step(D, Learned(known=7))
     assert machine.exhausted() == Unreachable()
 
     machine.step(E, Learned(known=7))
-    assert Spread(decision(7), former=()).step(A, Learned(known=7)) == []
+    assert Dissemination(decision(7), former=()).step(A, Learned(known=7)) == []
     assert machine.exhausted() == Known()
 
 

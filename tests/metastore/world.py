@@ -11,16 +11,16 @@ from typing import Any, cast
 import attrs
 import trio
 
-from virtuallog.ports import Done, Environment, Handlers, KeyValues, NodeEnvironment, Request
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
-from virtuallog.testing.network import SimulatedNetwork
-from virtuallog.testing.process import CrashedError, Process
-from virtuallog.testing.timeline import Timeline
-from virtuallog.types import NodeId
+from virtuallog.contract.ports import Done, DurableMap, Environment, Handlers, NodeEnvironment, Request
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
+from virtuallog.testing.sim.network import SimulatedNetwork
+from virtuallog.testing.sim.process import CrashedError, Process
+from virtuallog.testing.sim.timeline import Timeline
 from virtuallog_metastore import PaxosProvider
-from virtuallog_metastore.acceptor import Acceptor
-from virtuallog_metastore.client import PaxosMetaStore
+from virtuallog_metastore.core.acceptor import Acceptor
+from virtuallog_metastore.drivers.client import PaxosMetaStore
 from virtuallog_metastore.records import restore
 from virtuallog_simulation.world import scheduler
 
@@ -56,7 +56,7 @@ class World:
     network: SimulatedNetwork
     lives: dict[NodeId, Life] = attrs.field(factory=dict)
     disks: dict[NodeId, SimulatedKeyValuesDisk] = attrs.field(factory=dict)
-    stores: Mapping[NodeId, KeyValues] = attrs.field(factory=dict)
+    stores: Mapping[NodeId, DurableMap] = attrs.field(factory=dict)
     """Real stores to use instead of disks."""
     handlers: dict[NodeId, Handlers] = attrs.field(factory=dict)
     failures: list[tuple[NodeId, BaseException]] = attrs.field(factory=list)
@@ -148,7 +148,7 @@ class World:
     def _node_environment(self, life: Life, disk: SimulatedKeyValuesDisk) -> NodeEnvironment:
         process, clock = life.process, SimulatedClock(life.process)
 
-        async def key_values(name: str) -> KeyValues:
+        async def key_values(name: str) -> DurableMap:
             assert name == "metastore"
             return self.stores.get(process.node) or disk.open(process, clock)
 

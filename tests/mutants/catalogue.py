@@ -7,38 +7,20 @@ from typing import Final
 
 import attrs
 
-from tests.mutants import (
-    archive,
+from tests.mutants.database import (
+    access_rights,
     bounds,
-    changes,
-    copies,
-    forgotten,
-    healing,
-    identity,
-    intruders,
+    database,
     leases,
-    membership,
-    metastore,
-    native,
-    paxos,
-    readers,
-    refusals,
-    residence,
-    restarts,
-    revival,
-    rights,
-    sequencer,
-    stopping,
-    strangers,
-    striped,
-    virtual_log,
-    wal,
-    weak_seal,
-    zelos,
-    zookeeper,
+    log_authorship,
+    session_floor,
+    unauthorized_clients,
 )
+from tests.mutants.loglets import archive, native, paxos, rereplication, sequencer, striped, wal, weak_seal, zookeeper
 from tests.mutants.mutant import Mutant
-from virtuallog_simulation.runner import run_seed
+from tests.mutants.server import healing, identity, identity_fence, membership, register_import, restarts, stops
+from tests.mutants.virtuallog import chain_changes, metastore, readers, rejections, virtual_log
+from virtuallog_simulation.runs.runner import run_seed
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *weak_seal.MUTANTS,
@@ -47,28 +29,28 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *wal.MUTANTS,
     *metastore.MUTANTS,
     *virtual_log.MUTANTS,
-    *changes.MUTANTS,
+    *chain_changes.MUTANTS,
     *readers.MUTANTS,
     *identity.MUTANTS,
-    *residence.MUTANTS,
-    *stopping.MUTANTS,
+    *identity_fence.MUTANTS,
+    *stops.MUTANTS,
     *healing.MUTANTS,
     *membership.MUTANTS,
-    *copies.MUTANTS,
+    *rereplication.MUTANTS,
     *paxos.MUTANTS,
     *striped.MUTANTS,
     *zookeeper.MUTANTS,
     *archive.MUTANTS,
-    *zelos.MUTANTS,
+    *database.MUTANTS,
     *leases.MUTANTS,
-    *strangers.MUTANTS,
-    *intruders.MUTANTS,
+    *unauthorized_clients.MUTANTS,
+    *log_authorship.MUTANTS,
     *bounds.MUTANTS,
-    *rights.MUTANTS,
-    *refusals.MUTANTS,
+    *access_rights.MUTANTS,
+    *rejections.MUTANTS,
     *restarts.MUTANTS,
-    *revival.MUTANTS,
-    *forgotten.MUTANTS,
+    *register_import.MUTANTS,
+    *session_floor.MUTANTS,
 )
 
 

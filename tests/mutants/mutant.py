@@ -22,7 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import attrs
 
-from virtuallog_simulation.options import Options
+from virtuallog_simulation.world.options import Options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ class Mutant:
     about: str
     """What the code does."""
     target: str
-    """What is replaced, as `virtuallog_simulation.patches` wants it."""
+    """What is replaced, as `virtuallog_simulation.world.patches` wants it."""
     replacement: Any = attrs.field(repr=False)
     published: str
     """Where the bug was made, or the rule was written down; empty if it is of our own making."""
@@ -52,7 +52,7 @@ class Mutant:
 
     @property
     def patches(self) -> Mapping[str, Any]:
-        """For `virtuallog_simulation.runner.run_seed`."""
+        """For `virtuallog_simulation.runs.runner.run_seed`."""
         return {self.target: self.replacement}
 
 

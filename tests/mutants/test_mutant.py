@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.mutants.mutant import mutant
+from virtuallog.contract.types import Tail
 from virtuallog.testing.weak_seal import WeakSealLoglet
-from virtuallog.types import Tail
-from virtuallog_loglets.native import sequencer
-from virtuallog_loglets.native.quorum import committed_tail
-from virtuallog_metastore.quorum import Tally
+from virtuallog_loglets.native.core import sequencer
+from virtuallog_loglets.native.core.quorum import committed_tail
+from virtuallog_metastore.core.quorum import Tally
 
 
 @mutant(committed_tail, scenario="", found_by=[], used_in=sequencer)
@@ -57,10 +57,10 @@ def another_name_of_an_argument(tails: Sequence[int], machines: int) -> int:
 
 def test_a_function_is_replaced_where_it_is_used() -> None:
     """One that was imported by name is looked up in the module that imported it."""
-    assert right_function.target == "virtuallog_loglets.native.sequencer:committed_tail"
+    assert right_function.target == "virtuallog_loglets.native.core.sequencer:committed_tail"
 
 
 def test_a_property_stays_a_property() -> None:
     """The wrong getter is planted as one."""
-    assert right_property.target == "virtuallog_metastore.quorum:Tally.complete"
+    assert right_property.target == "virtuallog_metastore.core.quorum:Tally.complete"
     assert isinstance(right_property.replacement, property)

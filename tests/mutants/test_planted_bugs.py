@@ -13,7 +13,7 @@ import pytest
 
 from tests.mutants.catalogue import MUTANTS, hunt
 from tests.mutants.mutant import Mutant
-from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.runs.runner import run_seed
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
 CLEAN_SEEDS = 8

@@ -16,20 +16,21 @@ from pathlib import Path
 import click.testing
 import pytest
 
-from virtuallog.testing.actions import CheckTail
-from virtuallog.testing.history import History
-from virtuallog.testing.violation import Violation
+from virtuallog.contract.types import Open, Sealed, Tail
+from virtuallog.testing.checker.actions import LogCheckTail
+from virtuallog.testing.checker.history import History
+from virtuallog.testing.checker.violation import Violation
 from virtuallog.testing.weak_seal import WeakSealLoglet
-from virtuallog.types import Open, Sealed, Tail
-from virtuallog_simulation import coverage, fleet, soak, telling
+from virtuallog_simulation import failure_report, fleet, soak
 from virtuallog_simulation.cli import simulate
 from virtuallog_simulation.faults.registry import CLASSES
-from virtuallog_simulation.narrative import full_story, short_story
-from virtuallog_simulation.options import Options, spelled
-from virtuallog_simulation.patches import planted
+from virtuallog_simulation.report.narrative import full_story, short_story
+from virtuallog_simulation.report.summary import SeedSummary
+from virtuallog_simulation.runs import coverage
+from virtuallog_simulation.scenarios.registry import all_scenarios
 from virtuallog_simulation.shrink import Extent, Fails
-from virtuallog_simulation.stories.scenario import all_scenarios
-from virtuallog_simulation.summary import SeedSummary
+from virtuallog_simulation.world.options import Options, cli_word
+from virtuallog_simulation.world.patches import planted
 
 
 def run(*arguments: str) -> click.testing.Result:
@@ -105,7 +106,7 @@ def test_a_smaller_run_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
             asked.append((options, extent, fails))
             return options
 
-        monkeypatch.setattr(telling, "shrink", look)
+        monkeypatch.setattr(failure_report, "shrink", look)
         run("--scenario", "weak-seal", "--seed", str(seed))
 
     ((options, extent, fails),) = asked
@@ -247,7 +248,7 @@ def test_everything_that_can_be_named_is_listed() -> None:
     result = run("--list")
 
     assert result.exit_code == 0
-    for name in (*(scenario.name for scenario in all_scenarios()), *(spelled(fault.name) for fault in CLASSES)):
+    for name in (*(scenario.name for scenario in all_scenarios()), *(cli_word(fault.name) for fault in CLASSES)):
         assert re.search(rf"^  {re.escape(name)} ", result.output, re.MULTILINE)
 
 
@@ -282,7 +283,7 @@ def test_two_words_may_be_spelled_as_one() -> None:
 def test_of_something_that_never_came_the_story_tells_what_waits() -> None:
     """No event proves that nothing happened."""
     history = History(lambda: 1.5)
-    with suppress(RuntimeError), history.record("reader 5", CheckTail()):
+    with suppress(RuntimeError), history.record("reader 5", LogCheckTail()):
         history.fault("crash 2")
         story = short_story(history, Violation("progress", "nothing was appended"))
         whole = list(full_story(history, Violation("progress", "nothing was appended")))
@@ -290,7 +291,7 @@ def test_of_something_that_never_came_the_story_tells_what_waits() -> None:
 
     assert [line.split() for line in story[-2:]] == [
         ["still", "waiting", "at", "the", "end,", "of", "1", "operations:"],
-        ["1.5000", "reader", "5", "asks", "CheckTail()", "#0"],
+        ["1.5000", "reader", "5", "asks", "LogCheckTail()", "#0"],
     ]
     assert len(whole) == 2
 

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from virtuallog_simulation.narrative import as_json
-from virtuallog_simulation.options import Options
-from virtuallog_simulation.runner import run_seed
-from virtuallog_simulation.stories.scenario import all_scenarios
+from virtuallog_simulation.report.narrative import as_json
+from virtuallog_simulation.runs.runner import run_seed
+from virtuallog_simulation.scenarios.registry import all_scenarios
+from virtuallog_simulation.world.options import Options
 
 SCENARIOS = [scenario.name for scenario in all_scenarios()]
 CASES = [*((name, None) for name in SCENARIOS), ("cluster", "streams")]
@@ -75,6 +75,6 @@ def test_recording_changes_nothing() -> None:
 
     events = {id(event): event for event in recorded.history.events}.values()
     assert [
-        event for event in events if type(event).__module__ != "virtuallog_simulation.recording"
+        event for event in events if type(event).__module__ != "virtuallog_simulation.runs.message_record"
     ] == plain.history.events
     assert recorded.counts == plain.counts

@@ -8,17 +8,17 @@ from typing import Any
 
 import trio
 
-from virtuallog.batch import Batch, SessionId
-from virtuallog.chain import SegmentId
-from virtuallog.errors import UnavailableError
-from virtuallog.ports import NodeEnvironment, Request
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.process import Process
-from virtuallog.types import NodeId
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.ports import NodeEnvironment, Request
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.process import Process
 from virtuallog_loglets.native.config import NativeConfig
-from virtuallog_loglets.native.messages import Append
-from virtuallog_loglets.native.sequencer import Sequencer
-from virtuallog_loglets.native.sequencer_service import RunningSequencer
+from virtuallog_loglets.native.core.sequencer import Sequencer
+from virtuallog_loglets.native.drivers.sequencer_service import SequencerDriver
+from virtuallog_loglets.native.messages import NativeAppend
 from virtuallog_simulation.world.role import no_segments
 from virtuallog_simulation.world.scheduler import run
 
@@ -67,10 +67,10 @@ def test_an_answer_to_a_sequencer_whose_role_was_closed_concerns_nobody() -> Non
         services = Postbox()
         config = NativeConfig(servers=(NODE,), sequencer=NODE, boot=1)
         async with trio.open_nursery() as nursery:
-            running = RunningSequencer(Sequencer(SEGMENT, config), environment(services, nursery))
+            running = SequencerDriver(Sequencer(SEGMENT, config), environment(services, nursery))
             nursery.start_soon(running.run)
             batch = Batch.build(SessionId(bytes(16)), 0, [b"entry"])
-            running.append(Append(segment=SEGMENT, batch=batch.blob, opens=True), lambda outcome: None)
+            running.append(NativeAppend(segment=SEGMENT, batch=batch.blob, opens=True), lambda outcome: None)
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import trio
 
-from virtuallog.api import Loglet
-from virtuallog.batch import Batch, SessionId
-from virtuallog.errors import UnavailableError
-from virtuallog.testing.key_values import HEADROOM_BYTES
-from virtuallog_simulation.stories.ensemble import EnsembleStory
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.loglet import Loglet
+from virtuallog.testing.sim.key_values import HEADROOM_BYTES
+from virtuallog_simulation.scenarios.paxos.ensemble import PaxosEnsemble
 from virtuallog_simulation.world import scheduler
 from virtuallog_simulation.world.world import open_world
 
@@ -26,7 +26,7 @@ def test_who_could_not_catch_up_for_want_of_room_may_lead_later() -> None:
 
     async def story() -> None:
         async with open_world(1) as world:
-            told = EnsembleStory.begin(world, 3)
+            told = PaxosEnsemble.begin(world, 3)
             await trio.sleep(0.1)
             one, two, three = told.nodes
             told.cut(one, [two, three])

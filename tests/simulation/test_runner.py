@@ -13,16 +13,16 @@ from typing import Any
 import attrs
 import pytest
 
-from virtuallog.testing.actions import LogAction, Read
-from virtuallog.testing.history import History, Invoked
+from virtuallog.testing.checker.actions import LogAction, LogRead
+from virtuallog.testing.checker.history import History, Invoked
 from virtuallog_simulation import fleet
 from virtuallog_simulation.fleet import Job, run_jobs
-from virtuallog_simulation.options import Options
-from virtuallog_simulation.runner import replay_command, run_seed
+from virtuallog_simulation.report.summary import SeedSummary, Soak, count, summarize
+from virtuallog_simulation.report.summary_tables import as_json, as_markdown, tables, verdict
+from virtuallog_simulation.runs.runner import replay_command, run_seed
+from virtuallog_simulation.scenarios.cluster.liveness import CALM_SECONDS
 from virtuallog_simulation.soak import Range
-from virtuallog_simulation.stories.judge import CALM_SECONDS
-from virtuallog_simulation.summary import SeedSummary, Soak, count, summarize
-from virtuallog_simulation.summary_text import as_json, as_markdown, tables, verdict
+from virtuallog_simulation.world.options import Options
 
 SCENARIO = "weak-seal"
 
@@ -244,7 +244,7 @@ def test_reads_that_take_time_are_asked_for() -> None:
     times = iter((0.0, 0.5, 1.0, 1.0, 1.0, 1.0))
     history = History(lambda: next(times))
     for _ in range(3):
-        history.observed("reader 1", Read(0, 1), [])
+        history.observed("reader 1", LogRead(0, 1), [])
 
     counted = count(history)
     assert (counted.operations, counted.deliveries) == (1, 2)

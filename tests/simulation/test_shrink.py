@@ -7,8 +7,8 @@ from zlib import crc32
 
 import pytest
 
-from virtuallog_simulation.options import Options
 from virtuallog_simulation.shrink import Extent, OutOfTimeError, shrink
+from virtuallog_simulation.world.options import Options
 
 EXTENT = Extent(faults=tuple("abcdefgh"), loglets=("native", "memory", "striped"), operations=200, seconds=20.0)
 

@@ -1,8 +1,8 @@
-"""The ordering rule: the correct loglet passes. That each wrong order is found: `tests/mutants/weak_seal.py`."""
+"""The ordering rule: the correct loglet passes. That each wrong order is found: `tests/mutants/loglets/weak_seal.py`."""
 
 from __future__ import annotations
 
-from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.runs.runner import run_seed
 
 SEEDS = range(1, 101)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_virtuallog import java
 from tests.debian import require
-from virtuallog.errors import UnsupportedError
+from virtuallog.contract.errors import UnsupportedError
 
 
 def require_java() -> None:

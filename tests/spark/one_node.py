@@ -10,9 +10,9 @@ from typing import TypeVar
 import trio
 
 from pyspark_virtuallog.clients import close_clients
+from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect, open_services_to
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_server.cluster import LocalCluster, open_local_cluster
+from virtuallog_server.local_cluster.supervisor import LocalCluster, open_local_cluster
 
 ResultT = TypeVar("ResultT")
 

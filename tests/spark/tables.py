@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 
 from pyspark_virtuallog.read.schema import SCHEMA
 from pyspark_virtuallog.source import DefaultSource
-from virtuallog.scanning import scan
-from virtuallog.types import Gap, LogPosition, PlacedBatch
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.client.scan import scan
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.types import Gap, LogPosition, PlacedBatch
 
 Row: TypeAlias = dict[str, Any]
 Reader: TypeAlias = DataSourceReader | DataSourceStreamReader

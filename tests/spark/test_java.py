@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_virtuallog.java import parse_version, require_java
-from virtuallog.errors import UnsupportedError
+from virtuallog.contract.errors import UnsupportedError
 
 
 @pytest.mark.parametrize(

@@ -21,16 +21,17 @@ from pyspark.sql.types import LongType, StructField, StructType
 from pyspark_virtuallog import clients
 from pyspark_virtuallog.clients import close_clients
 from pyspark_virtuallog.read.schema import SCHEMA
-from pyspark_virtuallog.read.streaming import LogStreamReader
+from pyspark_virtuallog.read.stream import LogStreamReader
 from pyspark_virtuallog.source import DefaultSource
-from pyspark_virtuallog.write.committing import commit
+from pyspark_virtuallog.write.batch_commit import commit
 from tests.free_ports import free_ports
 from tests.spark.one_node import cluster_of_one_node, in_thread
-from tests.spark.sink_log import QUERY, attempt, tail_of
+from tests.spark.sink.sink_log import QUERY, attempt, tail_of
 from tests.spark.tables import Row, Table, contents, each_row, plain, read, sent, whole_gaps
-from virtuallog.cluster_file import ClusterFile, NodeAddress, read_cluster_file
+from virtuallog.client.cluster_file import ClusterFile, NodeAddress, read_cluster_file
+from virtuallog.client.virtual_log import VirtualLog
 from virtuallog.connect import connect
-from virtuallog.errors import (
+from virtuallog.contract.errors import (
     BeyondTailError,
     CorruptionError,
     InvalidSettingError,
@@ -40,11 +41,10 @@ from virtuallog.errors import (
     UntrustedError,
     WrongRecipientError,
 )
-from virtuallog.types import LogletOffset, LogPosition, NodeId
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.contract.types import LogletOffset, LogPosition, NodeId
 from virtuallog_loglets.archive.config import GRACE_SECONDS, decode_untrusted
-from virtuallog_server.cli.archives import archive_segments
-from virtuallog_server.cluster import LocalCluster
+from virtuallog_server.cli.archive.archive_job import archive_segments
+from virtuallog_server.local_cluster.supervisor import LocalCluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 TRIM = 50

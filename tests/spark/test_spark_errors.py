@@ -6,21 +6,21 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from pyspark_virtuallog.spark_errors import JobError, explain, explained
-from virtuallog.errors import UnavailableError
+from virtuallog.contract.errors import UnavailableError
 
 TASK = """
   An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
   File "/x/virtuallog/reader.py", line 7, in read
     raise UnavailableError("no answer")
-virtuallog.errors.UnavailableError: no answer
+virtuallog.contract.errors.UnavailableError: no answer
 
 The above exception was the direct cause of the following exception:
 
 Traceback (most recent call last):
   File "/x/pyspark_virtuallog/read/rows.py", line 57, in check_whole
     raise TrimmedError(stop)
-virtuallog.errors.TrimmedError: trimmed: the log starts at 7
+virtuallog.contract.errors.TrimmedError: trimmed: the log starts at 7
 
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1097)
  SQLSTATE: 38000
@@ -64,7 +64,7 @@ def test_of_java_alone_the_last_cause_is_told() -> None:
 def test_python_within_java_is_told_rather_than_java() -> None:
     """Java's own cause is then that Python has failed."""
     text = JAVA + "Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n" + TASK
-    python = text.replace("virtuallog.errors.", "somebody.").replace("AnalysisException", "")
+    python = text.replace("virtuallog.contract.errors.", "somebody.").replace("AnalysisException", "")
 
     assert str(explain(PySparkException(text))) == "trimmed: the log starts at 7"
     assert str(explain(PySparkException(python))) == "somebody.TrimmedError: trimmed: the log starts at 7"

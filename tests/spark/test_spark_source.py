@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_virtuallog.spark_errors import explain
 from tests.spark.one_node import in_thread, log_of_one_node
-from virtuallog.types import LogPosition
+from virtuallog.contract.types import LogPosition
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 ENTRIES = 2_000

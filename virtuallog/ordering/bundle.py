@@ -4,7 +4,7 @@ A slot is decided as a whole, so batches that share one are all in the log, or n
 do: had each a slot of its own, several in flight, then a failover could decide the second and put a NOP in the place of
 the first, and what a session offered in order would lie in the log with a hole (docs/protocols/paxos.md, "Coordinator").
 
-Durable and wire format, version 1, little-endian. One batch is itself (magic "VB", see `virtuallog.batch`). Several are
+Durable and wire format, version 1, little-endian. One batch is itself (magic "VB", see `virtuallog.contract.batch`). Several are
 
     magic "VW" | version u8 | 0 u8 | batches u32 | for each: entries u32, bytes u32 | the batches, back to back
 """
@@ -17,8 +17,8 @@ from typing import Final
 
 import attrs
 
-from virtuallog.batch import Batch, glance_untrusted
-from virtuallog.errors import MalformedError
+from virtuallog.contract.batch import Batch, glance_untrusted
+from virtuallog.contract.errors import MalformedError
 
 ENTRIES_MAX: Final = 1 << 16
 """Of all batches that share a slot: the low bits of an offset count them (`slots.SLOT`)."""
@@ -30,7 +30,7 @@ _ROW_BYTES: Final = 8
 
 
 @attrs.frozen
-class Part:
+class BundledBatch:
     """One batch."""
 
     start: int
@@ -51,7 +51,7 @@ def join(batches: Sequence[Batch]) -> bytes:
     return b"".join((_HEAD.pack(_MAGIC, _VERSION, 0, len(batches)), table, *(batch.blob for batch in batches)))
 
 
-def split_untrusted(blob: bytes, at: int = 0) -> list[Part]:
+def split_untrusted(blob: bytes, at: int = 0) -> list[BundledBatch]:
     """The batches of the body that begins at `at`. They are not looked into, which costs little.
 
     Raises:
@@ -61,7 +61,7 @@ def split_untrusted(blob: bytes, at: int = 0) -> list[Part]:
         lone = glance_untrusted(blob, at)
         if lone is None or not 0 < lone[2] <= ENTRIES_MAX:
             raise MalformedError(f"no batch: starts with {bytes(blob[at : at + 4]).hex()}")
-        return [Part(at, len(blob), 0, lone[2])]
+        return [BundledBatch(at, len(blob), 0, lone[2])]
     try:
         _, version, zero, count = _HEAD.unpack_from(blob, at)
         start = at + _HEAD.size + _ROW_BYTES * count
@@ -72,7 +72,7 @@ def split_untrusted(blob: bytes, at: int = 0) -> list[Part]:
         raise MalformedError("the batches of a slot end within their table") from error
     parts, index = [], 0
     for entries, size in zip(rows[::2], rows[1::2], strict=True):
-        parts.append(Part(start, start + size, index, entries))
+        parts.append(BundledBatch(start, start + size, index, entries))
         start, index = start + size, index + entries
         if not entries or not size:
             raise MalformedError("an empty batch among those of a slot")

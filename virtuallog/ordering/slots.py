@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from virtuallog.api import Placed
-from virtuallog.batch import Batch
-from virtuallog.errors import CorruptionError
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.errors import CorruptionError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.types import Gap, GapKind, PlacedBatch
 from virtuallog.ordering import bundle
-from virtuallog.types import Gap, GapKind, PlacedBatch
 
 INDEX_BITS: Final = 16
-"""Of an offset: which entry of the slot. A batch has at most 65,536 (`virtuallog.batch.BATCH_COUNT_MAX`)."""
+"""Of an offset: which entry of the slot. A batch has at most 65,536 (`virtuallog.contract.batch.BATCH_COUNT_MAX`)."""
 SLOT: Final = 1 << INDEX_BITS
 """Offsets that a slot has."""
 

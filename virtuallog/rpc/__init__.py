@@ -11,15 +11,15 @@ From bytes up: frames -> protocol, building, reading -> questions, answers -> co
 services and server drive it.
 """
 
-from virtuallog.rpc.codec import Codec, derive
-from virtuallog.rpc.interface import Interface, Method
+from virtuallog.contract.interface import Interface, Method
 from virtuallog.rpc.link import Peer
-from virtuallog.rpc.node import Hello, Identity, Open
+from virtuallog.rpc.protocol.codec import Codec, derive
+from virtuallog.rpc.protocol.node import Hello, Identity, OpenNode
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.services import RpcServices
 from virtuallog.rpc.transport import bound_address, tcp_connect, tcp_listen
 
 __all__ = [
-    "Interface", "Method", "derive", "Codec", "RpcServices", "RpcServer", "Peer", "Open", "Identity", "Hello",
+    "Interface", "Method", "derive", "Codec", "RpcServices", "RpcServer", "Peer", "OpenNode", "Identity", "Hello",
     "tcp_connect", "tcp_listen", "bound_address",
 ]  # fmt: skip

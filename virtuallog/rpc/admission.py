@@ -15,10 +15,36 @@ from typing import Protocol
 
 import attrs
 
-from virtuallog.rpc.limits import ServerLimits
+from virtuallog.contract.errors import InvalidSettingError
+
+# FOLDED from virtuallog.rpc.limits: What a server grants all its connections together. What each may take is in `server.py`; docs/limits.md has all bounds.
 
 
-class Guest(Protocol):
+@attrs.frozen(kw_only=True)
+class ServerLimits:
+    """Sizes in bytes, times in seconds."""
+
+    connections_max: int = 1024
+    """At a time. A node has one of each other node and of each client; more is a leak, or an attack. Each costs a
+    descriptor and some 20 KB, with TLS 160 KiB. For one more, another one has to go (see `admission.py`)."""
+
+    held_bytes_max: int = 256 << 20
+    """What all connections together may make the node hold: frames that are not whole, calls without an answer, replies
+    that are not taken. Ten honest clients hold a few MiB each; a connection may hold some 50 MiB when it is alone."""
+
+    silent_seconds: float = 10.0
+    """Until a connection has asked something. Our clients do so with their first bytes; TLS takes two round trips."""
+
+    stalled_seconds: float = 30.0
+    """Until a frame that has begun is whole, and until 256 KiB of replies are taken. Half a MiB a second at least for the
+    largest frame, 9 KB a second for replies: whoever is slower cannot follow this log anyway."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.connections_max < 1 or self.held_bytes_max < 1:
+            raise InvalidSettingError("limits of connections", "must be positive")
+
+
+class AdmittedConnection(Protocol):
     """One connection, as far as it matters here."""
 
     @property
@@ -61,12 +87,12 @@ class Admission:
     limits: ServerLimits
     held_bytes: int = 0
     """By all of them, as each was weighed last. What has been sent since may still be in it."""
-    _guests: dict[Guest, int] = attrs.field(factory=dict)
+    _guests: dict[AdmittedConnection, int] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
         return len(self._guests)
 
-    def enter(self, guest: Guest) -> bool:
+    def enter(self, guest: AdmittedConnection) -> bool:
         """Let a connection in, if need be in place of another one; False: it has to go."""
         if len(self._guests) >= self.limits.connections_max:
             victim = self._most_dispensable()
@@ -76,11 +102,11 @@ class Admission:
         self._guests[guest] = 0
         return True
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: AdmittedConnection) -> None:
         """It is closed. Safe to call twice."""
         self.held_bytes -= self._guests.pop(guest, 0)
 
-    def weigh(self, guest: Guest) -> None:
+    def weigh(self, guest: AdmittedConnection) -> None:
         """A connection may hold more than before."""
         self._weigh(guest)
         if self.held_bytes > self.limits.held_bytes_max:
@@ -88,7 +114,7 @@ class Admission:
             while self.held_bytes > self.limits.held_bytes_max:
                 self._end(self._heaviest(), f"all connections together hold {self.held_bytes} bytes")
 
-    def _weigh(self, guest: Guest) -> None:
+    def _weigh(self, guest: AdmittedConnection) -> None:
         before = self._guests.get(guest)
         if before is not None:
             self._guests[guest] = now = guest.held_bytes
@@ -109,14 +135,14 @@ class Admission:
             elif not guest.has_asked and now - guest.arrived_at >= limits.silent_seconds:
                 self._end(guest, f"asked nothing for {limits.silent_seconds:g} s")
 
-    def _most_dispensable(self) -> Guest | None:
+    def _most_dispensable(self) -> AdmittedConnection | None:
         for guest in self._guests:
             if not guest.has_asked:
                 return guest
         idle = [guest for guest in self._guests if guest.is_idle]
         return min(idle, key=lambda guest: guest.active_at, default=None)
 
-    def _heaviest(self) -> Guest:
+    def _heaviest(self) -> AdmittedConnection:
         stuck = [
             (since, guest) for guest in self._guests if guest.held_bytes and (since := guest.stuck_since) is not None
         ]
@@ -124,6 +150,6 @@ class Admission:
             return min(stuck, key=lambda pair: pair[0])[1]
         return max(self._guests, key=lambda guest: guest.held_bytes)
 
-    def _end(self, guest: Guest, reason: str) -> None:
+    def _end(self, guest: AdmittedConnection, reason: str) -> None:
         self.leave(guest)
         guest.end(reason)

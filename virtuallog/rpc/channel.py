@@ -18,12 +18,12 @@ import attrs
 import trio
 from trio.abc import Stream
 
-from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError
-from virtuallog.ports import Clock
-from virtuallog.rpc.direct import DirectStream, direct
-from virtuallog.rpc.frames import Outbox
+from virtuallog.contract.errors import UnavailableError, UntrustedError, VirtualLogError
+from virtuallog.contract.ports import Clock
+from virtuallog.rpc.end_of_tick import EndOfTick, end_of_tick
 from virtuallog.rpc.metrics import Traffic
-from virtuallog.rpc.turn_end import TurnEnd, turn_end
+from virtuallog.rpc.protocol.frames import Outbox
+from virtuallog.rpc.tcp_stream import TcpStream, as_tcp_stream
 
 RECEIVE_BYTES: Final = 64 << 10
 """Read at a time: some waves of batches. Up to 1 MiB no difference was measured; this bounds how many small calls one
@@ -38,7 +38,7 @@ _GOODBYE_SECONDS: Final = 1.0
 """For the abort message of a connection that ends badly; a peer that does not take it does not need it."""
 
 
-class Machine(Protocol):
+class ConnectionCore(Protocol):
     """A connection: what its bytes mean, and what is to be sent."""
 
     outbox: Outbox
@@ -56,7 +56,7 @@ class Machine(Protocol):
         ...
 
 
-MachineT = TypeVar("MachineT", bound=Machine)
+MachineT = TypeVar("MachineT", bound=ConnectionCore)
 
 
 @attrs.define(eq=False)
@@ -77,7 +77,7 @@ class Channel(Generic[MachineT]):
     _sending_bytes: int = attrs.field(default=0, init=False)
     _unsent: bytes = attrs.field(default=b"", init=False)
     """Taken out of the outbox, and not taken by the socket; among `_sending_bytes`."""
-    _at_once: tuple[DirectStream, TurnEnd] | None = attrs.field(default=None, init=False)
+    _at_once: tuple[TcpStream, EndOfTick] | None = attrs.field(default=None, init=False)
     """How to send without the task that sends."""
     _leaves_at_once: bool = attrs.field(default=False, init=False)
     _wake_sender: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -123,9 +123,9 @@ class Channel(Generic[MachineT]):
             on_event: called for each event, in order. Must not block and must not raise.
             may_read: asked before each read.
         """
-        stream = direct(stream)
-        if isinstance(stream, DirectStream):
-            self._at_once = stream, turn_end()
+        stream = as_tcp_stream(stream)
+        if isinstance(stream, TcpStream):
+            self._at_once = stream, end_of_tick()
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:

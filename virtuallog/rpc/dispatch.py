@@ -6,8 +6,8 @@ from typing import Any
 
 import structlog
 
-from virtuallog.errors import UnavailableError, UnsupportedError, VirtualLogError
-from virtuallog.ports import Done, Handlers, Request
+from virtuallog.contract.errors import UnavailableError, UnsupportedError, VirtualLogError
+from virtuallog.contract.ports import Done, Handlers, Request
 
 log = structlog.get_logger(__name__)
 

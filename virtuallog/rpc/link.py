@@ -17,16 +17,16 @@ import structlog
 import trio
 from trio.abc import Stream
 
-from virtuallog.errors import UnavailableError, UntrustedError, VirtualLogError, WrongRecipientError
-from virtuallog.ports import Clock, Done, Request
+from virtuallog.contract.errors import UnavailableError, UntrustedError, VirtualLogError, WrongRecipientError
+from virtuallog.contract.ports import Clock, Done, Request
+from virtuallog.contract.types import NodeId
 from virtuallog.rpc.channel import Channel
-from virtuallog.rpc.connection import Connection
-from virtuallog.rpc.methods import Methods
 from virtuallog.rpc.metrics import Traffic
-from virtuallog.rpc.node import Open
-from virtuallog.rpc.session import Session
+from virtuallog.rpc.protocol.connection import RpcConnection
+from virtuallog.rpc.protocol.methods import Methods
+from virtuallog.rpc.protocol.node import OpenNode
+from virtuallog.rpc.session import RpcSession
 from virtuallog.rpc.transport import Connect, check_recipient
-from virtuallog.types import NodeId
 
 CONNECT_SECONDS: Final = 2.0
 """For one address. On a network where three packets in a row get lost, other things are on fire."""
@@ -43,11 +43,11 @@ class Peer:
 
     addresses: tuple[str, ...]
     """host:port, the preferred one first."""
-    expected: Open = attrs.field(factory=Open)
+    expected: OpenNode = attrs.field(factory=OpenNode)
 
 
 @attrs.define(eq=False)
-class Link:
+class NodeLink:
     """See above."""
 
     node: NodeId
@@ -63,7 +63,7 @@ class Link:
     traffic: Traffic = attrs.field(factory=Traffic, init=False)
     sessions_ended: int = attrs.field(default=0, init=False)
     """Attempts that failed are among them."""
-    _session: Session | None = attrs.field(default=None, init=False)
+    _session: RpcSession | None = attrs.field(default=None, init=False)
     _failures: int = attrs.field(default=0, init=False)
     """In a row, since a session was last open."""
     _last_peer: Peer | None = attrs.field(default=None, init=False)
@@ -107,7 +107,7 @@ class Link:
         if self._session is not None:
             self._session.end(UnavailableError("this connection is not needed any more"))
 
-    def _session_now(self, now: float) -> Session:
+    def _session_now(self, now: float) -> RpcSession:
         """The session with who should be there now.
 
         A directory that was given up may live on, not know it, and answer as ever: what it is told after that is lost.
@@ -133,16 +133,16 @@ class Link:
         if session is not None:
             self._report(session.end, UnavailableError(f"who was node {self.node} is not the one meant any more"))
 
-    def _start(self, peer: Peer, now: float) -> Session:
+    def _start(self, peer: Peer, now: float) -> RpcSession:
         if now < self._retry_at and peer == self._last_peer:
             raise copy(self._error)
-        channel = Channel(Connection.new(self._methods), self._clock, traffic=self.traffic)
+        channel = Channel(RpcConnection.new(self._methods), self._clock, traffic=self.traffic)
         self._last_peer = peer
-        self._session = Session.start(channel, peer.expected, self._on_over)
+        self._session = RpcSession.start(channel, peer.expected, self._on_over)
         self._nursery.start_soon(self._run, self._session, peer)
         return self._session
 
-    async def _run(self, session: Session, peer: Peer) -> None:
+    async def _run(self, session: RpcSession, peer: Peer) -> None:
         """Connect and serve. Cancelled when the whole client ends: then nobody is told (see `RpcServices.run`)."""
         stream = await self._connect_any(peer)
         if isinstance(stream, VirtualLogError):
@@ -182,7 +182,7 @@ class Link:
             case _:
                 return UnavailableError(f"node {self.node} is unreachable: {address}: {reason}")
 
-    def _on_over(self, session: Session, error: VirtualLogError) -> None:
+    def _on_over(self, session: RpcSession, error: VirtualLogError) -> None:
         self.sessions_ended += 1
         log.info("link down", node=self.node, reason=str(error))
         if session is not self._session:  # another one was meant already

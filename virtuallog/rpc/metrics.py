@@ -8,13 +8,12 @@ from typing import Any, Protocol
 
 import attrs
 
-from virtuallog import metrics
-from virtuallog.errors import VirtualLogError
-from virtuallog.instruments import Counters
-from virtuallog.metrics import Family, Kind, Sample
-from virtuallog.ports import Request
-from virtuallog.rpc.methods import Methods
-from virtuallog.types import NodeId
+from virtuallog.contract import metrics
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.metrics import Counters, MetricFamily, MetricKind, Sample
+from virtuallog.contract.ports import Request
+from virtuallog.contract.types import NodeId
+from virtuallog.rpc.protocol.methods import Methods
 
 
 @attrs.define(eq=False)
@@ -26,7 +25,7 @@ class Traffic:
 
 
 @attrs.define(eq=False)
-class ServerMeter:
+class RpcServerMetrics:
     """Counts for one server."""
 
     traffic: Traffic = attrs.field(factory=Traffic)
@@ -39,7 +38,7 @@ class ServerMeter:
 
     def metrics(
         self, methods: Methods, connections: int, connections_max: int, held_bytes: int, held_bytes_max: int
-    ) -> list[Family]:
+    ) -> list[MetricFamily]:
         """The figures as of now. Requests are labelled by the title of their method in `methods`."""
         calls = Counters("virtuallog_rpc_calls_total", "Calls that other processes have made here.", ("request",))
         for request, count in self.calls.items():
@@ -77,7 +76,7 @@ class MeasuredLink(Protocol):
     def unsent_bytes(self) -> int: ...
 
 
-def link_metrics(links: Iterable[MeasuredLink]) -> list[Family]:
+def link_metrics(links: Iterable[MeasuredLink]) -> list[MetricFamily]:
     """Of the ways to all nodes that this process has called."""
     each = {str(link.node): link for link in links}
     return [
@@ -117,5 +116,7 @@ def link_metrics(links: Iterable[MeasuredLink]) -> list[Family]:
     ]
 
 
-def _counters(name: str, meaning: str, values: Mapping[str, int]) -> Family:
-    return Family(name, Kind.COUNTER, meaning, tuple(Sample({"node": node}, value) for node, value in values.items()))
+def _counters(name: str, meaning: str, values: Mapping[str, int]) -> MetricFamily:
+    return MetricFamily(
+        name, MetricKind.COUNTER, meaning, tuple(Sample({"node": node}, value) for node, value in values.items())
+    )

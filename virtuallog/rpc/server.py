@@ -17,26 +17,25 @@ import structlog
 import trio
 from trio.abc import Listener, Stream
 
-from virtuallog.batch import BATCH_BYTES_MAX
-from virtuallog.errors import ForbiddenError, UnavailableError, VirtualLogError
-from virtuallog.metrics import Family
-from virtuallog.ports import Clock, Handlers
-from virtuallog.rpc.admission import Admission
+from virtuallog.contract.batch import BATCH_BYTES_MAX
+from virtuallog.contract.errors import ForbiddenError, UnavailableError, VirtualLogError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.ports import Clock, Handlers
+from virtuallog.contract.roles import Principal
+from virtuallog.rpc.admission import Admission, ServerLimits
 from virtuallog.rpc.channel import Channel
-from virtuallog.rpc.complaints import Complaints
-from virtuallog.rpc.connection import Connection
-from virtuallog.rpc.credentials import Credentials
 from virtuallog.rpc.dispatch import dispatch
-from virtuallog.rpc.events import CallArrived, Event, Failed, OpenRefused
-from virtuallog.rpc.frames import FRAME_BYTES_MAX
-from virtuallog.rpc.interface import Interface
-from virtuallog.rpc.limits import ServerLimits
-from virtuallog.rpc.methods import bind
-from virtuallog.rpc.metrics import ServerMeter
-from virtuallog.rpc.node import Identity
-from virtuallog.rpc.permissions import Guard, Permissions, allow
-from virtuallog.rpc.reception import Reception
-from virtuallog.rpc.roles import Principal
+from virtuallog.rpc.metrics import RpcServerMetrics
+from virtuallog.rpc.protocol.connection import RpcConnection
+from virtuallog.rpc.protocol.events import CallArrived, ConnectionFailed, Event, OpenRefused
+from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX
+from virtuallog.rpc.protocol.methods import bind
+from virtuallog.rpc.protocol.node import Identity
+from virtuallog.rpc.rate_limited_log import RateLimitedLog
+from virtuallog.rpc.security.credentials import Credentials
+from virtuallog.rpc.security.permissions import AppendPermission, Permissions, allow
+from virtuallog.rpc.tls_acceptor import TlsAcceptor
 from virtuallog.rpc.transport import accepted
 
 PENDING_CALLS_MAX: Final = 2048
@@ -74,7 +73,7 @@ class RpcServer:
         clock: Clock,
         limits: ServerLimits | None = None,
         credentials: Credentials | None = None,
-        guard: Guard = allow,
+        guard: AppendPermission = allow,
     ) -> None:
         self._handlers = handlers
         self._guard = guard
@@ -83,11 +82,11 @@ class RpcServer:
         self._permissions = Permissions.of(known)
         self._identity = identity
         self._clock = clock
-        self._complaints = Complaints(clock)
-        self._reception = Reception(credentials, clock, self._complaints) if credentials else None
+        self._complaints = RateLimitedLog(clock)
+        self._reception = TlsAcceptor(credentials, clock, self._complaints) if credentials else None
         self._admission = Admission(limits or ServerLimits())
         self._turns = trio.StrictFIFOLock()
-        self._meter = ServerMeter()
+        self._meter = RpcServerMetrics()
 
     @property
     def connections(self) -> int:
@@ -99,8 +98,8 @@ class RpcServer:
         """What they make this node hold, all together."""
         return self._admission.held_bytes
 
-    def metrics(self) -> list[Family]:
-        """See `virtuallog.metrics.Measured`."""
+    def metrics(self) -> list[MetricFamily]:
+        """See `virtuallog.contract.metrics.MetricsSource`."""
         limits = self._admission.limits
         return [
             *self._meter.metrics(
@@ -140,7 +139,9 @@ class RpcServer:
             stream: of the connection.
             caller: who is at its other end; None if nobody can know, and everything is allowed.
         """
-        channel = Channel(Connection.new(self._methods, self._identity), self._clock, self._turns, self._meter.traffic)
+        channel = Channel(
+            RpcConnection.new(self._methods, self._identity), self._clock, self._turns, self._meter.traffic
+        )
         handlers = self._handlers_for(caller)
         guest = _ServerConnection(channel, handlers, self._admission, self._complaints, self._meter)
         if not self._admission.enter(guest):
@@ -173,11 +174,11 @@ class _ServerConnection:
 
     def __init__(
         self,
-        channel: Channel[Connection],
+        channel: Channel[RpcConnection],
         handlers: Handlers,
         admission: Admission,
-        complaints: Complaints,
-        meter: ServerMeter,
+        complaints: RateLimitedLog,
+        meter: RpcServerMetrics,
     ) -> None:
         self._channel = channel
         self._answers = channel.connection.answers
@@ -235,7 +236,7 @@ class _ServerConnection:
             dispatch(self._handlers, event.request, partial(self._respond, event.answer))
         elif isinstance(event, OpenRefused):
             self._complaints.warn("connection refused", reason=str(event.error))
-        elif isinstance(event, Failed):
+        elif isinstance(event, ConnectionFailed):
             self._complaints.warn("connection closed", reason=str(event.error))
 
     def _respond(self, answer: int, outcome: Any) -> None:

@@ -15,17 +15,17 @@ from typing import Any, Final
 import outcome
 import trio
 
-from virtuallog.errors import UnavailableError, VirtualLogError
-from virtuallog.metrics import Family
-from virtuallog.ports import Clock, Handlers, ReplyT, Request
-from virtuallog.rpc.interface import Interface
-from virtuallog.rpc.link import Link, Peer
-from virtuallog.rpc.local import Later, LocalLink
-from virtuallog.rpc.methods import bind
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.ports import Clock, Handlers, ReplyT, Request
+from virtuallog.contract.types import NodeId
+from virtuallog.rpc.link import NodeLink, Peer
+from virtuallog.rpc.local_link import DeferredCalls, LocalLink
 from virtuallog.rpc.metrics import link_metrics
-from virtuallog.rpc.node import Hello, Identity, Open
+from virtuallog.rpc.protocol.methods import bind
+from virtuallog.rpc.protocol.node import Hello, Identity, OpenNode
 from virtuallog.rpc.transport import Connect
-from virtuallog.types import NodeId
 
 SWEEP_SECONDS: Final = 0.05
 """Between two looks for calls past their deadline, at least: how late a timeout may come."""
@@ -65,12 +65,12 @@ class RpcServices:
     ) -> None:
         self._methods = bind(interfaces)
         self._resolve, self._connect, self._clock, self._random = resolve, connect, clock, random
-        self._known_outcomes = Later()
+        self._known_outcomes = DeferredCalls()
         self._node, self._identity = node, identity
         self._meant: Peer | None = None
         """Whom the own node was last found to be. The resolver gives the same object for as long as it means the same."""
         self._local = LocalLink({} if handlers is None else handlers, clock, self._refusal)
-        self._links: dict[NodeId, Link | LocalLink] = {} if node is None else {node: self._local}
+        self._links: dict[NodeId, NodeLink | LocalLink] = {} if node is None else {node: self._local}
         self._numbers = count()
         self._callers: dict[int, Callable[[Any], None]] = {}
         """Who waits in `call`."""
@@ -117,9 +117,9 @@ class RpcServices:
             self._sweep_at = link.next_deadline
             self._sooner.set()
 
-    def metrics(self) -> list[Family]:
-        """See `virtuallog.metrics.Measured`."""
-        return link_metrics(link for link in self._links.values() if isinstance(link, Link))
+    def metrics(self) -> list[MetricFamily]:
+        """See `virtuallog.contract.metrics.MetricsSource`."""
+        return link_metrics(link for link in self._links.values() if isinstance(link, NodeLink))
 
     async def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
         """`ports.Services.call`. Cancelling it leaves the call to itself: its outcome is dropped when it comes."""
@@ -156,7 +156,7 @@ class RpcServices:
             answered.set()
 
         node = _ANY_NODE if self._node is None else self._node
-        link = self._make_link(node, lambda _: Peer(addresses, Open()), self._nursery)
+        link = self._make_link(node, lambda _: Peer(addresses, OpenNode()), self._nursery)
         try:
             link.post(Hello(), done, timeout_seconds)
             with self._clock.timeout(timeout_seconds):
@@ -169,12 +169,12 @@ class RpcServices:
             raise answers[0]
         return answers[0]
 
-    def _new_link(self, node: NodeId, nursery: trio.Nursery) -> Link:
+    def _new_link(self, node: NodeId, nursery: trio.Nursery) -> NodeLink:
         link = self._links[node] = self._make_link(node, self._resolve, nursery)
         return link
 
-    def _make_link(self, node: NodeId, resolve: Resolve, nursery: trio.Nursery) -> Link:
-        return Link(
+    def _make_link(self, node: NodeId, resolve: Resolve, nursery: trio.Nursery) -> NodeLink:
+        return NodeLink(
             node, self._methods, resolve, self._connect, self._clock, self._random, nursery,
             self._known_outcomes.report,
         )  # fmt: skip

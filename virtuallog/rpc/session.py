@@ -16,14 +16,14 @@ from typing import Any, Final
 import attrs
 from trio.abc import Stream
 
-from virtuallog.errors import OverloadedError, UnavailableError, UntrustedError, VirtualLogError
-from virtuallog.ports import Done, Request
+from virtuallog.contract.errors import OverloadedError, UnavailableError, UntrustedError, VirtualLogError
+from virtuallog.contract.ports import Done, Request
 from virtuallog.rpc.channel import Channel
-from virtuallog.rpc.connection import Connection
-from virtuallog.rpc.events import Event, Failed, ReturnArrived
-from virtuallog.rpc.frames import FRAME_BYTES_MAX
-from virtuallog.rpc.node import Open
-from virtuallog.rpc.pending import PendingCalls
+from virtuallog.rpc.protocol.connection import RpcConnection
+from virtuallog.rpc.protocol.events import ConnectionFailed, Event, ReturnArrived
+from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX
+from virtuallog.rpc.protocol.node import OpenNode
+from virtuallog.rpc.protocol.pending_calls import PendingCalls
 
 UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
 """Bytes of calls that one node has not taken: two of the largest. Beyond, the node is slower than its callers."""
@@ -32,11 +32,11 @@ SILENCE_SECONDS: Final = 5.0
 
 
 @attrs.define(eq=False)
-class Session:
+class RpcSession:
     """See above."""
 
-    channel: Channel[Connection]
-    _on_over: Callable[[Session, VirtualLogError], None]
+    channel: Channel[RpcConnection]
+    _on_over: Callable[[RpcSession, VirtualLogError], None]
     """Called once, before the calls fail: who posts again from their `done` must find a new session."""
     is_open: bool = attrs.field(default=False, init=False)
     """The node has said that it is the one meant."""
@@ -49,8 +49,8 @@ class Session:
 
     @classmethod
     def start(
-        cls, channel: Channel[Connection], expected: Open, on_over: Callable[[Session, VirtualLogError], None]
-    ) -> Session:
+        cls, channel: Channel[RpcConnection], expected: OpenNode, on_over: Callable[[RpcSession, VirtualLogError], None]
+    ) -> RpcSession:
         """A session that asks for the node `expected` as soon as it runs."""
         session = cls(channel, on_over)
         session._opening = channel.connection.questions.open(expected)
@@ -86,7 +86,7 @@ class Session:
         self.end(error, is_refusal=isinstance(error, UntrustedError))
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, Failed):
+        if isinstance(event, ConnectionFailed):
             self.end(event.error)
         elif isinstance(event, ReturnArrived):
             if event.question != self._opening:

@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias
 import trio
 from trio.abc import Listener, Stream
 
-from virtuallog.address import split_address
-from virtuallog.errors import InvalidSettingError, WrongRecipientError
-from virtuallog.rpc.credentials import Credentials
-from virtuallog.rpc.tls import TlsStream, shake_hands
-from virtuallog.types import NodeId
+from virtuallog.contract.address import split_address
+from virtuallog.contract.errors import InvalidSettingError, WrongRecipientError
+from virtuallog.contract.types import NodeId
+from virtuallog.rpc.security.credentials import Credentials
+from virtuallog.rpc.security.tls_stream import TlsStream, tls_handshake
 
 Connect: TypeAlias = Callable[[str], Awaitable[Stream]]
 """Opens a stream to an address. Raises OSError or trio.BrokenResourceError if it cannot, InvalidSettingError if the
@@ -48,7 +48,7 @@ def tcp_connect(credentials: Credentials | None = None) -> Connect:
 
 async def _secured(stream: Stream, credentials: Credentials) -> TlsStream:
     try:
-        secured = await shake_hands(stream, credentials.current().client, server_side=False)
+        secured = await tls_handshake(stream, credentials.current().client, server_side=False)
         credentials.check_peer(secured.peer)
     except BaseException:  # cancelled, too: nobody else knows of the stream
         await trio.aclose_forcefully(stream)

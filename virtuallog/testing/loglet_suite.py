@@ -1,11 +1,11 @@
-"""The conformance suite for loglets: is this a loglet, as `virtuallog.api.Loglet` promises?
+"""The conformance suite for loglets: is this a loglet, as `virtuallog.contract.loglet.Loglet` promises?
 
 For authors of loglets, ours and strangers'. It needs a fixture that makes fresh loglets, and no test framework; how to
 run it on a loglet of one's own is in docs/conformance.md. Each clause is an async function whose docstring is the
 clause of the contract; under pytest, parametrize over `CLAUSES` and call `run_clause`.
 
 Beyond the examples, every operation is cancelled at each of its awaits, and random histories of many clients are
-judged by `virtuallog.testing.linearizability`. `RESTART_CLAUSES` ask what a power loss leaves, of fixtures that own their
+judged by `virtuallog.testing.checker.linearizability`. `RESTART_CLAUSES` ask what a power loss leaves, of fixtures that own their
 servers. `virtuallog conformance` runs all of it on simulated machines, and much more under every class of faults.
 """
 
@@ -20,12 +20,12 @@ from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
-from virtuallog.api import LogletProvider
-from virtuallog.chain import SegmentId
-from virtuallog.ports import Clock, Environment
-from virtuallog.testing.clauses import appending, cancellation, concurrency, reading, restarting, sealing, tails
-from virtuallog.testing.clauses.restarting import RestartClause, RestartingFixture
-from virtuallog.testing.clauses.support import LogletFixture, Opener
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.ports import Clock, Environment
+from virtuallog.contract.provider import LogletProvider
+from virtuallog.testing.clauses import appends, cancellation, concurrency, reads, restarts, seals, tails
+from virtuallog.testing.clauses.fixture import LogletFixture, Opener
+from virtuallog.testing.clauses.restarts import RestartClause, RestartingFixture
 
 __all__ = [
     "CLAUSES", "Clause", "LogletFixture", "Opener", "ProviderFixture", "RESTART_CLAUSES", "RestartClause",
@@ -37,15 +37,15 @@ FixtureMaker: TypeAlias = Callable[[], AbstractAsyncContextManager[LogletFixture
 FixtureT = TypeVar("FixtureT", bound=LogletFixture)
 
 CLAUSES: Final[Sequence[Clause]] = (
-    *appending.CLAUSES,
+    *appends.CLAUSES,
     *tails.CLAUSES,
-    *sealing.CLAUSES,
-    *reading.CLAUSES,
+    *seals.CLAUSES,
+    *reads.CLAUSES,
     *cancellation.CLAUSES,
     *concurrency.CLAUSES,
 )
 
-RESTART_CLAUSES: Final[Sequence[RestartClause]] = restarting.CLAUSES
+RESTART_CLAUSES: Final[Sequence[RestartClause]] = restarts.CLAUSES
 """For fixtures that can restart their servers."""
 
 CLAUSE_SECONDS: Final = 120.0

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from virtuallog.errors import ChainConflictError, UnavailableError
-from virtuallog.types import NodeId
+from virtuallog.contract.errors import ChainConflictError, UnavailableError
+from virtuallog.contract.types import NodeId
 
 
 @attrs.define
 class MemoryMetaStore:
-    """`virtuallog.api.MetaStore`, decided by a list. Every call takes a moment before it acts and one after."""
+    """`virtuallog.contract.metastore.MetaStore`, decided by a list. Every call takes a moment before it acts and one after."""
 
     values: list[bytes] = attrs.field(factory=list)
     """Of version 1, 2, ..."""

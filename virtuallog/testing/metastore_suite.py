@@ -1,4 +1,4 @@
-"""The conformance suite for MetaStores: is this a versioned register, as `virtuallog.api.MetaStore` promises?
+"""The conformance suite for MetaStores: is this a versioned register, as `virtuallog.contract.metastore.MetaStore` promises?
 
 For authors of MetaStores, ours and strangers'. It needs a fixture that makes one fresh register per clause, and no test
 framework. Each clause is an async function whose docstring is the promise; under pytest, parametrize over `CLAUSES`
@@ -13,16 +13,16 @@ from typing import Final, Protocol, TypeAlias
 
 import trio
 
-from virtuallog.api import MetaStore
-from virtuallog.errors import ChainConflictError, UnavailableError
-from virtuallog.ports import Clock
-from virtuallog.testing.actions import Put
-from virtuallog.testing.cancelling import cancel_at
-from virtuallog.testing.expect import expect, expect_error
-from virtuallog.testing.history import History
-from virtuallog.testing.recorded import RecordedMetaStore
-from virtuallog.testing.register_checks import check_register
-from virtuallog.types import NodeId
+from virtuallog.contract.errors import ChainConflictError, UnavailableError
+from virtuallog.contract.metastore import MetaStore
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.checker.actions import RegisterPut
+from virtuallog.testing.checker.expectations import expect, expect_error
+from virtuallog.testing.checker.history import History
+from virtuallog.testing.checker.recorders import RecordedMetaStore
+from virtuallog.testing.checker.register_checks import check_register
+from virtuallog.testing.clauses.cancel_points import cancel_at
 
 __all__ = ["CLAUSES", "Clause", "MetaStoreFixture", "run_clause"]
 
@@ -179,7 +179,7 @@ async def concurrent_clients_see_one_register(fixture: MetaStoreFixture) -> None
             client = RecordedMetaStore(await fixture.open(), history, f"{number}")
             nursery.start_soon(read_and_write, client, fixture, number, 12)
     check_register(history)
-    expect(any(put.returned for put in history.operations(Put)), "nobody ever won")
+    expect(any(put.returned for put in history.operations(RegisterPut)), "nobody ever won")
 
 
 async def read_and_write(client: MetaStore, fixture: MetaStoreFixture, number: int, times: int) -> None:

@@ -1,4 +1,4 @@
-"""What a log is, as a program: every promise of `virtuallog.api.Loglet`, without servers, failures or time.    Pure.
+"""What a log is, as a program: every promise of `virtuallog.contract.loglet.Loglet`, without servers, failures or time.    Pure.
 
        trimmed            readable                 not yet written
     |-----------|------------------------------|......................>
@@ -19,9 +19,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from virtuallog.batch import Batch, SessionId
-from virtuallog.errors import BeyondTailError, OutOfOrderError, SealedError, TailMismatchError
-from virtuallog.types import Gap, GapKind, LogletOffset, Open, PlacedBatch, Sealed, Tail
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.errors import BeyondTailError, OutOfOrderError, SealedError, TailMismatchError
+from virtuallog.contract.types import Gap, GapKind, LogletOffset, Open, PlacedBatch, Sealed, Tail
 
 
 @attrs.define

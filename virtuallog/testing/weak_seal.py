@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.api import Placed
-from virtuallog.batch import Batch
-from virtuallog.errors import SealedError, TailMismatchError, UnsupportedError, VirtualLogError
-from virtuallog.ports import Done, Environment, Handlers, Request
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.errors import SealedError, TailMismatchError, UnsupportedError, VirtualLogError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.ports import Done, Environment, Handlers, Request
+from virtuallog.contract.types import GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed, Tail
 from virtuallog.testing.model import LogModel
-from virtuallog.types import GapKind, LogletOffset, NodeId, Open, PlacedBatch, Sealed, Tail
 
 CALL_SECONDS: Final = 1.0
 POLL_SECONDS: Final = (0.05, 0.15, 0.45, 1.35)
@@ -31,25 +31,25 @@ POLL_SECONDS: Final = (0.05, 0.15, 0.45, 1.35)
 
 
 @attrs.frozen
-class Written:
+class WeakSealWritten:
     start: int
     stop: int
 
 
 @attrs.frozen
-class Write(Request[Written]):
+class WeakSealWrite(Request[WeakSealWritten]):
     batch: Batch
     opens: bool
     expected_tail: int | None
 
 
 @attrs.frozen
-class Found:
+class WeakSealFetched:
     placed: tuple[Placed, ...]
 
 
 @attrs.frozen
-class Fetch(Request[Found]):
+class WeakSealFetch(Request[WeakSealFetched]):
     start: int
     stop: int
     max_bytes: int
@@ -86,14 +86,14 @@ class SetBit(Request[Bit]):
 
 
 @attrs.frozen
-class Import(Request[Number]):
+class WeakSealImport(Request[Number]):
     """Make a log of what another one holds, where it holds it; gaps included. The answer is its tail."""
 
     placed: tuple[Placed, ...]
 
 
 @attrs.frozen
-class InLog(Request[Any]):
+class RequestInLog(Request[Any]):
     """A request about one of the logs of a server."""
 
     log: str
@@ -108,27 +108,27 @@ class EntriesServer:
 
     @property
     def handlers(self) -> Handlers:
-        return {InLog: self._serve}
+        return {RequestInLog: self._serve}
 
-    def _serve(self, request: InLog, done: Done) -> None:
+    def _serve(self, request: RequestInLog, done: Done) -> None:
         try:
             done(self._answer(request.log, request.request))
         except VirtualLogError as error:
             done(error)
 
-    def _answer(self, log: str, request: Request[Any]) -> Written | Found | Number:
+    def _answer(self, log: str, request: Request[Any]) -> WeakSealWritten | WeakSealFetched | Number:
         model = self.logs.setdefault(log, LogModel())
         match request:
-            case Write(batch, opens, expected_tail):
+            case WeakSealWrite(batch, opens, expected_tail):
                 places = model.append(batch, opens=opens, expected_tail=expected_tail)
-                return Written(places.start, places.stop)
-            case Fetch(start, stop, max_bytes):
-                return Found(tuple(model.read(start, stop, max_bytes)))
+                return WeakSealWritten(places.start, places.stop)
+            case WeakSealFetch(start, stop, max_bytes):
+                return WeakSealFetched(tuple(model.read(start, stop, max_bytes)))
             case GetTail():
                 return Number(model.tail)
             case TrimBelow(offset):
                 return Number(model.prefix_trim(offset))
-            case Import(placed):
+            case WeakSealImport(placed):
                 if model.tail == 0:  # else a copy of an earlier call, which must not undo what was trimmed since
                     self.logs[log] = model = _model_of(placed)
                 return Number(model.tail)
@@ -153,9 +153,9 @@ class SealServer:
 
     @property
     def handlers(self) -> Handlers:
-        return {InLog: self._serve}
+        return {RequestInLog: self._serve}
 
-    def _serve(self, request: InLog, done: Done) -> None:
+    def _serve(self, request: RequestInLog, done: Done) -> None:
         if isinstance(request.request, SetBit):
             self.sealed.add(request.log)
         done(Bit(request.log in self.sealed))
@@ -163,7 +163,7 @@ class SealServer:
 
 @attrs.define(eq=False)
 class WeakSealLoglet:
-    """A client. Implements `virtuallog.api.Loglet`."""
+    """A client. Implements `virtuallog.contract.loglet.Loglet`."""
 
     _environment: Environment
     _entries: NodeId
@@ -175,7 +175,7 @@ class WeakSealLoglet:
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         try:
-            written = await self._call(self._entries, Write(batch, opens, expected_tail))
+            written = await self._call(self._entries, WeakSealWrite(batch, opens, expected_tail))
         except TailMismatchError:
             if await self._is_sealed():  # what it met may lie beyond the sealed tail, where it is in no log
                 raise SealedError from None
@@ -203,7 +203,7 @@ class WeakSealLoglet:
         return await self.check_tail()
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        found = await self._call(self._entries, Fetch(start, stop, max_bytes))
+        found = await self._call(self._entries, WeakSealFetch(start, stop, max_bytes))
         return list(found.placed)
 
     async def seal(self) -> None:
@@ -219,4 +219,4 @@ class WeakSealLoglet:
         return bool((await self._call(self._seal, GetBit())).is_set)
 
     async def _call(self, node: NodeId, request: Request[Any]) -> Any:
-        return await self._environment.services.call(node, InLog(self._log, request), CALL_SECONDS)
+        return await self._environment.services.call(node, RequestInLog(self._log, request), CALL_SECONDS)

@@ -11,20 +11,21 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.api import Cluster, Placed
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError
-from virtuallog.ports import Environment, Handlers, NodeEnvironment
-from virtuallog.rpc.interface import Interface
-from virtuallog.testing.weak_seal import CALL_SECONDS, Import, InLog, SetBit, WeakSealLoglet
-from virtuallog.types import NodeId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.placement import Cluster
+from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.weak_seal import CALL_SECONDS, RequestInLog, SetBit, WeakSealImport, WeakSealLoglet
 
 KIND: Final = "weak-seal"
 
 
 @attrs.define(eq=False)
 class WeakSealProvider:
-    """Implements `virtuallog.api.LogletProvider`. The config is the name of the log; empty: that of the segment."""
+    """Implements `virtuallog.contract.provider.LogletProvider`. The config is the name of the log; empty: that of the segment."""
 
     entries: NodeId
     """Where the `EntriesServer` is."""
@@ -58,6 +59,6 @@ class WeakSealProvider:
             UnavailableError: no answer in time; may be called again with the same name.
         """
         call = environment.services.call
-        await call(self.seal, InLog(log, SetBit()), CALL_SECONDS)
-        await call(self.entries, InLog(log, Import(tuple(placed))), CALL_SECONDS)
+        await call(self.seal, RequestInLog(log, SetBit()), CALL_SECONDS)
+        await call(self.entries, RequestInLog(log, WeakSealImport(tuple(placed))), CALL_SECONDS)
         return log.encode()

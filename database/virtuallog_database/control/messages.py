@@ -6,14 +6,14 @@ from typing import Final
 
 import attrs
 
-from virtuallog.ports import Request
+from virtuallog.contract.ports import Request
 
 SERVING: Final = "serving"
 """The state of a replica that can be used."""
 
 
 @attrs.frozen(kw_only=True)
-class Member:
+class MemberStatus:
     """A replica in the view: the log is kept for it."""
 
     name: str
@@ -24,7 +24,7 @@ class Member:
 
 
 @attrs.frozen(kw_only=True)
-class Hold:
+class HoldStatus:
     """A promise that the log stays from a position on."""
 
     name: str
@@ -52,8 +52,8 @@ class DatabaseStatus:
     """Connections of clients."""
     allowed: int = 0
     """What nobody needs any more, as far as is known here: the log may be trimmed up to this."""
-    members: tuple[Member, ...] = ()
-    holds: tuple[Hold, ...] = ()
+    members: tuple[MemberStatus, ...] = ()
+    holds: tuple[HoldStatus, ...] = ()
     engines: tuple[str, ...] = ()
     """The stack, from the base up."""
     disabled: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class RawWrite:
 
 @attrs.frozen(kw_only=True)
 class WriteRaw(Request[Done]):
-    """BrainDoctor: write to the local store of every replica, past everything that gives it a meaning. For emergencies."""
+    """BrainDoctorEngine: write to the local store of every replica, past everything that gives it a meaning. For emergencies."""
 
     writes: tuple[RawWrite, ...]
 

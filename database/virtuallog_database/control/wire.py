@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from virtuallog.rpc.interface import Interface, Method
-from virtuallog.rpc.roles import Role
-from virtuallog.rpc.schema import load
+from virtuallog.contract.interface import Interface, Method
+from virtuallog.contract.roles import Role
+from virtuallog.contract.schema import load
 from virtuallog_database.control.messages import (
     Allowed,
     CompareChecksums,

@@ -20,18 +20,16 @@ from typing import Any, ClassVar, Final
 import attrs
 import trio
 
-from virtuallog.batch import cut, pack_ends
-from virtuallog.errors import InvalidSettingError, MalformedError, TooLargeError, VirtualLogError
-from virtuallog.instruments import COUNTS, Histogram
-from virtuallog.metrics import Family
-from virtuallog.ports import Done, Outcome
-from virtuallog.session import COMPANY_MAX
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.api import Failed
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.failures import NONDETERMINISTIC
-from virtuallog_database.engines.layer import Layer
-from virtuallog_database.transaction import Transaction
+from virtuallog.contract.batch import cut, pack_ends
+from virtuallog.contract.errors import InvalidSettingError, MalformedError, TooLargeError, VirtualLogError
+from virtuallog.contract.metrics import COUNTS, Histogram, MetricFamily
+from virtuallog.contract.ports import Done, Outcome
+from virtuallog.contract.types import LogPosition
+from virtuallog.ordering.append_session import IN_FLIGHT_RATIO_MAX
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.layers.contract import FailedApply
+from virtuallog_database.engines.layers.layer import NONDETERMINISTIC, Layer
+from virtuallog_database.transaction import StoreTransaction
 
 NAME: Final = "batching"
 
@@ -59,7 +57,7 @@ class BatchingSettings:
 
 
 @attrs.frozen
-class Group:
+class AppliedGroup:
     """What became of a group: the result of `apply` for its entry."""
 
     commands: Sequence[Entry]
@@ -74,7 +72,7 @@ class _Way:
 
 
 @attrs.define(eq=False)
-class Batching(Layer):
+class BatchingEngine(Layer):
     """See above. Commands under way and waiting are bounded by whoever proposes."""
 
     name: ClassVar[str] = NAME
@@ -136,7 +134,9 @@ class Batching(Layer):
     def _has_room(self) -> bool:
         """Whether a group should leave now; few commands wait for others while many are under way."""
         waiting = len(self._commands)
-        return not self._groups or (self._groups < self.settings.window and waiting * COMPANY_MAX >= self._company)
+        return not self._groups or (
+            self._groups < self.settings.window and waiting * IN_FLIGHT_RATIO_MAX >= self._company
+        )
 
     def _cut_all(self) -> None:
         while self._commands:
@@ -191,14 +191,16 @@ class Batching(Layer):
 
     # -- applying -------------------------------------------------------------------------------------------------
 
-    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Any:
         header = entry.headers.get(self.name)
         if header is None:
             return self.apply_above(transaction, entry, position)
         commands = [Entry(command) for command in _cut_untrusted(header, entry.payload)]
-        return Group(commands, self._apply_group(transaction, commands, position))
+        return AppliedGroup(commands, self._apply_group(transaction, commands, position))
 
-    def _apply_group(self, transaction: Transaction, commands: Sequence[Entry], position: LogPosition) -> list[Any]:
+    def _apply_group(
+        self, transaction: StoreTransaction, commands: Sequence[Entry], position: LogPosition
+    ) -> list[Any]:
         """Apply the commands with one savepoint for all. If one raises a deterministic error, which is rare, all are taken back, and applied
         again with a savepoint each."""
         apply, savepoint = self.above.apply, transaction.savepoint()
@@ -212,7 +214,7 @@ class Batching(Layer):
         transaction.release(savepoint)
         return results
 
-    def _apply_each(self, transaction: Transaction, commands: Sequence[Entry], position: LogPosition) -> list[Any]:
+    def _apply_each(self, transaction: StoreTransaction, commands: Sequence[Entry], position: LogPosition) -> list[Any]:
         results, savepoint = [], transaction.next_savepoint
         for command in commands:
             results.append(self.apply_above(transaction, command, position))
@@ -220,20 +222,20 @@ class Batching(Layer):
         return results
 
     def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
-        if not isinstance(result, Group):
+        if not isinstance(result, AppliedGroup):
             self.post_apply_above(entry, position, result)
             return
         for command, outcome in zip(result.commands, result.results, strict=True):
             self.post_apply_above(command, position, outcome)
 
-    def metrics(self) -> list[Family]:
+    def metrics(self) -> list[MetricFamily]:
         return [self._sizes.family()]
 
 
 def _tell(dones: Sequence[Done], outcome: Outcome[Any]) -> None:
-    if isinstance(outcome, Group):
+    if isinstance(outcome, AppliedGroup):
         for done, result in zip(dones, outcome.results, strict=True):
-            done(result.error if isinstance(result, Failed) else result)
+            done(result.error if isinstance(result, FailedApply) else result)
     else:  # the same for all of them
         for done in dones:
             done(outcome)

@@ -16,19 +16,19 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from virtuallog.errors import InvalidSettingError, MalformedError
-from virtuallog.ports import Done
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.keys import CURSOR
-from virtuallog_database.engines.layer import Layer
-from virtuallog_database.transaction import Transaction
+from virtuallog.contract.errors import InvalidSettingError, MalformedError
+from virtuallog.contract.ports import Done
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core.keys import CURSOR
+from virtuallog_database.engines.layers.layer import Layer
+from virtuallog_database.transaction import StoreTransaction
 
 _LENGTH: Final = struct.Struct("<I")
 
 
 @attrs.define(eq=False)
-class BrainDoctor(Layer):
+class BrainDoctorEngine(Layer):
     """See above."""
 
     name: ClassVar[str] = "brain_doctor"
@@ -47,7 +47,7 @@ class BrainDoctor(Layer):
             raise InvalidSettingError(CURSOR.decode(errors="replace"), "the cursor is not to be written")
         self.below.propose(Entry(b"", {self.name: encode(writes)}), done)
 
-    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Any:
         header = entry.headers.get(self.name)
         if header is None:
             return self.apply_above(transaction, entry, position)

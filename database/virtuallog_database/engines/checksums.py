@@ -23,16 +23,16 @@ from typing import Any, ClassVar, Final
 import attrs
 import trio
 
-from virtuallog.errors import CorruptionError, RetryableError
-from virtuallog.metrics import Family, Kind, Sample
-from virtuallog.types import LogPosition
-from virtuallog_database.engines import view
-from virtuallog_database.engines.commanded import CommandedLayer
-from virtuallog_database.engines.digests import EVERYTHING, Fold, differences, majority
-from virtuallog_database.engines.keys import CURSOR, section, section_span
-from virtuallog_database.engines.vocabulary import Vocabulary
-from virtuallog_database.ports import Reading
-from virtuallog_database.transaction import Transaction
+from virtuallog.contract.errors import CorruptionError, RetryableError
+from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core import view
+from virtuallog_database.engines.core.keys import CURSOR, section, section_span
+from virtuallog_database.engines.core.state_digests import EVERYTHING, StateDigest, differences, majority
+from virtuallog_database.engines.core.vocabulary import Vocabulary
+from virtuallog_database.engines.layers.command_layer import CommandLayer
+from virtuallog_database.ports import StoreReader
+from virtuallog_database.transaction import StoreTransaction
 
 NAME: Final = "checksums"
 ROUNDS_MAX: Final = 4
@@ -80,7 +80,7 @@ _RECORDS: Final = Vocabulary((Round, Report))
 _SECTION: Final = section(NAME)
 
 
-def begin(transaction: Transaction, position: LogPosition) -> None:
+def begin(transaction: StoreTransaction, position: LogPosition) -> None:
     """A comparison starts here."""
     rounds = {key[: len(_SECTION) + 8] for key, _ in _stored(transaction)}
     for prefix in sorted(rounds)[: max(0, len(rounds) + 1 - ROUNDS_MAX)]:
@@ -90,7 +90,7 @@ def begin(transaction: Transaction, position: LogPosition) -> None:
     transaction.ends_here = True
 
 
-def report(transaction: Transaction, command: Report) -> Mapping[str, str] | None:
+def report(transaction: StoreTransaction, command: Report) -> Mapping[str, str] | None:
     """One more report. Returns the digests that a majority has, if there is one."""
     prefix = _round(command.compared)
     stored = transaction.get(prefix)
@@ -102,7 +102,7 @@ def report(transaction: Transaction, command: Report) -> Mapping[str, str] | Non
     return majority({**reports, command.replica: command.digests}, _RECORDS.parse_stored(stored).voters)
 
 
-def _stored(transaction: Transaction) -> list[tuple[bytes, bytes]]:
+def _stored(transaction: StoreTransaction) -> list[tuple[bytes, bytes]]:
     return transaction.scan(section_span(NAME), (ROUNDS_MAX + 1) * (view.MEMBERS_MAX + 1))
 
 
@@ -111,7 +111,7 @@ def _round(position: int) -> bytes:
 
 
 @attrs.define(eq=False)
-class Checksums(CommandedLayer):
+class ChecksumEngine(CommandLayer):
     """See the module."""
 
     name: ClassVar[str] = NAME
@@ -120,7 +120,7 @@ class Checksums(CommandedLayer):
     settings: ChecksumSettings = attrs.field(factory=ChecksumSettings, kw_only=True)
     _own: dict[int, Mapping[str, str]] = attrs.field(factory=dict, init=False)
     """Our digests, by the positions of comparisons; the newest few."""
-    _to_fold: tuple[LogPosition, Reading] | None = attrs.field(default=None, init=False)
+    _to_fold: tuple[LogPosition, StoreReader] | None = attrs.field(default=None, init=False)
     _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
     _next: float = attrs.field(default=0.0, init=False)
     """When to ask for a comparison, by our monotonic clock."""
@@ -137,7 +137,7 @@ class Checksums(CommandedLayer):
 
     # -- in the log -----------------------------------------------------------------------------------------------
 
-    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> Any:
+    def apply_command(self, transaction: StoreTransaction, command: Any, position: LogPosition) -> Any:
         if isinstance(command, Compare):
             begin(transaction, position)
             return position
@@ -155,9 +155,9 @@ class Checksums(CommandedLayer):
         self._agreed = LogPosition(max(position, self._agreed or 0))
 
     def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
-        if isinstance(command, Compare) and not self.surroundings.passive:
+        if isinstance(command, Compare) and not self.context.passive:
             self._next = self._now + self.settings.period_seconds
-            self._to_fold = position, self.surroundings.store.snapshot()
+            self._to_fold = position, self.context.store.snapshot()
             self._wake.set()
 
     # -- in the background ----------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Checksums(CommandedLayer):
             self._wake = trio.Event()
             position = await self._fold()
             if position is not None:
-                await self._report(Report(position, self.surroundings.identity.name, self._own[position]))
+                await self._report(Report(position, self.context.identity.name, self._own[position]))
 
     async def _fold(self) -> LogPosition | None:
         """Make our digests for the newest comparison; returns where it was, if they are made. The snapshot is gone when this returns: it
@@ -190,12 +190,12 @@ class Checksums(CommandedLayer):
             return None
         (position, state), self._to_fold = self._to_fold, None
         assert state.get(CURSOR) == (position + 1).to_bytes(8, "big"), "the transaction ended with the comparison"
-        fold = Fold()
+        fold = StateDigest()
         start, stop = EVERYTHING
         while pairs := state.scan((start, stop), _CHUNK):
             fold.add(pairs)
             start = pairs[-1][0] + b"\0"
-            await self.surroundings.environment.clock.sleep(self.settings.pause_seconds)
+            await self.context.environment.clock.sleep(self.settings.pause_seconds)
             if self._wake.is_set():
                 return None  # a newer comparison: the snapshot of this one must not be kept for long
         self._own[position] = fold.finish()
@@ -208,20 +208,20 @@ class Checksums(CommandedLayer):
             try:
                 await self.command(command)
             except RetryableError:
-                await self.surroundings.environment.clock.sleep(self.tick_seconds)
+                await self.context.environment.clock.sleep(self.tick_seconds)
             else:
                 return
 
     @property
     def _now(self) -> float:
-        return self.surroundings.environment.clock.monotonic()
+        return self.context.environment.clock.monotonic()
 
-    def metrics(self) -> list[Family]:
+    def metrics(self) -> list[MetricFamily]:
         newest = max(self._own, default=0)
         return [
-            Family("virtuallog_database_checksum_made_position", Kind.GAUGE,
+            MetricFamily("virtuallog_database_checksum_made_position", MetricKind.GAUGE,
                    "Where this replica has last made digests of its state.", (Sample({}, newest),)),
-            Family("virtuallog_database_checksum_agreed_position", Kind.GAUGE,
+            MetricFamily("virtuallog_database_checksum_agreed_position", MetricKind.GAUGE,
                    "Where its digests were last those of a majority. Behind the one above for long: no majority agrees.",
                    (Sample({}, self._agreed or 0),)),
         ]  # fmt: skip

@@ -32,18 +32,18 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-from virtuallog.errors import InvalidSettingError, UnavailableError, VirtualLogError
-from virtuallog.metrics import Family, Kind, Sample
-from virtuallog.ports import Clock, Done
-from virtuallog.types import LogPosition
-from virtuallog_database.engines import lease_state
-from virtuallog_database.engines.commanded import CommandedLayer
-from virtuallog_database.engines.cursor import read_cursor
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
-from virtuallog_database.engines.switches import is_enabled
-from virtuallog_database.engines.vocabulary import Vocabulary
-from virtuallog_database.transaction import Transaction
+from virtuallog.contract.errors import InvalidSettingError, UnavailableError, VirtualLogError
+from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
+from virtuallog.contract.ports import Clock, Done
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core import lease_state
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core.keys import read_cursor
+from virtuallog_database.engines.core.lease_state import Acquire, Confirm, Expire, Grant, Release, Renew
+from virtuallog_database.engines.core.switches import is_enabled
+from virtuallog_database.engines.core.vocabulary import Vocabulary
+from virtuallog_database.engines.layers.command_layer import CommandLayer
+from virtuallog_database.transaction import StoreTransaction
 
 
 @attrs.frozen(kw_only=True)
@@ -81,8 +81,8 @@ class _Reliance:
 
 
 @attrs.define(eq=False)
-class Lease(CommandedLayer):
-    """See the module. Stands above SessionOrder, which completes proposals by itself."""
+class LeaseEngine(CommandLayer):
+    """See the module. Stands above SessionOrderEngine, which completes proposals by itself."""
 
     name: ClassVar[str] = lease_state.NAME
     vocabulary: ClassVar[Vocabulary] = Vocabulary((Acquire, Renew, Confirm, Release, Expire))
@@ -146,7 +146,7 @@ class Lease(CommandedLayer):
     # -- as a layer -----------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        self._applied = self._shown = read_cursor(self.surroundings.store)
+        self._applied = self._shown = read_cursor(self.context.store)
         self._look()
         self._tell_waiting()  # a raw write may have taken the lease away
 
@@ -159,7 +159,7 @@ class Lease(CommandedLayer):
         else:
             await self.below.prepare_read()
 
-    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> bool:
+    def apply_command(self, transaction: StoreTransaction, command: Any, position: LogPosition) -> bool:
         return lease_state.apply(transaction, command, position)
 
     def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
@@ -199,7 +199,7 @@ class Lease(CommandedLayer):
         while self._waiting and (grant is None or self._is_ours or grant.applied >= self._waiting[0][0]):
             _, done, result = self._waiting.popleft()
             # Not here and now: who is told reads, and entries of the same transaction may lie behind this one.
-            self.surroundings.completions.add(done, result)
+            self.context.completions.add(done, result)
 
     def _confirm_soon(self) -> None:
         """One at a time: what is applied until it is in the log is confirmed by the next one."""
@@ -221,7 +221,7 @@ class Lease(CommandedLayer):
         return self.settings.duration_seconds / 4
 
     async def tick(self) -> None:
-        grant, store = self._grant, self.surroundings.store
+        grant, store = self._grant, self.context.store
         if grant is not None and not self._is_ours:
             if self._clock.monotonic() - self._renewed >= grant.milliseconds / 1000 * (1 + self.settings.drift):
                 await self.command(Expire(grant.lease, grant.renewals))
@@ -231,7 +231,7 @@ class Lease(CommandedLayer):
             await self._rely_after(Renew(grant.lease, self._applied), grant.milliseconds)
         else:
             milliseconds = int(self.settings.duration_seconds * 1000)
-            await self._rely_after(Acquire(self.surroundings.identity.name, milliseconds), milliseconds)
+            await self._rely_after(Acquire(self.context.identity.name, milliseconds), milliseconds)
 
     async def _rely_after(self, command: Acquire | Renew, milliseconds: int) -> None:
         # Looked at before it is proposed: others begin to wait after that, when they have applied it.
@@ -241,23 +241,23 @@ class Lease(CommandedLayer):
             self._reliance = _Reliance(self._grant.lease, monotonic + seconds, wall + seconds)
 
     def _look(self) -> None:
-        grant, former = lease_state.current(self.surroundings.store), self._grant
+        grant, former = lease_state.current(self.context.store), self._grant
         if grant is not None and (former is None or (former.lease, former.renewals) != (grant.lease, grant.renewals)):
             self._renewed = self._clock.monotonic()
         self._grant = grant
 
     @property
     def _is_ours(self) -> bool:
-        return self._grant is not None and self._grant.replica == self.surroundings.identity.name
+        return self._grant is not None and self._grant.replica == self.context.identity.name
 
     @property
     def _clock(self) -> Clock:
-        return self.surroundings.environment.clock
+        return self.context.environment.clock
 
-    def metrics(self) -> list[Family]:
+    def metrics(self) -> list[MetricFamily]:
         return [
-            Family("virtuallog_database_lease_held", Kind.GAUGE, "1: this replica reads without a tail check.",
+            MetricFamily("virtuallog_database_lease_held", MetricKind.GAUGE, "1: this replica reads without a tail check.",
                    (Sample({}, int(self.is_held)),)),
-            Family("virtuallog_database_lease_waiting", Kind.GAUGE,
+            MetricFamily("virtuallog_database_lease_waiting", MetricKind.GAUGE,
                    "Writes and strong reads that wait until the holder has applied them.", (Sample({}, len(self._waiting)),)),
         ]  # fmt: skip

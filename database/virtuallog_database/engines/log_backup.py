@@ -1,4 +1,4 @@
-"""LogBackup: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section 4).
+"""LogBackupEngine: copies the log elsewhere, range by range, before it is trimmed (SOSP'21, section 4).
 
 Replicas bid through the log for ranges that do not overlap. Who has a range reads it from the log, makes an archive of it (the same
 Parquet files as a closed segment's, docs/archive.md: one directory for each range), reads that back, compares, and says through the
@@ -24,22 +24,22 @@ from typing import Any, ClassVar, Final
 import attrs
 import structlog
 
-from virtuallog.api import Placed
-from virtuallog.errors import MalformedError, UnsupportedError, VirtualLogError
-from virtuallog.metrics import Family, Kind, Sample
-from virtuallog.types import POSITION_MAX, LogPosition, PlacedBatch
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_database.engines import backup_state
-from virtuallog_database.engines.backup_state import Begin, Bid, DropBid, Progress, Uploaded
-from virtuallog_database.engines.commanded import CommandedLayer
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.silence import Silence
-from virtuallog_database.engines.switches import is_enabled
-from virtuallog_database.engines.vocabulary import Vocabulary
-from virtuallog_database.transaction import Transaction
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import MalformedError, UnsupportedError, VirtualLogError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
+from virtuallog.contract.types import POSITION_MAX, LogPosition, PlacedBatch
+from virtuallog_database.engines.core import backup_state
+from virtuallog_database.engines.core.backup_state import Begin, Bid, DropBid, Progress, Uploaded
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core.liveness_timers import LivenessTimers
+from virtuallog_database.engines.core.switches import is_enabled
+from virtuallog_database.engines.core.vocabulary import Vocabulary
+from virtuallog_database.engines.layers.command_layer import CommandLayer
+from virtuallog_database.transaction import StoreTransaction
 from virtuallog_loglets.archive.config import backup_directory_of, join
-from virtuallog_loglets.archive.files import NEEDS, Files, OpenFiles
-from virtuallog_loglets.archive.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.drivers.files import NEEDS, Files, OpenFiles
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 _READ_BYTES: Final = 1 << 20
 logger = structlog.get_logger(__name__)
@@ -74,7 +74,7 @@ class _Whole:
 
 
 @attrs.define(eq=False)
-class LogBackup(CommandedLayer):
+class LogBackupEngine(CommandLayer):
     """See the module."""
 
     name: ClassVar[str] = backup_state.NAME
@@ -83,7 +83,7 @@ class LogBackup(CommandedLayer):
     settings: LogBackupSettings = attrs.field(factory=LogBackupSettings, kw_only=True)
     _above: LogPosition = attrs.field(default=LogPosition(POSITION_MAX), init=False)
     """What the layers above allow to be trimmed."""
-    _bids: Silence = attrs.field(factory=Silence, init=False)
+    _bids: LivenessTimers = attrs.field(factory=LivenessTimers, init=False)
     _applied: LogPosition = attrs.field(default=LogPosition(0), init=False)
     """Everything below that concerns this layer is applied."""
     _bytes: int = attrs.field(default=0, init=False)
@@ -94,7 +94,7 @@ class LogBackup(CommandedLayer):
 
     def progress(self) -> Progress | None:
         """Where backups stand, as of the applied state; None: nobody has begun since the engine was enabled."""
-        return backup_state.progress(self.surroundings.store)
+        return backup_state.progress(self.context.store)
 
     # -- as a layer -----------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class LogBackup(CommandedLayer):
         self._above = position
         self._hand_down()
 
-    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> bool:
+    def apply_command(self, transaction: StoreTransaction, command: Any, position: LogPosition) -> bool:
         return backup_state.apply(transaction, command, position)
 
     def post_command(self, command: Any, position: LogPosition, result: Any) -> None:
@@ -140,26 +140,26 @@ class LogBackup(CommandedLayer):
         progress = self.progress()
         if progress is not None:
             await self._drop_silent()
-        if not self.settings.url or not is_enabled(self.surroundings.store, self.name):
+        if not self.settings.url or not is_enabled(self.context.store, self.name):
             return
         if progress is None:
-            await self.command(Begin(await self.surroundings.log.find_trim_point()))
+            await self.command(Begin(await self.context.log.find_trim_point()))
             return
         await self._bid(progress)
-        for start, each in backup_state.ranges(self.surroundings.store).items():
+        for start, each in backup_state.ranges(self.context.store).items():
             if each.replica == self._replica and not each.uploaded:
                 await self._upload(start, each.stop)
                 await self.command(Uploaded(start, each.stop))
 
     async def _drop_silent(self) -> None:
-        for start, each in backup_state.ranges(self.surroundings.store).items():
+        for start, each in backup_state.ranges(self.context.store).items():
             is_open = each.replica not in {"", self._replica} and not each.uploaded
             if is_open and self._bids.silent(str(start), self.settings.bid_seconds, self._now):
                 await self.command(DropBid(start, each.bid))
 
     async def _bid(self, progress: Progress) -> None:
         """For what somebody has given up, else for what is new; one at a time, and nothing before the last is done."""
-        present = backup_state.ranges(self.surroundings.store)
+        present = backup_state.ranges(self.context.store)
         if any(each.replica == self._replica and not each.uploaded for each in present.values()):
             return
         free = next((start for start, each in present.items() if each.is_free), None)
@@ -171,7 +171,7 @@ class LogBackup(CommandedLayer):
     async def _bid_for_new(self, start: LogPosition, applied: LogPosition) -> None:
         stop, size = start, 0
         while stop < applied and size < self.settings.range_bytes:
-            items = await self.surroundings.log.read(stop, applied, min(_READ_BYTES, self.settings.range_bytes - size))
+            items = await self.context.log.read(stop, applied, min(_READ_BYTES, self.settings.range_bytes - size))
             stop = LogPosition(items[-1].stop)
             size += sum(len(each.batch.blob) for each in items if isinstance(each, PlacedBatch))
         if await self.command(Bid(start, stop, self._replica)) and stop < applied:
@@ -191,20 +191,20 @@ class LogBackup(CommandedLayer):
             MalformedError: a marker in the directory says that some of it is trimmed.
         """
         try:
-            from virtuallog_loglets.archive import manifest as manifests
-            from virtuallog_loglets.archive.crew import OneByOne
-            from virtuallog_loglets.archive.trimming import trim_point
-            from virtuallog_loglets.archive.verifying import Verifying
-            from virtuallog_loglets.archive.writing import Writing
+            from virtuallog_loglets.archive.core import manifest as manifests
+            from virtuallog_loglets.archive.creation.archive_writer import ArchiveWriter
+            from virtuallog_loglets.archive.creation.executor import SerialExecutor
+            from virtuallog_loglets.archive.creation.verification import ArchiveVerifier
+            from virtuallog_loglets.archive.drivers.trim_markers import trim_point
         except ImportError as error:
             raise UnsupportedError(NEEDS) from error
-        log = self.surroundings.log
+        log = self.context.log
         cluster = (await log.view.current()).cluster.hex()
         directory = join(self.settings.url, backup_directory_of(cluster, start, stop))
         files: Files = self.settings.open_files(directory)
-        crew = OneByOne(_Whole(log), files)
-        blob = await Writing(
-            crew=crew,
+        executor = SerialExecutor(_Whole(log), files)
+        blob = await ArchiveWriter(
+            executor=executor,
             files=files,
             cluster=cluster,
             start=start,
@@ -212,7 +212,7 @@ class LogBackup(CommandedLayer):
             writer=f"virtuallog {version('virtuallog')}",
         ).run()
         manifest = manifests.decode_untrusted(blob)
-        await Verifying(manifest=manifest, files=files, crew=crew).run()
+        await ArchiveVerifier(manifest=manifest, files=files, executor=executor).run()
         # Nobody trims a backup: a marker is not ours, and whoever restores would take what is below it for trimmed.
         trimmed = trim_point(manifest, await files.list())
         if trimmed > start:
@@ -221,25 +221,25 @@ class LogBackup(CommandedLayer):
             )
 
     def _learn(self) -> None:
-        bids = {str(start): int(each.bid) for start, each in backup_state.ranges(self.surroundings.store).items()}
+        bids = {str(start): int(each.bid) for start, each in backup_state.ranges(self.context.store).items()}
         self._bids.learn(bids, self._now)
 
     def _hand_down(self) -> None:
-        self.below.set_trim_prefix(backup_state.allowed(self.surroundings.store, self._above))
+        self.below.set_trim_prefix(backup_state.allowed(self.context.store, self._above))
 
     @property
     def _replica(self) -> str:
-        return self.surroundings.identity.name
+        return self.context.identity.name
 
     @property
     def _now(self) -> float:
-        return self.surroundings.environment.clock.monotonic()
+        return self.context.environment.clock.monotonic()
 
-    def metrics(self) -> list[Family]:
+    def metrics(self) -> list[MetricFamily]:
         progress = self.progress()
         return [
-            Family("virtuallog_database_backed_up_position", Kind.GAUGE, "Up to where the log is durable elsewhere.",
+            MetricFamily("virtuallog_database_backed_up_position", MetricKind.GAUGE, "Up to where the log is durable elsewhere.",
                    (Sample({}, 0 if progress is None else progress.backed_up),)),
-            Family("virtuallog_database_backup_failures", Kind.COUNTER, "How often this replica could not go on with backups.",
+            MetricFamily("virtuallog_database_backup_failures", MetricKind.COUNTER, "How often this replica could not go on with backups.",
                    (Sample({}, self._failures),)),
         ]  # fmt: skip

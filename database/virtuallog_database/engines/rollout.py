@@ -4,7 +4,7 @@ Two phases. First every replica is restarted with a program that knows the engin
 its `apply` must not write the store. Then a command through the log enables it: from the next entry on it writes, everywhere. The
 reverse to remove it: disable it through the log, let its state run out, then install programs that do not know it.
 
-Phase 1 cannot be left out. A replica announces with ViewTracking which engines it knows; `Enable` is refused, as a function of the
+Phase 1 cannot be left out. A replica announces with ViewTrackingEngine which engines it knows; `Enable` is refused, as a function of the
 log, while any member of the view does not know this one. And a replica that meets an enabled engine it does not know (it has come
 back from before the upgrade, or restored a snapshot with an old program) stops at once: BinaryTooOldError.
 """
@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 
 import attrs
 
-from virtuallog.errors import UnsupportedError
-from virtuallog.types import LogPosition
-from virtuallog_database.engines import switches
-from virtuallog_database.engines.commanded import CommandedLayer
-from virtuallog_database.engines.switches import Disable, Enable, switch
-from virtuallog_database.engines.vocabulary import Vocabulary
+from virtuallog.contract.errors import UnsupportedError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core import switches
+from virtuallog_database.engines.core.switches import Disable, Enable, switch
+from virtuallog_database.engines.core.vocabulary import Vocabulary
+from virtuallog_database.engines.layers.command_layer import CommandLayer
 from virtuallog_database.errors import BinaryTooOldError
-from virtuallog_database.transaction import Transaction
+from virtuallog_database.transaction import StoreTransaction
 
 
 @attrs.frozen(kw_only=True)
@@ -37,7 +37,7 @@ class RolloutSettings:
 
 
 @attrs.define(eq=False)
-class Rollout(CommandedLayer):
+class RolloutEngine(CommandLayer):
     """See the module."""
 
     name: ClassVar[str] = switches.NAME
@@ -67,14 +67,14 @@ class Rollout(CommandedLayer):
 
     def switches(self) -> Mapping[str, bool]:
         """Every engine that was ever switched, and whether it is on, as of the applied state."""
-        return switches.switches(self.surroundings.store)
+        return switches.switches(self.context.store)
 
     def load(self) -> None:
         for engine, is_on in self.switches().items():
             if is_on:
                 self._must_know(engine)
 
-    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> None:
+    def apply_command(self, transaction: StoreTransaction, command: Any, position: LogPosition) -> None:
         switch(transaction, command, position)
         if isinstance(command, Enable):
             self._must_know(command.engine)

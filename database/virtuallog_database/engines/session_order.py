@@ -11,7 +11,7 @@ when a copy is no longer under way. Its rules are in `proposals.py`.
 The state is one record for each replica. Those of replicas that are gone are dropped, the most silent one first, when there are more
 than `REPLICAS_MAX`; should one of them come back, it ends its incarnation and begins anew. Who is in the view is not gone, however
 silent: a server without clients proposes nothing, while programs that come and go, each under a new name, propose all the time.
-What a dropped record has refused stays refused: `forgotten.py`.
+What a dropped record has refused stays refused: `session_floor.py`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from typing import Any, ClassVar, Final
 import attrs
 import trio
 
-from virtuallog.errors import CorruptionError, MalformedError, UnavailableError, VirtualLogError
-from virtuallog.instruments import Counter
-from virtuallog.metrics import Family
-from virtuallog.ports import Done, Outcome
-from virtuallog.types import LogPosition
-from virtuallog_database.engines import forgotten, view
-from virtuallog_database.engines.cursor import read_cursor
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.keys import section, section_span
-from virtuallog_database.engines.layer import Layer
-from virtuallog_database.engines.proposals import Proposal, Proposals
-from virtuallog_database.transaction import Transaction
+from virtuallog.contract.errors import CorruptionError, MalformedError, UnavailableError, VirtualLogError
+from virtuallog.contract.metrics import Counter, MetricFamily
+from virtuallog.contract.ports import Done, Outcome
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core import session_floor, view
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core.keys import read_cursor, section, section_span
+from virtuallog_database.engines.core.pending_proposals import PendingProposal, PendingProposals
+from virtuallog_database.engines.layers.layer import Layer
+from virtuallog_database.transaction import StoreTransaction
 
 REPLICAS_MAX: Final = 64
 """Records in the state: many times the replicas that a log has at a time."""
@@ -87,7 +85,7 @@ SKIPPED: Final = Skipped()
 
 
 @attrs.define(eq=False)
-class SessionOrder(Layer):
+class SessionOrderEngine(Layer):
     """See above."""
 
     name: ClassVar[str] = "session_order"
@@ -96,7 +94,7 @@ class SessionOrder(Layer):
     _replica: bytes = attrs.field(init=False)
     _series: int = attrs.field(default=0, init=False)
     """Incarnations that this object has ended."""
-    _proposals: Proposals = attrs.field(init=False)
+    _proposals: PendingProposals = attrs.field(init=False)
     _began: LogPosition = attrs.field(default=LogPosition(0), init=False)
     """The cursor when the first proposal of this incarnation was made."""
     _progress: float = attrs.field(default=0.0, init=False)
@@ -115,8 +113,8 @@ class SessionOrder(Layer):
     )
 
     def __attrs_post_init__(self) -> None:
-        self._replica = self.surroundings.identity.name.encode()
-        self._proposals = Proposals(self._incarnation())
+        self._replica = self.context.identity.name.encode()
+        self._proposals = PendingProposals(self._incarnation())
 
     # -- proposing ------------------------------------------------------------------------------------------------
 
@@ -125,18 +123,18 @@ class SessionOrder(Layer):
             done(self.stopped)
             return
         if not self._proposals.pending:
-            self._progress = self.surroundings.environment.clock.monotonic()
+            self._progress = self.context.environment.clock.monotonic()
         proposal = self._proposals.add(entry, done)
         if proposal is not None:
             if not proposal.sequence:
-                self._began = read_cursor(self.surroundings.store)
+                self._began = read_cursor(self.context.store)
             self._send(proposal)
 
-    def _send(self, proposal: Proposal) -> None:
+    def _send(self, proposal: PendingProposal) -> None:
         stamp = Stamp(self._proposals.incarnation, proposal.sequence, self._replica)
         entry = proposal.entry.with_header(self.name, stamp.encode())
         if not proposal.sequence:
-            entry = forgotten.with_beginning(entry, self._began)
+            entry = session_floor.with_beginning(entry, self._began)
         self.below.propose(entry, partial(self._settled, stamp.incarnation, stamp.sequence))
 
     def _settled(self, incarnation: bytes, sequence: int, outcome: Outcome[Any]) -> None:
@@ -147,7 +145,7 @@ class SessionOrder(Layer):
 
     async def run(self) -> None:
         """Propose again, or give up, whenever everything under way has come back and something is missing."""
-        clock = self.surroundings.environment.clock
+        clock = self.context.environment.clock
         while True:
             await self._work.wait()
             self._work = trio.Event()
@@ -158,7 +156,7 @@ class SessionOrder(Layer):
                 self._begin_anew(UnavailableError("no progress for too long: unknown outcome"))
             if self._is_forgotten():
                 self._series += 1
-                self._began = read_cursor(self.surroundings.store)
+                self._began = read_cursor(self.context.store)
                 self._proposals.renew(self._incarnation())
             for proposal in self._proposals.again():
                 self._again.value += 1
@@ -169,18 +167,18 @@ class SessionOrder(Layer):
         falls. To be asked between transactions only: what is applied has been told then."""
         if not self._proposals.pending:
             return False
-        store, incarnation = self.surroundings.store, self._proposals.incarnation
+        store, incarnation = self.context.store, self._proposals.incarnation
         newest, _ = _expected(store.get(section(self.name) + self._replica), b"")
-        return newest != incarnation and self._began < forgotten.floor(store)
+        return newest != incarnation and self._began < session_floor.floor(store)
 
     def _begin_anew(self, error: VirtualLogError) -> None:
         self._series += 1
-        self._progress = self.surroundings.environment.clock.monotonic()
+        self._progress = self.context.environment.clock.monotonic()
         for done, told in self._proposals.abandon(self._incarnation(), error):
             done(told)
 
     def _incarnation(self) -> bytes:
-        identity = self.surroundings.identity
+        identity = self.context.identity
         return _INCARNATION.pack(identity.boot, identity.life, self._series)
 
     def stop(self, error: VirtualLogError) -> None:
@@ -190,7 +188,7 @@ class SessionOrder(Layer):
 
     # -- applying -------------------------------------------------------------------------------------------------
 
-    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Any:
         header = entry.headers.get(self.name)
         if header is None:
             return self.apply_above(transaction, entry, position)
@@ -200,7 +198,7 @@ class SessionOrder(Layer):
         incarnation, expected = _expected(record, stamp.incarnation)
         if stamp.incarnation < incarnation or stamp.sequence != expected:
             return SKIPPED
-        if not expected and forgotten.beginning_of(entry) < forgotten.floor(transaction):
+        if not expected and session_floor.beginning_of(entry) < session_floor.floor(transaction):
             return SKIPPED
         if record is None:
             _make_room(transaction)
@@ -219,10 +217,10 @@ class SessionOrder(Layer):
         if stamp.replica == self._replica:
             done = self._proposals.applied(stamp.incarnation, stamp.sequence)
             if done is not None:
-                self._progress = self.surroundings.environment.clock.monotonic()
-                self.surroundings.completions.add(done, result)
+                self._progress = self.context.environment.clock.monotonic()
+                self.context.completions.add(done, result)
 
-    def metrics(self) -> list[Family]:
+    def metrics(self) -> list[MetricFamily]:
         return [self._again.family(), self._skipped.family()]
 
 
@@ -236,12 +234,12 @@ def _expected(record: bytes | None, incarnation: bytes) -> tuple[bytes, int]:
     return newest, following if newest == incarnation else 0
 
 
-def _make_room(transaction: Transaction) -> None:
+def _make_room(transaction: StoreTransaction) -> None:
     """For the record of a replica that has none."""
-    records = dict(transaction.scan(section_span(SessionOrder.name), REPLICAS_MAX + 1))
+    records = dict(transaction.scan(section_span(SessionOrderEngine.name), REPLICAS_MAX + 1))
     if len(records) >= REPLICAS_MAX:
         last = {key: LogPosition(_RECORD.unpack(record)[2]) for key, record in records.items()}
-        present = {section(SessionOrder.name) + name.encode() for name in view.members(transaction)}
+        present = {section(SessionOrderEngine.name) + name.encode() for name in view.members(transaction)}
         oldest = min(records.keys() - present or records.keys(), key=last.__getitem__)
         transaction.delete(oldest)
-        forgotten.dropped(transaction, last[oldest])
+        session_floor.dropped(transaction, last[oldest])

@@ -3,19 +3,19 @@
     application
     Batching            group commit
     Lease               reads without a tail check at one replica; off until enabled
-    SessionOrder        exactly once, in order
-    ViewTracking        who takes part, what is held: trims
+    SessionOrderEngine        exactly once, in order
+    ViewTrackingEngine        who takes part, what is held: trims
     Rollout             enables engines at one position
     Checksums           compares the states of all replicas
     Time                timers that fire at one position; off until enabled
-    LogBackup           copies the log elsewhere; off until enabled
-    BrainDoctor         raw writes, for emergencies
+    LogBackupEngine           copies the log elsewhere; off until enabled
+    BrainDoctorEngine         raw writes, for emergencies
     Base                the virtual log
 
-Lease stands above SessionOrder, which completes proposals by itself: otherwise it could not hold one back. What hands down trims stands
+Lease stands above SessionOrderEngine, which completes proposals by itself: otherwise it could not hold one back. What hands down trims stands
 above what holds them back.
 
-An Observer sits directly above every engine. To add an engine, put it into `zelos`: the rest of the stack need not know it.
+An Observer sits directly above every engine. To add an engine, put it into `database_recipe`: the rest of the stack need not know it.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from typing import Final, TypeAlias, TypeVar
 
 import attrs
 
-from virtuallog.errors import VirtualLogError
-from virtuallog.metrics import Family
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.api import Application, Engine
-from virtuallog_database.engines.base import Base, BaseSettings
-from virtuallog_database.engines.batching import Batching, BatchingSettings
-from virtuallog_database.engines.brain_doctor import BrainDoctor
-from virtuallog_database.engines.checksums import Checksums, ChecksumSettings
-from virtuallog_database.engines.layer import Layer, Surroundings
-from virtuallog_database.engines.lease import Lease, LeaseSettings
-from virtuallog_database.engines.log_backup import LogBackup, LogBackupSettings
-from virtuallog_database.engines.observer import Observer, StackMeter
-from virtuallog_database.engines.rollout import Rollout, RolloutSettings
-from virtuallog_database.engines.session_order import SessionOrder, SessionOrderSettings
-from virtuallog_database.engines.switches import BOUNDS, FLOOR
-from virtuallog_database.engines.time import Time, TimeSettings
-from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.base.base_engine import BaseEngine, BaseSettings
+from virtuallog_database.engines.batching import BatchingEngine, BatchingSettings
+from virtuallog_database.engines.brain_doctor import BrainDoctorEngine
+from virtuallog_database.engines.checksums import ChecksumEngine, ChecksumSettings
+from virtuallog_database.engines.core.switches import BOUNDS, FLOOR
+from virtuallog_database.engines.layers.contract import Application, Engine
+from virtuallog_database.engines.layers.layer import Layer, LayerContext
+from virtuallog_database.engines.layers.observer import ObserverEngine, StackMetrics
+from virtuallog_database.engines.lease import LeaseEngine, LeaseSettings
+from virtuallog_database.engines.log_backup import LogBackupEngine, LogBackupSettings
+from virtuallog_database.engines.rollout import RolloutEngine, RolloutSettings
+from virtuallog_database.engines.session_order import SessionOrderEngine, SessionOrderSettings
+from virtuallog_database.engines.time_engine import TimeEngine, TimeSettings
+from virtuallog_database.engines.view_tracking import ViewSettings, ViewTrackingEngine
 
 LayerT = TypeVar("LayerT", bound=Layer)
 
@@ -52,10 +52,20 @@ KNOWN: Final = (
     FLOOR,
     *(
         layer.name
-        for layer in (Batching, Lease, SessionOrder, ViewTracking, Rollout, Checksums, Time, LogBackup, BrainDoctor)
+        for layer in (
+            BatchingEngine,
+            LeaseEngine,
+            SessionOrderEngine,
+            ViewTrackingEngine,
+            RolloutEngine,
+            ChecksumEngine,
+            TimeEngine,
+            LogBackupEngine,
+            BrainDoctorEngine,
+        )
     ),
 )
-"""Names of rules, and of the engines of `zelos`, the uppermost first."""
+"""Names of rules, and of the engines of `database_recipe`, the uppermost first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,22 +83,22 @@ class StackSettings:
     log_backup: LogBackupSettings = attrs.field(factory=LogBackupSettings)
 
 
-Recipe: TypeAlias = Callable[[Surroundings, StackSettings], Sequence[Layer]]
+Recipe: TypeAlias = Callable[[LayerContext, StackSettings], Sequence[Layer]]
 """Makes the engines above the base, the uppermost first."""
 
 
-def zelos(surroundings: Surroundings, settings: StackSettings) -> Sequence[Layer]:
+def database_recipe(context: LayerContext, settings: StackSettings) -> Sequence[Layer]:
     """The stack of Zelos."""
     layers = [
-        Batching(surroundings, settings.batching),
-        Lease(surroundings, settings=settings.lease),
-        SessionOrder(surroundings, settings=settings.session_order),
-        view := ViewTracking(surroundings, settings=settings.view),
-        rollout := Rollout(surroundings, settings=settings.rollout),
-        Checksums(surroundings, settings=settings.checksums),
-        Time(surroundings, settings=settings.time),
-        LogBackup(surroundings, settings=settings.log_backup),
-        BrainDoctor(surroundings),
+        BatchingEngine(context, settings.batching),
+        LeaseEngine(context, settings=settings.lease),
+        SessionOrderEngine(context, settings=settings.session_order),
+        view := ViewTrackingEngine(context, settings=settings.view),
+        rollout := RolloutEngine(context, settings=settings.rollout),
+        ChecksumEngine(context, settings=settings.checksums),
+        TimeEngine(context, settings=settings.time),
+        LogBackupEngine(context, settings=settings.log_backup),
+        BrainDoctorEngine(context),
     ]
     view.known = rollout.known = KNOWN
     return layers
@@ -103,7 +113,7 @@ class Stack:
     top: Engine
     """What the application proposes to."""
     application: Application
-    meter: StackMeter
+    meter: StackMetrics
 
     def find(self, kind: type[LayerT]) -> LayerT | None:
         """The engine of this class, if the stack has one."""
@@ -130,23 +140,23 @@ class Stack:
         for layer in self.layers:
             layer.snapshotted(position)
 
-    def metrics(self) -> list[Family]:
+    def metrics(self) -> list[MetricFamily]:
         """Of all layers."""
         return [*self.meter.metrics(), *(family for layer in self.layers for family in layer.metrics())]
 
 
-def build(base: Base, layers: Sequence[Layer], application: Application) -> Stack:
+def build(base: BaseEngine, layers: Sequence[Layer], application: Application) -> Stack:
     """Connect these engines, the uppermost first, between `base` and `application`."""
-    clock, meter = base.surroundings.environment.clock, StackMeter()
+    clock, meter = base.context.environment.clock, StackMetrics()
     engine: Engine = base
     upward = [base, *reversed(layers)]
     for lower, upper in zip(upward, [*upward[1:], application], strict=True):
         lower.above = upper
-        engine = Observer(lower, lower.name, meter, clock, SAMPLE if isinstance(lower, Batching) else 1)
+        engine = ObserverEngine(lower, lower.name, meter, clock, SAMPLE if isinstance(lower, BatchingEngine) else 1)
         if isinstance(upper, Layer):
             upper.below = engine
     stack = Stack(upward, engine, application, meter)
-    if (doctor := stack.find(BrainDoctor)) is not None:
+    if (doctor := stack.find(BrainDoctorEngine)) is not None:
         doctor.reload = stack.reload
-    application.attach(engine, base.surroundings.store)
+    application.attach(engine, base.context.store)
     return stack

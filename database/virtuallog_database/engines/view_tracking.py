@@ -1,4 +1,4 @@
-"""ViewTracking: trims the log to what every replica has made durable, and every hold allows (SOSP'21, section 4).
+"""ViewTrackingEngine: trims the log to what every replica has made durable, and every hold allows (SOSP'21, section 4).
 
 Each replica announces the position of its newest durable snapshot: in a header of what it proposes anyway, else in an entry
 of its own. The first announcement makes it a member of the view. One that is silent for too long is ejected by a command, which any
@@ -27,19 +27,19 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from virtuallog.errors import InvalidSettingError
-from virtuallog.metrics import Family, Kind, Sample
-from virtuallog.ports import Clock, Done
-from virtuallog.types import POSITION_MAX, LogPosition
-from virtuallog_database.engines import holds, view
-from virtuallog_database.engines.commanded import CommandedLayer
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.holds import DropHold, PlaceExactly, PlaceHold
-from virtuallog_database.engines.silence import Silence
-from virtuallog_database.engines.view import MEMBERS_MAX, Hold, Member
-from virtuallog_database.engines.vocabulary import Vocabulary
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.metrics import MetricFamily, MetricKind, Sample
+from virtuallog.contract.ports import Clock, Done
+from virtuallog.contract.types import POSITION_MAX, LogPosition
+from virtuallog_database.engines.core import holds, view
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core.holds import DropHold, PlaceExactly, PlaceHold
+from virtuallog_database.engines.core.liveness_timers import LivenessTimers
+from virtuallog_database.engines.core.view import MEMBERS_MAX, Hold, Member
+from virtuallog_database.engines.core.vocabulary import Vocabulary
+from virtuallog_database.engines.layers.command_layer import CommandLayer
 from virtuallog_database.identity import node_of
-from virtuallog_database.transaction import Transaction
+from virtuallog_database.transaction import StoreTransaction
 
 _SECOND_LOOK: Final = 3
 """Announcements that everybody alive could have made before one is ejected. Any two may be lost."""
@@ -97,7 +97,7 @@ class Eject:
     """Or `holds.ANY`: an operator knows that it does not come back."""
 
 
-def announce(transaction: Transaction, said: Announce | Heartbeat, position: LogPosition) -> None:
+def announce(transaction: StoreTransaction, said: Announce | Heartbeat, position: LogPosition) -> None:
     """The state once this was said."""
     present = view.members(transaction)
     if said.replica not in present:
@@ -110,7 +110,7 @@ def announce(transaction: Transaction, said: Announce | Heartbeat, position: Log
     view.raise_floor(transaction)
 
 
-def eject(transaction: Transaction, command: Eject) -> bool:
+def eject(transaction: StoreTransaction, command: Eject) -> bool:
     """Returns whether it was ejected."""
     present = view.members(transaction).get(command.replica)
     if present is None or command.heard not in {present.heard, holds.ANY}:
@@ -121,7 +121,7 @@ def eject(transaction: Transaction, command: Eject) -> bool:
 
 
 @attrs.define(eq=False)
-class ViewTracking(CommandedLayer):
+class ViewTrackingEngine(CommandLayer):
     """See the module."""
 
     name: ClassVar[str] = view.NAME
@@ -136,35 +136,35 @@ class ViewTracking(CommandedLayer):
     """What we last put into the log, and when."""
     _above: LogPosition = attrs.field(default=LogPosition(POSITION_MAX), init=False)
     """What the layers above allow."""
-    _members: Silence = attrs.field(factory=Silence, init=False)
-    _holds: Silence = attrs.field(factory=Silence, init=False)
+    _members: LivenessTimers = attrs.field(factory=LivenessTimers, init=False)
+    _holds: LivenessTimers = attrs.field(factory=LivenessTimers, init=False)
 
     # -- what may be asked ----------------------------------------------------------------------------------------
 
     def members(self) -> Mapping[str, Member]:
         """The view as of the applied state, by names of replicas."""
-        return view.members(self.surroundings.store)
+        return view.members(self.context.store)
 
     def holds(self) -> Mapping[str, Hold]:
         """The holds as of the applied state."""
-        return view.holds(self.surroundings.store)
+        return view.holds(self.context.store)
 
     def floor(self) -> LogPosition:
         """Below this nobody needs the log: view and holds allow to trim up to here. As of the applied state."""
-        return view.floor(self.surroundings.store)
+        return view.floor(self.context.store)
 
     def trimmable(self) -> LogPosition:
         """Up to where this replica trims the log: what nobody needs, as far as enough disks have what it led to."""
-        return min(self.floor(), view.kept(self.surroundings.store, self.copies))
+        return min(self.floor(), view.kept(self.context.store, self.copies))
 
     @property
     def copies(self) -> int:
         """Members that must have a state in a durable snapshot before the log is trimmed to it."""
-        if self.surroundings.passive:
+        if self.context.passive:
             return 1  # who takes no part trims nothing
         if self.settings.copies is not None:
             return self.settings.copies
-        register = self.surroundings.log.view.cached
+        register = self.context.log.view.cached
         if register is None:
             return MEMBERS_MAX  # until it is known how many nodes there are, nothing is trimmed
         nodes = sum(bool(entry.roles) for entry in register.nodes.values())
@@ -226,7 +226,7 @@ class ViewTracking(CommandedLayer):
         self._above = position
         self._hand_down()
 
-    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Any:
         header = entry.headers.get(self.name)
         if header is None:
             return self.apply_above(transaction, entry, position)
@@ -236,7 +236,7 @@ class ViewTracking(CommandedLayer):
         announce(transaction, said, position)
         return self.apply_above(transaction, entry, position)
 
-    def apply_command(self, transaction: Transaction, command: Any, position: LogPosition) -> Any:
+    def apply_command(self, transaction: StoreTransaction, command: Any, position: LogPosition) -> Any:
         match command:
             case Heartbeat():
                 return announce(transaction, command, position)
@@ -310,7 +310,7 @@ class ViewTracking(CommandedLayer):
 
     @property
     def _is_due(self) -> bool:
-        if self.surroundings.passive:
+        if self.context.passive:
             return False
         if self._announced is None:
             return True
@@ -323,19 +323,19 @@ class ViewTracking(CommandedLayer):
 
     @property
     def _replica(self) -> str:
-        return self.surroundings.identity.name
+        return self.context.identity.name
 
     @property
     def _clock(self) -> Clock:
-        return self.surroundings.environment.clock
+        return self.context.environment.clock
 
-    def metrics(self) -> list[Family]:
+    def metrics(self) -> list[MetricFamily]:
         durable = tuple(Sample({"replica": name}, each.durable) for name, each in self.members().items())
         kept = tuple(Sample({"hold": name}, each.position) for name, each in self.holds().items())
         return [
-            Family("virtuallog_database_view_durable_position", Kind.GAUGE,
+            MetricFamily("virtuallog_database_view_durable_position", MetricKind.GAUGE,
                    "Position of the newest durable snapshot of each replica of the view.", durable),
-            Family("virtuallog_database_hold_position", Kind.GAUGE, "From where on the log is held.", kept),
-            Family("virtuallog_database_floor_position", Kind.GAUGE,
+            MetricFamily("virtuallog_database_hold_position", MetricKind.GAUGE, "From where on the log is held.", kept),
+            MetricFamily("virtuallog_database_floor_position", MetricKind.GAUGE,
                    "Up to where view and holds allow to trim the log.", (Sample({}, self.floor()),)),
         ]  # fmt: skip

@@ -16,12 +16,12 @@ from typing import Any, Final
 import attrs
 import rocksdict
 
-from virtuallog.errors import DiskFullError, StorageError, UnavailableError
-from virtuallog.worker import Worker
+from virtuallog.contract.errors import DiskFullError, StorageError, UnavailableError
+from virtuallog.runtime.worker import Worker
 from virtuallog_database.ports import CheckpointFile
 from virtuallog_database.rocks import files
-from virtuallog_database.rocks.failures import guarded
-from virtuallog_database.rocks.listing import LISTING, check_name_untrusted, decode_untrusted, encode
+from virtuallog_database.rocks.checkpoint_listing import LISTING, check_name_untrusted, decode_untrusted, encode
+from virtuallog_database.rocks.error_translation import guarded
 from virtuallog_database.rocks.store import RocksStore, StoreSettings, open_database
 
 _TAKING: Final = ".taking"

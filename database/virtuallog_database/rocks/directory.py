@@ -19,13 +19,13 @@ from typing import Final
 import attrs
 import trio
 
-from virtuallog.errors import StorageError
-from virtuallog.worker import Worker
+from virtuallog.contract.errors import StorageError
+from virtuallog.runtime.worker import Worker
 from virtuallog_database.rocks import files
 from virtuallog_database.rocks.checkpoints import RocksCheckpoints
-from virtuallog_database.rocks.failures import guarded
-from virtuallog_database.rocks.locking import take
-from virtuallog_database.rocks.staging import RocksStaging
+from virtuallog_database.rocks.directory_lock import lock_directory
+from virtuallog_database.rocks.error_translation import guarded
+from virtuallog_database.rocks.staging_area import RocksStagingArea
 from virtuallog_database.rocks.store import DEFAULT, RocksStore, StoreSettings, open_database
 
 _GENERATION: Final = re.compile(r"generation-(\d{6,})")
@@ -40,7 +40,7 @@ async def open_store_directory(path: Path, settings: StoreSettings = DEFAULT) ->
     """
     worker = Worker(f"store of {path.name}")
     try:
-        lock = await worker.do(lambda: guarded(lambda: take(path)))
+        lock = await worker.do(lambda: guarded(lambda: lock_directory(path)))
         directory = RocksDirectory(path, settings, lock, worker)
         await worker.do(lambda: guarded(directory.clean))
     except BaseException:
@@ -61,11 +61,11 @@ class RocksDirectory:
     _reader: Worker = attrs.field(init=False)
     """Checkpoints are read beside what is done to the store: a peer must not wait for a flush."""
     checkpoints: RocksCheckpoints = attrs.field(init=False)
-    staging: RocksStaging = attrs.field(init=False)
+    staging: RocksStagingArea = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._reader = Worker(f"snapshots of {self._path.name}")
-        self.staging = RocksStaging(self._path / "staging", self._settings, self._worker, self._install)
+        self.staging = RocksStagingArea(self._path / "staging", self._settings, self._worker, self._install)
         self.checkpoints = RocksCheckpoints(self._path, None, self._settings, self._reader)
 
     async def open(self) -> RocksStore:

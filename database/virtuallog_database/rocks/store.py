@@ -23,11 +23,11 @@ import attrs
 import rocksdict
 import trio
 
-from virtuallog.errors import CorruptionError, StorageError, VirtualLogError
-from virtuallog.ports import Span
-from virtuallog.worker import Worker
-from virtuallog_database.ports import Reading
-from virtuallog_database.rocks.failures import guarded, translated
+from virtuallog.contract.errors import CorruptionError, StorageError, VirtualLogError
+from virtuallog.contract.ports import Span
+from virtuallog.runtime.worker import Worker
+from virtuallog_database.ports import StoreReader
+from virtuallog_database.rocks.error_translation import guarded, translated
 
 _FILES_MAX: Final = 256
 """Kept open; by default RocksDB keeps all. With files of 16 MiB that is 4 GiB without opening one anew."""
@@ -138,7 +138,7 @@ class RocksStore:
     async def flush(self) -> None:
         await self.perform(lambda database: database.flush(wait=True))
 
-    def snapshot(self) -> Reading:
+    def snapshot(self) -> StoreReader:
         try:
             made = _Snapshot(self._database.iter())
         except Exception as error:
@@ -198,7 +198,7 @@ class _Refusing:
 
 @attrs.define(eq=False)
 class _Snapshot:
-    """`ports.Reading`. An iterator sees the database as it was when it was made, wherever it is moved. (A snapshot of the library's
+    """`ports.StoreReader`. An iterator sees the database as it was when it was made, wherever it is moved. (A snapshot of the library's
     does not: version 0.3.29 iterates over the newest state.)"""
 
     cursor: Any

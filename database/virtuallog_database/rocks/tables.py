@@ -18,12 +18,12 @@ import rocksdict
 
 from virtuallog_database.ports import CheckpointFile
 from virtuallog_database.rocks import files
-from virtuallog_database.rocks.failures import guarded
+from virtuallog_database.rocks.error_translation import guarded
 from virtuallog_database.rocks.store import DEFAULT, StoreSettings, database_options, open_database
 
 
 @attrs.frozen
-class Written:
+class WrittenTable:
     """What is in a table."""
 
     pairs: int
@@ -31,7 +31,9 @@ class Written:
     last: bytes
 
 
-def write_table(path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSettings = DEFAULT) -> Written | None:
+def write_table(
+    path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSettings = DEFAULT
+) -> WrittenTable | None:
     """Make an SST file at `path`, durably; returns what is in it. Without any pairs there is no file: None.
 
     Raises:
@@ -71,7 +73,7 @@ def pairs_of(directory: Path, settings: StoreSettings = DEFAULT) -> Iterator[tup
         database.close()
 
 
-def _write(path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSettings) -> Written | None:
+def _write(path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSettings) -> WrittenTable | None:
     writer = rocksdict.SstFileWriter(database_options(settings))
     count, first, last = 0, b"", b""
     for key, value in pairs:
@@ -84,7 +86,7 @@ def _write(path: Path, pairs: Iterable[tuple[bytes, bytes]], settings: StoreSett
         return None
     writer.finish()
     files.sync(path)
-    return Written(count, first, last)
+    return WrittenTable(count, first, last)
 
 
 def _assemble(directory: Path, tables: Sequence[Path], settings: StoreSettings) -> list[CheckpointFile]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from virtuallog.ports import Request
+from virtuallog.contract.ports import Request
 from virtuallog_database.ports import CheckpointFile
 
 PIECE_BYTES_MAX: Final = 1 << 20

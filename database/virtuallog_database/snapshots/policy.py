@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from virtuallog.types import LogPosition
+from virtuallog.contract.types import LogPosition
 
 NONE = LogPosition(0)
 """The position of the snapshot that a replica has before its first one: nothing is in it."""
@@ -31,7 +31,7 @@ class SnapshotSettings:
 
 
 @attrs.define
-class Schedule:
+class SnapshotSchedule:
     """Of one replica, from the moment when it was opened."""
 
     settings: SnapshotSettings

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import attrs
 
-from virtuallog_database.kv.commands import (
+from virtuallog_database.tree.commands import (
     Acl,
     Check,
     Command,
     Create,
     CreateSession,
     Delete,
-    Expire,
+    ExpireSessions,
     Identity,
     Mode,
     Multi,
@@ -33,7 +33,7 @@ START_MS = 1_700_000_000_000
 
 
 @attrs.define
-class Heavy:
+class HeavyCommands:
     """Draws commands.
 
     Args:
@@ -79,7 +79,11 @@ class Heavy:
                 return Reap((self._path(), self._path()))
             case 6:
                 return self.chance.choice(
-                    (Touch(SESSIONS), Expire(((2, 3), (5, 9))), CreateSession(self.chance.choice(SESSIONS), b"p", 1))
+                    (
+                        Touch(SESSIONS),
+                        ExpireSessions(((2, 3), (5, 9))),
+                        CreateSession(self.chance.choice(SESSIONS), b"p", 1),
+                    )
                 )
             case 7 | 8:
                 return self._quota()

@@ -16,15 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 import trio
 
-from virtuallog.errors import StorageError, VirtualLogError
-from virtuallog.ports import Clock, Span
-from virtuallog.testing.process import Process
-from virtuallog_database.ports import Reading
+from virtuallog.contract.errors import StorageError, VirtualLogError
+from virtuallog.contract.ports import Clock, Span
+from virtuallog.testing.sim.process import Process
+from virtuallog_database.ports import StoreReader
 
 
 @attrs.define(eq=False)
 class SortedPairs:
-    """An ordered map of bytes to bytes. Implements `ports.Reading`."""
+    """An ordered map of bytes to bytes. Implements `ports.StoreReader`."""
 
     pairs: dict[bytes, bytes] = attrs.field(factory=dict)
     _keys: list[bytes] = attrs.field(init=False)
@@ -160,7 +160,7 @@ class MemoryStore:
                 raise
             self._disk.flushed(covered)
 
-    def snapshot(self) -> Reading:
+    def snapshot(self) -> StoreReader:
         self._check()
         return SortedPairs(dict(self._disk.content.pairs))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from virtuallog.ports import Span
+from virtuallog.contract.ports import Span
 from virtuallog_database.testing.memory_store import MemoryStore
 
 PLAIN_BYTES = 4 << 10

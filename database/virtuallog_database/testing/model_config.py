@@ -6,7 +6,7 @@ servers".
 
 from __future__ import annotations
 
-from virtuallog_database.kv.results import Error
+from virtuallog_database.tree.results import Error
 
 ANY = -1
 

@@ -2,7 +2,7 @@
 
 A path P is limited by /zookeeper/quota/P/zookeeper_limits. What lies at P and below is counted in zookeeper_stats beside it, from the creation of
 that znode on. A znode belongs to the longest limited path that it is at or below. Written from docs/zookeeper.md and ZooKeeper's
-manual, not from `virtuallog_database.kv.quotas`, which it is there to judge.
+manual, not from `virtuallog_database.tree.quotas`, which it is there to judge.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The tree of znodes as plain dictionaries, slow and obvious: what `virtuallog_database.kv` is compared with.                 Pure.
+"""The tree of znodes as plain dictionaries, slow and obvious: what `virtuallog_database.tree` is compared with.                 Pure.
 
 It is given the same commands and must answer the same: results, changes, stats. Each command works on a
 copy of the dictionaries, which is dropped if it is refused; there are no indexes, no formats and no counters that could disagree with
 the znodes. Children are found by looking at every path there is.
 
-Rights are those of `model_rights`, quotas those of `model_quotas`. Left out: bounds of the product's own, on long ACLs, deep quotas and their texts.
+Rights are those of `model_acl`, quotas those of `model_quotas`. Left out: bounds of the product's own, on long ACLs, deep quotas and their texts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import attrs
 
-from virtuallog_database.kv import paths
-from virtuallog_database.kv.commands import (
+from virtuallog_database.testing import model_acl, model_quotas
+from virtuallog_database.tree import paths
+from virtuallog_database.tree.commands import (  # fmt: skip
     OPEN_ACL,
     TTL_MS_MAX,
     Acl,
@@ -25,7 +26,7 @@ from virtuallog_database.kv.commands import (
     Create,
     CreateSession,
     Delete,
-    Expire,
+    ExpireSessions,
     Identity,
     Mode,
     Multi,
@@ -35,9 +36,8 @@ from virtuallog_database.kv.commands import (
     SetAcl,
     SetData,
     Touch,
-)  # fmt: skip
-from virtuallog_database.kv.results import Attached, Change, ChangeKind, Created, Error, RefusedError, Result, Stat
-from virtuallog_database.testing import model_quotas, model_rights
+)
+from virtuallog_database.tree.results import Attached, Change, ChangeKind, Created, Error, RefusedError, Result, Stat
 
 _SEQUENTIAL = {Mode.PERSISTENT_SEQUENTIAL, Mode.EPHEMERAL_SEQUENTIAL, Mode.TTL_SEQUENTIAL}
 _EPHEMERAL = {Mode.EPHEMERAL, Mode.EPHEMERAL_SEQUENTIAL}
@@ -94,7 +94,7 @@ class ModelTree:
         operation = command.operation
         step = _Step(self.copy(), command.origin, command.time_ms)
         error, value = step.run(operation)
-        if not isinstance(operation, Touch | Expire | Reap) or step.changes or step.ended:
+        if not isinstance(operation, Touch | ExpireSessions | Reap) or step.changes or step.ended:
             step.tree.zxid += 1
         self.zxid, self.znodes, self.sessions = step.tree.zxid, step.tree.znodes, step.tree.sessions
         self.acls = tuple(step.acls)
@@ -226,7 +226,7 @@ class _Step:
                 for id_ in ids:
                     if id_ in self.tree.sessions:
                         self._touch(id_)
-            case Expire(pairs):
+            case ExpireSessions(pairs):
                 for id_, touches in pairs:
                     if id_ in self.tree.sessions and self.tree.sessions[id_].touches == touches:
                         self._end(id_)
@@ -344,10 +344,10 @@ class _Step:
 
     def _require_right(self, znode: ModelZnode, permission: Permission) -> None:
         identities: tuple[Identity, ...] = self.origin.identities
-        _require(model_rights.may(znode.acl, int(permission), identities), Error.NO_AUTH)
+        _require(model_acl.may(znode.acl, int(permission), identities), Error.NO_AUTH)
 
     def _stored(self, acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-        found = model_rights.stored(acl, self.origin.identities)
+        found = model_acl.stored(acl, self.origin.identities)
         if found is None:
             raise RefusedError(Error.INVALID_ACL)
         return found

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from virtuallog.chain import Segment, SegmentId
-from virtuallog.errors import InvalidSettingError, MalformedError
-from virtuallog.types import LogletOffset
-from virtuallog_loglets.archive.fields import integer, object_of, text
+from virtuallog.contract.chain import Segment, SegmentId
+from virtuallog.contract.errors import InvalidSettingError, MalformedError
+from virtuallog.contract.types import LogletOffset
+from virtuallog_loglets.archive.core.json_fields import integer, object_of, text
 
 _KNOWN = ("url", "directory", "start", "stop", "manifest", "cluster", "hot")
 GRACE_SECONDS: Final = 3600.0

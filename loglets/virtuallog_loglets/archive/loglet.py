@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
-from virtuallog.api import Loglet, Placed
-from virtuallog.batch import Batch
-from virtuallog.errors import (
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.errors import (
     BeyondTailError,
     CorruptionError,
     MalformedError,
@@ -28,17 +27,18 @@ from virtuallog.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from virtuallog.ports import Clock
-from virtuallog.types import Gap, GapKind, LogletOffset, PlacedBatch, Sealed, Tail
-from virtuallog_loglets.archive import manifest as manifests
+from virtuallog.contract.loglet import Loglet, Placed
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import Gap, GapKind, LogletOffset, PlacedBatch, Sealed, Tail
 from virtuallog_loglets.archive.config import ArchiveConfig
-from virtuallog_loglets.archive.digest import clipped
-from virtuallog_loglets.archive.files import NEEDS, Files
-from virtuallog_loglets.archive.manifest import DataFile, Manifest
-from virtuallog_loglets.archive.trimming import trim, trim_point
+from virtuallog_loglets.archive.core import manifest as manifests
+from virtuallog_loglets.archive.core.content_digest import clipped
+from virtuallog_loglets.archive.core.manifest import ArchiveManifest, DataFile
+from virtuallog_loglets.archive.drivers.files import NEEDS, Files
+from virtuallog_loglets.archive.drivers.trim_markers import trim, trim_point
 
 if TYPE_CHECKING:
-    from virtuallog_loglets.archive.parquet import Footer
+    from virtuallog_loglets.archive.core.parquet import Footer
 
 ResultT = TypeVar("ResultT")
 
@@ -61,7 +61,7 @@ class _TrimmedError(Exception):
 
 
 class ArchiveLoglet:
-    """A client of one archive. Implements `virtuallog.api.Loglet`."""
+    """A client of one archive. Implements `virtuallog.contract.loglet.Loglet`."""
 
     def __init__(self, config: ArchiveConfig, files: Files, clock: Clock, hot: Callable[[], Loglet] | None) -> None:
         """Asks nobody yet.
@@ -79,7 +79,7 @@ class ArchiveLoglet:
         self._hot: Loglet | None = None
         self._silent_until = -inf
         """Before that the hot copy is read at once."""
-        self._manifest: Manifest | None = None
+        self._manifest: ArchiveManifest | None = None
         self._trim = config.start
         """As far as we know. What is below is not read, though it may still be there."""
         self._groups: OrderedDict[tuple[str, int], list[Placed]] = OrderedDict()
@@ -129,7 +129,7 @@ class ArchiveLoglet:
             await self._trim_files(manifest, offset)
         return LogletOffset(self._trim)
 
-    async def _trim_files(self, manifest: Manifest, offset: int) -> None:
+    async def _trim_files(self, manifest: ArchiveManifest, offset: int) -> None:
         target = min(max(offset, manifest.start), manifest.stop)
         self._trim = max(self._trim, await self._ask(lambda: trim(self._files, manifest, target)))
 
@@ -137,7 +137,7 @@ class ArchiveLoglet:
         """Markers count whatever is in the manifest; how far the segment was trimmed before, the hot copy tells."""
         config = self.config
         assert config.hot is not None
-        bare = Manifest(
+        bare = ArchiveManifest(
             cluster=config.cluster,
             start=config.start,
             stop=config.stop,
@@ -151,7 +151,7 @@ class ArchiveLoglet:
         found = await self._hot_loglet().prefix_trim(LogletOffset(self._trim - shift))
         self._trim = max(self._trim, min(found + shift, config.stop))
 
-    async def manifest(self) -> Manifest:
+    async def manifest(self) -> ArchiveManifest:
         """What the archive consists of; read once, as it never changes.
 
         Raises:
@@ -245,7 +245,7 @@ def _parquet() -> Any:
         UnsupportedError: it is not installed.
     """
     try:
-        from virtuallog_loglets.archive import parquet
+        from virtuallog_loglets.archive.core import parquet
     except ImportError as error:
         raise UnsupportedError(NEEDS) from error
     return parquet

@@ -30,13 +30,13 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.chain import Segment, SegmentId
-from virtuallog.errors import InvalidSettingError, MalformedError
-from virtuallog.register import ClusterId
-from virtuallog.types import LogletOffset, LogPosition, NodeId
+from virtuallog.contract.chain import Segment, SegmentId
+from virtuallog.contract.errors import InvalidSettingError, MalformedError
+from virtuallog.contract.register import ClusterId
+from virtuallog.contract.types import LogletOffset, LogPosition, NodeId
 from virtuallog_loglets.archive.config import ArchiveConfig, join
-from virtuallog_loglets.archive.fields import integer, object_of, text
-from virtuallog_loglets.archive.files import Files
+from virtuallog_loglets.archive.core.json_fields import integer, object_of, text
+from virtuallog_loglets.archive.drivers.files import Files
 from virtuallog_loglets.archive.provider import KIND
 
 NAME: Final = "origin.json"

@@ -8,26 +8,27 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.api import Cluster, Loglet, LogletProvider
-from virtuallog.chain import Segment, SegmentId
-from virtuallog.errors import InvalidSettingError, MalformedError, UnknownKindError
-from virtuallog.explaining import Evidence
-from virtuallog.kept import Kept, kept_by
-from virtuallog.ports import Environment
-from virtuallog.types import LogPosition
-from virtuallog.unserved import Unserved
-from virtuallog_loglets.archive import explaining
+from virtuallog.contract.chain import Segment, SegmentId
+from virtuallog.contract.diagnosis import Evidence
+from virtuallog.contract.errors import InvalidSettingError, MalformedError, UnknownKindError
+from virtuallog.contract.loglet import Loglet
+from virtuallog.contract.placement import Cluster
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.provider import LogletProvider, RetainedLoglets, ServerlessProvider
+from virtuallog.contract.types import LogPosition
+from virtuallog.reconfiguration.retention import retained_loglets
+from virtuallog_loglets.archive import diagnosis
 from virtuallog_loglets.archive.config import ArchiveConfig, HotCopy, decode_untrusted
-from virtuallog_loglets.archive.files import Files, OpenFiles
-from virtuallog_loglets.archive.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.drivers.files import Files, OpenFiles
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 from virtuallog_loglets.archive.loglet import ArchiveLoglet
 
 KIND: Final = "archive"
 
 
 @attrs.define(eq=False)
-class ArchiveProvider(Unserved):
-    """See `virtuallog.api.LogletProvider`, `virtuallog.composite.CompositeProvider`, `virtuallog.kept`."""
+class ArchiveProvider(ServerlessProvider):
+    """See `virtuallog.contract.provider.LogletProvider`, `virtuallog.contract.provider.CompositeProvider`, `virtuallog.reconfiguration.retention`."""
 
     open_files: OpenFiles = FsspecFiles
     """How to get at the files: the simulator has its own."""
@@ -71,8 +72,8 @@ class ArchiveProvider(Unserved):
             raise UnknownKindError(hot.kind, ", ".join(sorted(self._providers)))
         return self._providers[hot.kind].open(hot.id, hot.config, environment)
 
-    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
-        """See `virtuallog.kept.KeepsLoglets`."""
+    def loglets(self, segment: SegmentId, config: bytes) -> RetainedLoglets:
+        """See `virtuallog.contract.provider.SupportsRetention`."""
         decoded = decode_untrusted(config)
         hot = decoded.hot
         if hot is None:
@@ -80,17 +81,19 @@ class ArchiveProvider(Unserved):
         if hot.kind == KIND:
             raise MalformedError("the hot copy of an archive is an archive")
         start, stop = LogPosition(decoded.start), LogPosition(decoded.stop)
-        kept = kept_by(Segment(id=hot.id, kind=hot.kind, config=hot.config, start=start, stop=stop), self._providers)
+        kept = retained_loglets(
+            Segment(id=hot.id, kind=hot.kind, config=hot.config, start=start, stop=stop), self._providers
+        )
         if kept is None:
             raise MalformedError(f"nobody here knows what a {hot.kind} loglet rests on")
         return kept
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
-        """See `virtuallog.explaining.ExplainsLoglets`."""
+        """See `virtuallog.contract.provider.SupportsDiagnosis`."""
         decoded = decode_untrusted(config)
-        return await explaining.explain(decoded, self.files(decoded.location), environment.clock)
+        return await diagnosis.explain(decoded, self.files(decoded.location), environment.clock)
 
     def released(self, config: bytes, now_ms: int) -> bytes | None:
-        """See `virtuallog.kept.ReleasesLater`."""
+        """See `virtuallog.contract.provider.SupportsTimedRelease`."""
         after = decode_untrusted(config).released(now_ms)
         return None if after is None else after.encode()

@@ -16,10 +16,24 @@ from typing import Any
 
 import attrs
 
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError, MalformedError
-from virtuallog.planning import majority_of
-from virtuallog.types import NodeId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, MalformedError
+from virtuallog.contract.placement import majority_of
+from virtuallog.contract.types import NodeId
+
+# FOLDED from virtuallog_loglets.native.pieces: How much of a loglet travels, and is written, in one piece.
+
+
+@attrs.frozen(kw_only=True)
+class TransferLimits:
+    """Sizes in bytes. The WAL of every LogServer must take each piece whole, or an append or a repair never ends: a wave
+    is one record, a repair one append (see `WalSettings`)."""
+
+    wave_bytes: int = 1 << 20
+    """A wave takes queued batches until it would exceed this; one larger batch may."""
+    repair_bytes: int = 4 << 20
+    """How much is fetched and repaired in one step; one larger wave may be. Clients and servers agree on it by default."""
+
 
 _KNOWN = ("servers", "sequencer", "boot", "loglet")
 

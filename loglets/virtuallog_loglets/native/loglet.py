@@ -1,4 +1,4 @@
-"""The client of a NativeLoglet: what `virtuallog.api.Loglet` promises, over its sequencer and its LogServers."""
+"""The client of a NativeLoglet: what `virtuallog.contract.loglet.Loglet` promises, over its sequencer and its LogServers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.api import Placed
-from virtuallog.batch import Batch
-from virtuallog.chain import SegmentId
-from virtuallog.courier import PAUSE_SECONDS, Courier
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import (
+from virtuallog.client.quorum_call import PAUSE_SECONDS, QuorumCall
+from virtuallog.client.replica_order import ReplicaOrder
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import (
     CorruptionError,
     ForbiddenError,
     ReconfigurationNeededError,
@@ -22,17 +22,25 @@ from virtuallog.errors import (
     VirtualLogError,
     WrongRecipientError,
 )
-from virtuallog.nearest import Nearest
-from virtuallog.ports import Environment, Request
-from virtuallog.types import LogletOffset, NodeId, Open, Sealed, Tail
-from virtuallog_loglets.native import reading
-from virtuallog_loglets.native.config import NativeConfig
-from virtuallog_loglets.native.messages import NO_EXPECTATION, Append, Appended, ReadWaves, Seal, State, Trim, WaitTail
-from virtuallog_loglets.native.pieces import Pieces
-from virtuallog_loglets.native.quorum import committed_tail
-from virtuallog_loglets.native.tail_check import TailCheck
-from virtuallog_loglets.native.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, TailCheckDriver
-from virtuallog_loglets.native.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.ports import Environment, Request
+from virtuallog.contract.types import LogletOffset, NodeId, Open, Sealed, Tail
+from virtuallog_loglets.native.config import NativeConfig, TransferLimits
+from virtuallog_loglets.native.core import read_assembly
+from virtuallog_loglets.native.core.quorum import committed_tail
+from virtuallog_loglets.native.core.tail_check import NativeTailCheck
+from virtuallog_loglets.native.drivers.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, NativeTailCheckDriver
+from virtuallog_loglets.native.drivers.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
+from virtuallog_loglets.native.messages import (
+    NO_EXPECTATION,
+    NativeAppend,
+    NativeAppended,
+    NativeReadWaves,
+    NativeSeal,
+    NativeState,
+    NativeTrim,
+    NativeWaitTail,
+)
 
 APPEND_SECONDS: Final = 5.0
 """How long an append may take before its outcome is called unknown and it is offered again."""
@@ -54,13 +62,13 @@ class NativeLoglet:
     segment: SegmentId
     config: NativeConfig
     _environment: Environment
-    _pieces: Pieces = attrs.field(factory=Pieces)
+    _pieces: TransferLimits = attrs.field(factory=TransferLimits)
     _known_tail: int = attrs.field(default=0, init=False)
-    _nearest: Nearest = attrs.field(init=False)
+    _nearest: ReplicaOrder = attrs.field(init=False)
     """Servers in the order in which they are asked for data."""
 
     def __attrs_post_init__(self) -> None:
-        self._nearest = Nearest.of(self.config.servers, self._environment)
+        self._nearest = ReplicaOrder.of(self.config.servers, self._environment)
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         request = self._append(batch, opens, NO_EXPECTATION if expected_tail is None else expected_tail)
@@ -71,18 +79,18 @@ class NativeLoglet:
         return self._placed(batch, reply)
 
     def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
-        """See `virtuallog.api.PostsAppends`."""
+        """See `virtuallog.contract.loglet.SupportsPost`."""
 
-        def answered(outcome: Appended | VirtualLogError) -> None:
+        def answered(outcome: NativeAppended | VirtualLogError) -> None:
             done(self._refused(outcome) if isinstance(outcome, VirtualLogError) else self._placed(batch, outcome))
 
         request = self._append(batch, opens, NO_EXPECTATION)
         self._environment.services.post(self.config.sequencer, request, answered, APPEND_SECONDS)
 
-    def _append(self, batch: Batch, opens: bool, expected_tail: int) -> Append:
-        return Append(segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected_tail)
+    def _append(self, batch: Batch, opens: bool, expected_tail: int) -> NativeAppend:
+        return NativeAppend(segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected_tail)
 
-    def _placed(self, batch: Batch, reply: Appended) -> range:
+    def _placed(self, batch: Batch, reply: NativeAppended) -> range:
         self._learn(reply.known_tail)
         return range(reply.first, reply.first + batch.count)
 
@@ -95,9 +103,9 @@ class NativeLoglet:
 
     async def check_tail(self) -> Tail:
         """As promised; moreover ReconfigurationNeededError when entries in flight are never completed: seal it."""
-        core = TailCheck(self.config, self._known_tail)
+        core = NativeTailCheck(self.config, self._known_tail)
         try:
-            return await TailCheckDriver(self.segment, core, self._environment, self._pieces).run()
+            return await NativeTailCheckDriver(self.segment, core, self._environment, self._pieces).run()
         except ForbiddenError as error:
             # It has met a seal, which clients may not complete. Like a dropped loglet: the chain will say what follows.
             raise SealedError(f"sealed, and left to others: {error}") from error
@@ -118,7 +126,7 @@ class NativeLoglet:
             await clock.sleep(PAUSE_SECONDS)
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        request = ReadWaves(segment=self.segment, start=start, stop=stop, max_bytes=max_bytes)
+        request = NativeReadWaves(segment=self.segment, start=start, stop=stop, max_bytes=max_bytes)
         damage: VirtualLogError | None = None
         unheard: dict[NodeId, VirtualLogError | None] = dict.fromkeys(self._nearest.order())
         for seconds in READ_SECONDS:
@@ -136,21 +144,21 @@ class NativeLoglet:
                     self._nearest.failed(server)
                     continue
                 del unheard[server]
-                copy = reading.assemble_untrusted(self.segment, reply, start, stop)
+                copy = read_assembly.assemble_untrusted(self.segment, reply, start, stop)
                 if copy.items:
                     return copy.items
                 damage = damage or copy.damage
         raise _unreadable(start, damage, next(iter(unheard.values()), None))
 
     async def seal(self) -> None:
-        await self._ask_majority(Seal(segment=self.segment), "seal", _SEALING)
+        await self._ask_majority(NativeSeal(segment=self.segment), "seal", _SEALING)
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         if self._known_tail < offset:
             await self.check_tail()  # a client that has just begun knows nothing: its zero must not clamp the trim
         trim_point = min(offset, self._known_tail)
         while True:
-            request = Trim(segment=self.segment, offset=trim_point, known_tail=self._known_tail)
+            request = NativeTrim(segment=self.segment, offset=trim_point, known_tail=self._known_tail)
             points = [state.trim for state in await self._ask_majority(request, "trim", _TRIMMING)]
             trim_point = max(points)
             if min(points) == trim_point:
@@ -166,14 +174,14 @@ class NativeLoglet:
         server with them, so whoever seals sees it (the last rule of `tail_check`). That tail is returned if it is beyond
         `past`, and spares a check. Else 0, when there is something to check: a seal, news from one server whose wave the others
         do not get, or nothing for too long."""
-        courier, clock = Courier(self._environment), self._environment.clock
-        request = WaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
+        courier, clock = QuorumCall(self._environment), self._environment.clock
+        request = NativeWaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
         asked = self._nearest.order()[: max(2, self.config.majority)]
         for server in asked:
             courier.ask(server, request, None, ANSWER_SECONDS, lambda: True)
         until, tails = deadline, dict[NodeId, int]()
         while (answer := await courier.receive(until - clock.monotonic())) is not None:
-            state: State = answer.outcome
+            state: NativeState = answer.outcome
             if state.sealed:
                 return 0
             tails[answer.server] = state.local_tail
@@ -187,9 +195,9 @@ class NativeLoglet:
                 courier.ask(answer.server, request, None, ANSWER_SECONDS, lambda: True, pause=True)
         return 0
 
-    async def _ask_majority(self, request: Request[State], what: str, asked: CrashPoint) -> list[State]:
+    async def _ask_majority(self, request: Request[NativeState], what: str, asked: CrashPoint) -> list[NativeState]:
         """Ask all servers until a majority has answered. Asking twice is harmless: seals and trims only add up."""
-        courier, answers = Courier(self._environment), dict[NodeId, State]()
+        courier, answers = QuorumCall(self._environment), dict[NodeId, NativeState]()
         deadline = self._environment.clock.monotonic() + CHECK_SECONDS
         for server in self.config.servers:
             courier.ask(server, request, None, ASK_SECONDS, lambda: True)

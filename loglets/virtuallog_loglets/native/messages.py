@@ -11,15 +11,15 @@ from typing import Final
 
 import attrs
 
-from virtuallog.chain import SegmentId
-from virtuallog.ports import Question, Request
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.ports import Question, Request
 
 NO_EXPECTATION: Final = -1
-"""`Append.expected_tail` of an unconditional append."""
+"""`NativeAppend.expected_tail` of an unconditional append."""
 
 
 @attrs.frozen(kw_only=True)
-class State:
+class NativeState:
     """One loglet on one LogServer, at one moment. All of it is durable, but for `known_tail`, which is merely true."""
 
     local_tail: int
@@ -30,11 +30,11 @@ class State:
     """Everything below may be gone. Never above `known_tail`; may be above `local_tail` of a server that lags."""
     full: bool = False
     """The disk has no room for the WAL's next segment: once this one is full, no more entries are taken. Told in the answer to
-    `GetState` only."""
+    `NativeGetState` only."""
 
 
 @attrs.frozen(kw_only=True)
-class Stored:
+class NativeStored:
     """Whether a server took a wave, as of the moment when everything that reached the server before it was durable."""
 
     accepted: bool
@@ -46,16 +46,16 @@ class Stored:
 
 
 @attrs.frozen(kw_only=True)
-class Waves:
+class NativeWaves:
     """Consecutive waves that a server holds. The first contains the offset asked for, if there is one."""
 
     waves: tuple[bytes, ...]
     """None at all proves nothing: this server may lack what others have. Below `state.trim` it says trimmed."""
-    state: State
+    state: NativeState
 
 
 @attrs.frozen(kw_only=True)
-class Appended:
+class NativeAppended:
     """The batch is committed, and so is everything before it."""
 
     first: int
@@ -64,7 +64,7 @@ class Appended:
 
 
 @attrs.frozen(kw_only=True)
-class Store(Request[Stored]):
+class NativeStore(Request[NativeStored]):
     """Sequencer to LogServer: make one wave durable, unless sealed or too early."""
 
     segment: SegmentId
@@ -73,7 +73,7 @@ class Store(Request[Stored]):
 
 
 @attrs.frozen(kw_only=True)
-class Seal(Request[State]):
+class NativeSeal(Request[NativeState]):
     """Client to LogServer: take no more stores, for ever. The answer covers every store that was or will be accepted."""
 
     segment: SegmentId
@@ -85,14 +85,14 @@ class Seal(Request[State]):
 
 
 @attrs.frozen(kw_only=True)
-class GetState(Question[State]):
+class NativeGetState(Question[NativeState]):
     """Client or sequencer to LogServer."""
 
     segment: SegmentId
 
 
 @attrs.frozen(kw_only=True)
-class WaitTail(Question[State]):
+class NativeWaitTail(Question[NativeState]):
     """Client to LogServer: answer once the local tail or the known tail is past `past`, or the loglet is sealed, or
     some seconds have gone by."""
 
@@ -102,18 +102,18 @@ class WaitTail(Question[State]):
 
 
 @attrs.frozen(kw_only=True)
-class Repair(Request[Stored]):
+class NativeRepair(Request[NativeStored]):
     """Client to LogServer: complete these waves, ascending, although the loglet is sealed (it need not be)."""
 
     segment: SegmentId
     waves: tuple[bytes, ...]
     known_tail: int
     rebuilds: bool = False
-    """See `Seal.rebuilds`. A repair that begins at the known tail would leave a hole in a copy that is not whole."""
+    """See `NativeSeal.rebuilds`. A repair that begins at the known tail would leave a hole in a copy that is not whole."""
 
 
 @attrs.frozen(kw_only=True)
-class ReadWaves(Question[Waves]):
+class NativeReadWaves(Question[NativeWaves]):
     """Client to LogServer: durable waves from the one that holds `start`, while they begin below `stop`. At least
     one, then as many as fit in about `max_bytes`. Answered with CorruptionError if the copy here is damaged."""
 
@@ -124,7 +124,7 @@ class ReadWaves(Question[Waves]):
 
 
 @attrs.frozen(kw_only=True)
-class Trim(Request[State]):
+class NativeTrim(Request[NativeState]):
     """Client to LogServer: drop what lies below `offset`, but nothing at or past the known tail."""
 
     segment: SegmentId
@@ -133,7 +133,7 @@ class Trim(Request[State]):
 
 
 @attrs.frozen(kw_only=True)
-class Append(Request[Appended]):
+class NativeAppend(Request[NativeAppended]):
     """Client to sequencer: order and commit one batch. Errors are those of `Loglet.append`.
 
     A session that the sequencer does not know, or knows no longer, and that does not say `opens` is told

@@ -1,6 +1,6 @@
 """Chooses servers and sequencer of a new NativeLoglet, and describes a closed one on other servers.              Pure.
 
-The rules are those of `virtuallog.planning`. The sequencer is on the planner's node, if that can order: it answers for sure.
+The rules are those of `virtuallog.contract.placement`. The sequencer is on the planner's node, if that can order: it answers for sure.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Final
 
 import attrs
 
-from virtuallog import planning
-from virtuallog.api import Cluster, Member
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError
-from virtuallog.types import NodeId
+from virtuallog.contract import placement
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.placement import Cluster, Member
+from virtuallog.contract.types import NodeId
 from virtuallog_loglets.native.config import NativeConfig, decode_untrusted
 
 LOG_SERVER: Final = "log-server"
@@ -23,16 +23,16 @@ SEQUENCER: Final = "sequencer"
 SETTINGS: Final = {
     "servers": "which nodes keep entries, such as 1,2,3: an odd number",
     "sequencer": "which node orders; by default the one that is asked",
-    "replicas": f"how many nodes keep entries, if servers are not named; {planning.REPLICAS_DEFAULT} at first",
+    "replicas": f"how many nodes keep entries, if servers are not named; {placement.REPLICAS_DEFAULT} at first",
 }
 """What an operator may set, and what it means."""
 
 
 def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> NativeConfig:
     """See `LogletProvider.plan`."""
-    planning.check_names("native", settings, SETTINGS)
+    placement.check_names("native", settings, SETTINGS)
     former = decode_untrusted(previous) if previous is not None else None
-    servers = planning.choose_servers(cluster, settings, former.servers if former else (), LOG_SERVER)
+    servers = placement.choose_servers(cluster, settings, former.servers if former else (), LOG_SERVER)
     sequencer = _sequencer(cluster, settings)
     others = former.others if former else {}
     return NativeConfig(servers=servers, sequencer=sequencer.node, boot=sequencer.boot, others=others)
@@ -40,15 +40,15 @@ def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) 
 
 def move(segment: SegmentId, config: NativeConfig, servers: Sequence[NodeId]) -> NativeConfig:
     """See `ReplicatedProvider.move`."""
-    chosen = planning.check_move(config.servers, servers)
+    chosen = placement.check_move(config.servers, servers)
     return attrs.evolve(config, servers=chosen, loglet=config.loglet or segment)
 
 
 def _sequencer(cluster: Cluster, settings: Mapping[str, str]) -> Member:
     if "sequencer" in settings:
-        node = planning.parse_node("sequencer", settings["sequencer"])
-        return planning.living("sequencer", cluster, node, SEQUENCER)
-    able = planning.able(cluster, SEQUENCER)
+        node = placement.parse_node("sequencer", settings["sequencer"])
+        return placement.living("sequencer", cluster, node, SEQUENCER)
+    able = placement.able(cluster, SEQUENCER)
     if not able:
         raise InvalidSettingError("sequencer", f"no node with role {SEQUENCER} answers")
     return able[0]

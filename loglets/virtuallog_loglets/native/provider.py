@@ -7,32 +7,31 @@ from typing import Any
 
 import attrs
 
-from virtuallog.api import Cluster, Loglet
-from virtuallog.chain import SegmentId
-from virtuallog.explaining import Evidence
-from virtuallog.kept import Kept
-from virtuallog.metrics import Family
-from virtuallog.ports import Environment, Handlers, NodeEnvironment
-from virtuallog.replicated import Pace, Placement, Sequencer
-from virtuallog.rpc.interface import Interface
-from virtuallog.types import LogletOffset, NodeId
-from virtuallog_loglets.native import explaining, planner, wire
-from virtuallog_loglets.native.config import decode_untrusted
-from virtuallog_loglets.native.copying import Copying
-from virtuallog_loglets.native.log_server_service import LogServerService
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.diagnosis import Evidence
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.loglet import Loglet
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.placement import Cluster, Placement, SequencerId
+from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.contract.provider import Pace, RetainedLoglets
+from virtuallog.contract.types import LogletOffset, NodeId
+from virtuallog_loglets.native import diagnosis, planner, wire
+from virtuallog_loglets.native.config import TransferLimits, decode_untrusted
+from virtuallog_loglets.native.drivers.log_server_service import LogServerService
+from virtuallog_loglets.native.drivers.rereplication import NativeRereplication
+from virtuallog_loglets.native.drivers.sequencer_service import SequencerService
 from virtuallog_loglets.native.loglet import NativeLoglet
-from virtuallog_loglets.native.pieces import Pieces
-from virtuallog_loglets.native.sequencer_service import SequencerService
 from virtuallog_loglets.wal import WalSettings
 
 
 @attrs.define(eq=False)
 class NativeProvider:
-    """See `virtuallog.api.LogletProvider` and `virtuallog.replicated.ReplicatedProvider`. One object serves at most one node."""
+    """See `virtuallog.contract.provider.LogletProvider` and `virtuallog.contract.provider.ReplicatedProvider`. One object serves at most one node."""
 
     wal_settings: WalSettings = attrs.field(factory=WalSettings)
     """Of this node's LogServer."""
-    pieces: Pieces = attrs.field(factory=Pieces)
+    pieces: TransferLimits = attrs.field(factory=TransferLimits)
     _log_server: LogServerService | None = attrs.field(default=None, init=False)
     _sequencers: SequencerService | None = attrs.field(default=None, init=False)
 
@@ -42,7 +41,7 @@ class NativeProvider:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """See `virtuallog.planning.TellsSettings`."""
+        """See `virtuallog.contract.provider.SupportsSettings`."""
         return planner.SETTINGS
 
     @property
@@ -58,8 +57,8 @@ class NativeProvider:
         """This node's LogServer, once `serve` has started it: for tools that look inside."""
         return self._log_server
 
-    def metrics(self) -> Sequence[Family]:
-        """Of this node's roles, once `serve` has started them. See `virtuallog.metrics.Measured`."""
+    def metrics(self) -> Sequence[MetricFamily]:
+        """Of this node's roles, once `serve` has started them. See `virtuallog.contract.metrics.MetricsSource`."""
         sequencers = self._sequencers.metrics() if self._sequencers is not None else []
         return [*sequencers, *(self._log_server.metrics() if self._log_server is not None else [])]
 
@@ -93,26 +92,26 @@ class NativeProvider:
         if self._log_server is not None:
             await self._log_server.forget(lowest_live_version)
 
-    async def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
-        """See `virtuallog.dropped.ForgetsOthers`."""
+    async def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
+        """See `virtuallog.contract.provider.SupportsSweep`."""
         if self._sequencers is not None:
-            self._sequencers.forget_others(horizon, live)
+            self._sequencers.sweep_loglets(horizon, live)
         if self._log_server is not None:
-            await self._log_server.forget_others(horizon, live)
+            await self._log_server.sweep_loglets(horizon, live)
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
-        """See `virtuallog.explaining.ExplainsLoglets`."""
+        """See `virtuallog.contract.provider.SupportsDiagnosis`."""
         decoded = decode_untrusted(config)
-        return await explaining.explain(decoded.loglet or segment, decoded, environment)
+        return await diagnosis.explain(decoded.loglet or segment, decoded, environment)
 
     # -- closed loglets on other servers --------------------------------------------------------------------------
 
     def placement(self, config: bytes) -> Placement:
         decoded = decode_untrusted(config)
-        sequencer = Sequencer(decoded.sequencer, decoded.boot)
+        sequencer = SequencerId(decoded.sequencer, decoded.boot)
         return Placement(groups=(decoded.servers,), role=planner.LOG_SERVER, sequencers=(sequencer,))
 
-    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+    def loglets(self, segment: SegmentId, config: bytes) -> RetainedLoglets:
         return {decode_untrusted(config).loglet or segment: (self.kind, config)}
 
     def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
@@ -132,6 +131,6 @@ class NativeProvider:
         loglet, former = decoded.loglet or segment, [server for server in decoded.servers if server not in lost]
         latter = decode_untrusted(target).servers
         for newcomer in (server for server in latter if server not in former):
-            await Copying(loglet, former, newcomer, stop, environment, self.pieces, pace).run()
+            await NativeRereplication(loglet, former, newcomer, stop, environment, self.pieces, pace).run()
         # A newcomer is sealed, but of the others perhaps no more than a minority that stays.
         await self.open(segment, target, environment).seal()

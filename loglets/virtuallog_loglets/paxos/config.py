@@ -15,10 +15,23 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError, MalformedError
-from virtuallog.planning import majority_of
-from virtuallog.types import NodeId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, MalformedError
+from virtuallog.contract.placement import majority_of
+from virtuallog.contract.types import NodeId
+
+# FOLDED from virtuallog_loglets.paxos.ensemble: Who takes part in a log, and how many of them decide.                                                            Pure.
+
+
+@attrs.frozen(kw_only=True)
+class Ensemble:
+    """The replicas of one log, as of a moment. Any two quorums share a replica, so there are at most 2 * quorum - 1 of them;
+    fewer may be known at the moment, and then some quorums cannot be had."""
+
+    members: tuple[NodeId, ...]
+    """In an order that everybody computes alike."""
+    quorum: int
+
 
 KIND: Final = "paxos"
 """Of such segments, in the chain."""

@@ -1,4 +1,4 @@
-"""The client of a PaxosLoglet: what `virtuallog.api.Loglet` promises, over its replicas and whoever leads them."""
+"""The client of a PaxosLoglet: what `virtuallog.contract.loglet.Loglet` promises, over its replicas and whoever leads them."""
 
 from __future__ import annotations
 
@@ -8,33 +8,38 @@ from typing import Final
 
 import attrs
 
-from virtuallog.api import Placed
-from virtuallog.batch import Batch, SessionId
-from virtuallog.chain import SegmentId
-from virtuallog.courier import Courier
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import SealedError, TailMismatchError, UnavailableError
-from virtuallog.nearest import Nearest
-from virtuallog.ports import Environment
-from virtuallog.types import LogletOffset, NodeId, Open, Sealed, Tail
+from virtuallog.client.quorum_call import QuorumCall
+from virtuallog.client.replica_order import ReplicaOrder
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import SealedError, TailMismatchError, UnavailableError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import LogletOffset, NodeId, Open, Sealed, Tail
 from virtuallog_loglets.paxos.config import PaxosConfig
-from virtuallog_loglets.paxos.hunt import Hunt
-from virtuallog_loglets.paxos.leader_client import LeaderClient
-from virtuallog_loglets.paxos.leadership import Leadership
+from virtuallog_loglets.paxos.core.leader_search import LeaderCache
+from virtuallog_loglets.paxos.core.tail_check import PaxosTailCheck
+from virtuallog_loglets.paxos.drivers.leader_client import LeaderClient
+from virtuallog_loglets.paxos.drivers.read_driver import ReadDriver
+from virtuallog_loglets.paxos.drivers.tail_check_driver import (
+    ASK_SECONDS,
+    CHECK_SECONDS,
+    SETTLE_SECONDS,
+    PaxosTailCheckDriver,
+)
+from virtuallog_loglets.paxos.drivers.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
 from virtuallog_loglets.paxos.messages import (
     NOWHERE,
-    Append,
-    Seal,
-    Settle,
+    PaxosAppend,
+    PaxosSeal,
+    PaxosSettle,
+    PaxosTruncate,
     Standing,
     TrimSealed,
-    Truncate,
     WaitLearned,
 )
-from virtuallog_loglets.paxos.places import offset_of, position_of
-from virtuallog_loglets.paxos.tail_check import TailCheck
-from virtuallog_loglets.paxos.tail_check_driver import ASK_SECONDS, CHECK_SECONDS, SETTLE_SECONDS, TailCheckDriver
-from virtuallog_loglets.paxos.tail_check_driver import WAIT_SECONDS as ANSWER_SECONDS
+from virtuallog_loglets.paxos.offsets import offset_of, position_of
 
 APPEND_SECONDS: Final = 5.0
 """How long an append may take before its outcome is called unknown and it is offered again."""
@@ -61,22 +66,24 @@ class PaxosLoglet:
     config: PaxosConfig
     _environment: Environment
     _leader: LeaderClient = attrs.field(init=False)
-    _nearest: Nearest = attrs.field(init=False)
+    _nearest: ReplicaOrder = attrs.field(init=False)
     """Replicas in the order in which they are asked for data."""
     _asked: dict[tuple[SessionId, int], set[NodeId]] = attrs.field(factory=dict, init=False)
     """Who has been sent each conditional batch that has no answer, the oldest first."""
 
     def __attrs_post_init__(self) -> None:
         environment, config = self._environment, self.config
-        self._nearest = Nearest.of(config.replicas, environment)
-        self._leader = LeaderClient(self.segment, environment, Leadership(config.replicas, config.coordinator))
+        self._nearest = ReplicaOrder.of(config.replicas, environment)
+        self._leader = LeaderClient(self.segment, environment, LeaderCache(config.replicas, config.coordinator))
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         """As promised. Here a batch that was offered before is found by whoever leads, also by one that did not then."""
         expected = NOWHERE if expected_tail is None else expected_tail
 
-        def request(insist: bool) -> Append:
-            return Append(segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected, insist=insist)
+        def request(insist: bool) -> PaxosAppend:
+            return PaxosAppend(
+                segment=self.segment, batch=batch.blob, opens=opens, expected_tail=expected, insist=insist
+            )
 
         with nullcontext() if expected_tail is None else self._asking(batch) as asked:
             taken = await self._leader.ask(request, "an append", APPEND_SECONDS, asked)
@@ -97,13 +104,13 @@ class PaxosLoglet:
         self._asked.pop(name, None)
 
     async def check_tail(self) -> Tail:
-        core = TailCheck(len(self.config.replicas), self.config.quorum)
-        driver = TailCheckDriver(self.segment, self.config.replicas, core, self._environment, self._leader)
+        core = PaxosTailCheck(len(self.config.replicas), self.config.quorum)
+        driver = PaxosTailCheckDriver(self.segment, self.config.replicas, core, self._environment, self._leader)
         return await driver.run()
 
     async def wait_tail(self, past: LogletOffset) -> Tail:
         """As promised. One replica's word is enough: what it has learned is decided."""
-        courier, clock = Courier(self._environment), self._environment.clock
+        courier, clock = QuorumCall(self._environment), self._environment.clock
         request = WaitLearned(segment=self.segment, past=position_of(past))
         deadline = clock.monotonic() + WAIT_SECONDS
         for replica in self._nearest.order()[:2]:  # one that is cut off from the others does not hold us up
@@ -117,7 +124,7 @@ class PaxosLoglet:
         return await self.check_tail()
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
-        hunt = Hunt(self.segment, start, stop, max_bytes, self._environment, self._nearest)
+        hunt = ReadDriver(self.segment, start, stop, max_bytes, self._environment, self._nearest)
         for seconds in READ_SECONDS:
             if items := await hunt.ask_all(seconds):
                 return items
@@ -125,7 +132,7 @@ class PaxosLoglet:
         raise hunt.failure()
 
     async def seal(self) -> None:
-        await self._leader.ask(lambda insist: Seal(segment=self.segment, insist=insist), "the seal", CHECK_SECONDS)
+        await self._leader.ask(lambda insist: PaxosSeal(segment=self.segment, insist=insist), "the seal", CHECK_SECONDS)
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         tail = await self.check_tail()
@@ -142,8 +149,8 @@ class PaxosLoglet:
     async def _truncate(self, offset: int) -> LogletOffset:
         """`offset` is not past the tail."""
 
-        def request(insist: bool) -> Truncate:
-            return Truncate(segment=self.segment, offset=offset, insist=insist)
+        def request(insist: bool) -> PaxosTruncate:
+            return PaxosTruncate(segment=self.segment, offset=offset, insist=insist)
 
         for _ in range(TRUNCATES_MAX):
             place = (await self._leader.ask(request, "a trim", CHECK_SECONDS)).place
@@ -154,8 +161,8 @@ class PaxosLoglet:
         raise UnavailableError(f"trim of loglet {self.segment}: leaders come and go")
 
     async def _settle(self, past: int) -> None:
-        def request(insist: bool) -> Settle:
-            return Settle(segment=self.segment, past=past, insist=insist)
+        def request(insist: bool) -> PaxosSettle:
+            return PaxosSettle(segment=self.segment, past=past, insist=insist)
 
         await self._leader.ask(request, "settling", SETTLE_SECONDS)
 
@@ -170,7 +177,7 @@ class PaxosLoglet:
             # Another round comes only with a trim that is newer still, and each is bounded in time.
 
     async def _trim_majority(self, request: TrimSealed) -> list[int]:
-        courier, points = Courier(self._environment), dict[NodeId, int]()
+        courier, points = QuorumCall(self._environment), dict[NodeId, int]()
         deadline = self._environment.clock.monotonic() + CHECK_SECONDS
         for replica in self.config.replicas:
             courier.ask(replica, request, None, ASK_SECONDS, lambda: True)
@@ -182,12 +189,12 @@ class PaxosLoglet:
             points[answer.server] = answer.outcome.trim
         return list(points.values())
 
-    async def _have_learned(self, hunt: Hunt) -> None:
+    async def _have_learned(self, hunt: ReadDriver) -> None:
         """Nobody who answered has learned what is to be read. Whoever decided it is about to tell, or else is gone."""
-        if not hunt.is_lacked:
+        if not hunt.is_seen_unlearned:
             return
-        if not hunt.was_patient:
-            hunt.was_patient = True
+        if not hunt.has_waited:
+            hunt.has_waited = True
             await self._environment.clock.sleep(LEARN_SECONDS)
             return
         try:

@@ -12,14 +12,14 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from virtuallog.chain import SegmentId
-from virtuallog.ports import Question, Request
-from virtuallog.types import POSITION_MAX, NodeId
-from virtuallog_loglets.paxos.places import PLACE_MAX
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.ports import Question, Request
+from virtuallog.contract.types import POSITION_MAX, NodeId
+from virtuallog_loglets.paxos.offsets import PLACE_MAX
 
 NOWHERE: Final = -1
 """A position, offset or proposal that there is none of."""
-NOBODY: Final = NodeId(NOWHERE)
+NO_NODE: Final = NodeId(NOWHERE)
 """No node."""
 PROPOSAL_MAX: Final = 1 << 62
 """What can be stored, and counted up from. Replicas take no leaps towards it: `RAISE_MAX` in replica.py."""
@@ -62,7 +62,7 @@ Incarnations: TypeAlias = tuple[Incarnation, ...]
 
 
 @attrs.frozen(kw_only=True)
-class Record:
+class PaxosRecord:
     """One position, as a replica keeps it."""
 
     position: int
@@ -99,7 +99,7 @@ class Standing:
     """Lowest position at which a SEAL is accepted here, decided or not."""
     trim: int = attrs.field(default=0, validator=_OFFSET)
     """Offset in the loglet below which readers see nothing any more."""
-    coordinator: NodeId = NOBODY
+    coordinator: NodeId = NO_NODE
     """Who leads, as far as is known here: who was promised the highest number, or says that he was."""
     incarnations: Incarnations = ()
     """As in other answers: whoever infers from what several accepted that it is decided counts no older store."""
@@ -117,12 +117,12 @@ class Promised:
     """ACCEPT: the number promised. REJECT: the one that is in the way. IGNORED: the number asked for."""
     end: int = attrs.field(validator=_PLACE)
     """Of an implicit promise: the replica's `end`."""
-    records: tuple[Record, ...]
+    records: tuple[PaxosRecord, ...]
     """Of an explicit promise: what was there before it, for each position asked for that had anything accepted or learned.
     A truncated position counts as a learned NOP with a tombstone."""
     incarnation: int
     incarnations: Incarnations
-    coordinator: NodeId = NOBODY
+    coordinator: NodeId = NO_NODE
     """REJECT: who was promised the number in the way, if that is known."""
 
 
@@ -152,20 +152,20 @@ NOTHING_DECIDED: Final = Decided(proposal=NOWHERE, first=0, stop=0)
 
 
 @attrs.frozen(kw_only=True)
-class Written:
+class PaxosWritten:
     verdict: Verdict
     proposal: int = attrs.field(validator=_NUMBER)
     end: int = attrs.field(validator=_PLACE)
-    records: tuple[Record, ...]
+    records: tuple[PaxosRecord, ...]
     """ACCEPT: the decision, for each position of the request that is learned. These were not accepted with the number of the
     request, whatever their value is. Else nothing."""
     incarnation: int
     incarnations: Incarnations
-    coordinator: NodeId = NOBODY
+    coordinator: NodeId = NO_NODE
 
 
 @attrs.frozen(kw_only=True)
-class Write(Request[Written]):
+class PaxosWrite(Request[PaxosWritten]):
     """Proposer to replica: accept `values` at consecutive positions from `first` on, all or none. Durable before the answer."""
 
     segment: SegmentId
@@ -182,8 +182,8 @@ class Learn(Request[Standing]):
 
     segment: SegmentId
     decided: Decided = NOTHING_DECIDED
-    records: tuple[Record, ...] = ()
-    coordinator: NodeId = NOBODY
+    records: tuple[PaxosRecord, ...] = ()
+    coordinator: NodeId = NO_NODE
     rebuilds: bool = False
     """From whoever copies a closed log to this node, which the chain does not name, or names with a later data directory: a
     replica is made here, if there is none. It learns, and never votes: it is of use once it has learned everything up to the
@@ -191,7 +191,7 @@ class Learn(Request[Standing]):
 
 
 @attrs.frozen(kw_only=True)
-class Recovered:
+class PaxosRecovered:
     status: Status
     promised: int = attrs.field(validator=_NUMBER)
     begin: int = attrs.field(validator=_PLACE)
@@ -203,7 +203,7 @@ class Recovered:
 
 
 @attrs.frozen(kw_only=True)
-class Recover(Request[Recovered]):
+class PaxosRecover(Request[PaxosRecovered]):
     """A replica that does not vote (or catches up without leading) to all: how far are you? The answer of a voting replica counts."""
 
     segment: SegmentId
@@ -226,14 +226,14 @@ class WaitLearned(Question[Standing]):
 
 
 @attrs.frozen(kw_only=True)
-class Records:
-    records: tuple[Record, ...]
+class PaxosRecords:
+    records: tuple[PaxosRecord, ...]
     """Ascending, learned ones only, without a hole from the first to the last."""
     standing: Standing
 
 
 @attrs.frozen(kw_only=True)
-class ReadRecords(Question[Records]):
+class ReadRecords(Question[PaxosRecords]):
     """Learned records from `first` on, below `stop`: at least one if `first` is learned here, then as many as fit in about
     `max_bytes`. None at all: truncated (`first` below `standing.begin`), or not learned here."""
 
@@ -255,7 +255,7 @@ class TrimSealed(Request[Standing]):
 
 
 @attrs.frozen(kw_only=True)
-class Taken:
+class CoordinatorReply:
     """What became of a request to a coordinator: done, or `elsewhere`: nothing was done, this node does not lead."""
 
     place: int
@@ -266,7 +266,7 @@ class Taken:
 
 
 @attrs.frozen(kw_only=True)
-class Append(Request[Taken]):
+class PaxosAppend(Request[CoordinatorReply]):
     """Client to coordinator: order and decide one batch. Errors are those of `Loglet.append`."""
 
     segment: SegmentId
@@ -278,7 +278,7 @@ class Append(Request[Taken]):
 
 
 @attrs.frozen(kw_only=True)
-class Seal(Request[Taken]):
+class PaxosSeal(Request[CoordinatorReply]):
     """Client to coordinator: fill everything and decide SEAL behind it. Idempotent."""
 
     segment: SegmentId
@@ -286,7 +286,7 @@ class Seal(Request[Taken]):
 
 
 @attrs.frozen(kw_only=True)
-class Truncate(Request[Taken]):
+class PaxosTruncate(Request[CoordinatorReply]):
     """Client to coordinator: decide that readers see nothing below the loglet offset `offset`. On a sealed log: SealedError."""
 
     segment: SegmentId
@@ -295,7 +295,7 @@ class Truncate(Request[Taken]):
 
 
 @attrs.frozen(kw_only=True)
-class Settle(Request[Taken]):
+class PaxosSettle(Request[CoordinatorReply]):
     """Client to coordinator: decide every position up to the highest that a quorum knows of, and tell the replicas."""
 
     segment: SegmentId

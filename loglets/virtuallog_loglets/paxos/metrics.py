@@ -1,7 +1,7 @@
 """What the replicas and coordinators of a node tell about themselves.                                            Pure.
 
 Figures are added per group, position, election or catch-up, never per entry; those of all logs on a node add up. Places are those of
-the newest log here. One `PaxosMeter` belongs to a node: its ReplicaService makes it, and each LocalReplica carries it to
+the newest log here. One `PaxosMetrics` belongs to a node: its ReplicaService makes it, and each LocalReplica carries it to
 whoever works on it (`replica.meter`).
 """
 
@@ -14,13 +14,22 @@ from typing import Final
 
 import attrs
 
-from virtuallog import metrics
-from virtuallog.instruments import BYTES, COUNTS, SECONDS, Counter, Counters, Histogram
-from virtuallog.metrics import Family, Kind, Sample
+from virtuallog.contract import metrics
+from virtuallog.contract.metrics import (
+    BYTES,
+    COUNTS,
+    SECONDS,
+    Counter,
+    Counters,
+    Histogram,
+    MetricFamily,
+    MetricKind,
+    Sample,
+)
 from virtuallog_loglets.paxos.messages import NOWHERE, Standing, Status
 
 
-class Election(enum.Enum):
+class ElectionOutcome(enum.Enum):
     """How one ended."""
 
     ELECTED = "elected"
@@ -29,14 +38,14 @@ class Election(enum.Enum):
     """Too few replicas answered, or vote; or it could not catch up."""
 
 
-class Phase(enum.Enum):
+class ProposerPhase(enum.Enum):
     """Of a round that met a higher number."""
 
     PROMISE = "promise"
     WRITE = "write"
 
 
-class Missed(enum.Enum):
+class CatchUpSource(enum.Enum):
     """How a position that a replica had missed came to it."""
 
     COPIED = "copied"
@@ -59,13 +68,13 @@ def _histogram(name: str, meaning: str, bounds: tuple[float, ...]) -> Histogram:
 
 
 _ELECTIONS: Final = partial(
-    _counters, "elections", "Elections that a coordinator here has stood for.", "outcome", Election
+    _counters, "elections", "Elections that a coordinator here has stood for.", "outcome", ElectionOutcome
 )
 _REJECTS: Final = partial(
-    _counters, "rejects", "Rounds of a proposer here that ended with a higher number.", "phase", Phase
+    _counters, "rejects", "Rounds of a proposer here that ended with a higher number.", "phase", ProposerPhase
 )
 _CAUGHT_UP: Final = partial(
-    _counters, "caught_up_positions", "Positions that a replica here had missed and has now.", "how", Missed
+    _counters, "caught_up_positions", "Positions that a replica here had missed and has now.", "how", CatchUpSource
 )
 _CATCH_UPS: Final = partial(_counter, "catch_ups", "Times that a replica here went to fetch what it had missed.")
 _TRUNCATIONS: Final = partial(_counter, "truncations", "Times that the begin of a log moved on here.")
@@ -81,7 +90,7 @@ _SYNC_SECONDS: Final = partial(_histogram, "sync_seconds", "One write of a group
 
 
 @attrs.define(eq=False)
-class PaxosMeter:
+class PaxosMetrics:
     """Counts for one node."""
 
     elections: Counters = attrs.field(factory=_ELECTIONS)
@@ -97,11 +106,11 @@ class PaxosMeter:
 
     # -- what services call -------------------------------------------------------------------------------------------
 
-    def stood(self, outcome: Election) -> None:
+    def stood(self, outcome: ElectionOutcome) -> None:
         """An election is over; ELECTED is told once appends are taken."""
         self.elections.add(outcome.value)
 
-    def rejected(self, phase: Phase) -> None:
+    def rejected(self, phase: ProposerPhase) -> None:
         """A round met a higher number."""
         self.rejects.add(phase.value)
 
@@ -109,7 +118,7 @@ class PaxosMeter:
         """One call of `catch_up` that found something missing."""
         self.catch_ups.value += 1
 
-    def got(self, how: Missed, positions: int) -> None:
+    def got(self, how: CatchUpSource, positions: int) -> None:
         """A replica here has learned what it had missed."""
         self.caught_up.add(how.value, amount=positions)
 
@@ -133,7 +142,7 @@ class PaxosMeter:
 
     # -- what is told -------------------------------------------------------------------------------------------------
 
-    def metrics(self, standings: Sequence[Standing]) -> list[Family]:
+    def metrics(self, standings: Sequence[Standing]) -> list[MetricFamily]:
         """As of now.
 
         Args:
@@ -146,7 +155,7 @@ class PaxosMeter:
         return [*(instrument.family() for instrument in own), *_places(standings)]
 
 
-def leading(positions_in_flight: Sequence[int]) -> list[Family]:
+def leader_families(positions_in_flight: Sequence[int]) -> list[MetricFamily]:
     """Of the coordinators here that take appends: for each, the positions that it has written and that are not decided."""
     return [
         metrics.gauge(
@@ -156,7 +165,7 @@ def leading(positions_in_flight: Sequence[int]) -> list[Family]:
     ]
 
 
-def alone(name: str, recovered: bool, ensemble_size: int) -> list[Family]:
+def standalone_families(name: str, recovered: bool, ensemble_size: int) -> list[MetricFamily]:
     """The two figures that Mesos has of a log that is used by itself; see `Log.metrics`."""
     return [
         metrics.gauge(f"{name}_recovered", "1 once the replica of this log votes.", recovered),
@@ -164,7 +173,7 @@ def alone(name: str, recovered: bool, ensemble_size: int) -> list[Family]:
     ]
 
 
-def _places(standings: Sequence[Standing]) -> list[Family]:
+def _places(standings: Sequence[Standing]) -> list[MetricFamily]:
     """Where the newest log here stands; no samples if there is none."""
     newest = standings[-1:]
     voting = [standing.status is Status.VOTING for standing in standings]
@@ -178,5 +187,5 @@ def _places(standings: Sequence[Standing]) -> list[Family]:
     ]  # fmt: skip
 
 
-def _place(name: str, meaning: str, values: Sequence[int]) -> Family:
-    return Family(name, Kind.GAUGE, meaning, tuple(Sample({}, value) for value in values))
+def _place(name: str, meaning: str, values: Sequence[int]) -> MetricFamily:
+    return MetricFamily(name, MetricKind.GAUGE, meaning, tuple(Sample({}, value) for value in values))

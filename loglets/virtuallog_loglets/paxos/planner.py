@@ -1,6 +1,6 @@
 """Chooses replicas and first coordinator of a new log of replicas, and describes a closed one on other nodes.      Pure.
 
-The rules are those of `virtuallog.planning`.
+The rules are those of `virtuallog.contract.placement`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Final
 
 import attrs
 
-from virtuallog import planning
-from virtuallog.api import Cluster
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError
-from virtuallog.types import NodeId
+from virtuallog.contract import placement
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.placement import Cluster
+from virtuallog.contract.types import NodeId
 from virtuallog_loglets.paxos.config import KIND, PaxosConfig, decode_untrusted
 
 REPLICA: Final = "replica"
 
 SETTINGS: Final = {
     "servers": "which nodes are replicas, such as 1,2,3: an odd number",
-    "replicas": f"how many there are, if servers are not named; {planning.REPLICAS_DEFAULT} at first",
+    "replicas": f"how many there are, if servers are not named; {placement.REPLICAS_DEFAULT} at first",
     "coordinator": "which replica begins to order; later they elect one",
 }
 """What an operator may set, and what it means."""
@@ -29,16 +29,16 @@ SETTINGS: Final = {
 
 def plan(cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> PaxosConfig:
     """See `LogletProvider.plan`."""
-    planning.check_names(KIND, settings, SETTINGS)
+    placement.check_names(KIND, settings, SETTINGS)
     former = decode_untrusted(previous) if previous is not None else None
-    replicas = planning.choose_servers(cluster, settings, former.replicas if former else (), REPLICA)
+    replicas = placement.choose_servers(cluster, settings, former.replicas if former else (), REPLICA)
     coordinator = _coordinator(cluster, settings, replicas, former)
     return PaxosConfig(replicas=replicas, coordinator=coordinator, others=former.others if former else {})
 
 
 def move(segment: SegmentId, config: PaxosConfig, servers: Sequence[NodeId]) -> PaxosConfig:
     """See `ReplicatedProvider.move`."""
-    chosen = planning.check_move(config.replicas, servers)
+    chosen = placement.check_move(config.replicas, servers)
     coordinator = config.coordinator if config.coordinator in chosen else chosen[0]
     return attrs.evolve(config, replicas=chosen, coordinator=coordinator, loglet=config.loglet or segment)
 
@@ -49,10 +49,10 @@ def _coordinator(
     """One of the replicas, as only their nodes have what a leader must know. The former one, then the planner's node, which
     answers for sure; then any that lives."""
     if "coordinator" in settings:
-        node = planning.parse_node("coordinator", settings["coordinator"])
-        chosen = planning.living("coordinator", cluster, node, REPLICA).node
+        node = placement.parse_node("coordinator", settings["coordinator"])
+        chosen = placement.living("coordinator", cluster, node, REPLICA).node
         if chosen not in replicas:
             raise InvalidSettingError("coordinator", f"node {chosen} is none of the replicas {list(replicas)}")
         return chosen
-    able = [member.node for member in planning.able(cluster, REPLICA) if member.node in replicas]
+    able = [member.node for member in placement.able(cluster, REPLICA) if member.node in replicas]
     return former.coordinator if former and former.coordinator in able else able[0]

@@ -7,28 +7,28 @@ from typing import Any
 
 import attrs
 
-from virtuallog.api import Cluster, Loglet
-from virtuallog.chain import SegmentId
-from virtuallog.explaining import Evidence
-from virtuallog.kept import Kept
-from virtuallog.metrics import Family
-from virtuallog.ports import Environment, Handlers, NodeEnvironment
-from virtuallog.replicated import Pace, Placement
-from virtuallog.rpc.interface import Interface
-from virtuallog.types import LogletOffset, NodeId
-from virtuallog_loglets.paxos import explaining, planner, wire
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.diagnosis import Evidence
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.loglet import Loglet
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.placement import Cluster, Placement
+from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment
+from virtuallog.contract.provider import Pace, RetainedLoglets
+from virtuallog.contract.types import LogletOffset, NodeId
+from virtuallog_loglets.paxos import diagnosis, planner, wire
 from virtuallog_loglets.paxos.config import KIND, decode_untrusted
-from virtuallog_loglets.paxos.coordinator_service import CoordinatorService
-from virtuallog_loglets.paxos.copying import PIECE_BYTES, Copying
-from virtuallog_loglets.paxos.keeper import keep
+from virtuallog_loglets.paxos.drivers.coordinator_service import CoordinatorService
+from virtuallog_loglets.paxos.drivers.replica_maintenance import maintain_replica
+from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.drivers.rereplication import PIECE_BYTES, PaxosRereplication
 from virtuallog_loglets.paxos.loglet import PaxosLoglet
-from virtuallog_loglets.paxos.metrics import leading
-from virtuallog_loglets.paxos.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.metrics import leader_families
 
 
 @attrs.define(eq=False)
 class PaxosProvider:
-    """See `virtuallog.api.LogletProvider` and `virtuallog.replicated.ReplicatedProvider`. One object serves at most one node."""
+    """See `virtuallog.contract.provider.LogletProvider` and `virtuallog.contract.provider.ReplicatedProvider`. One object serves at most one node."""
 
     piece_bytes: int = PIECE_BYTES
     """How much of a closed log is copied in one step."""
@@ -41,7 +41,7 @@ class PaxosProvider:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """See `virtuallog.planning.TellsSettings`."""
+        """See `virtuallog.contract.provider.SupportsSettings`."""
         return planner.SETTINGS
 
     @property
@@ -62,10 +62,13 @@ class PaxosProvider:
         """The same of its coordinators."""
         return self._coordinators
 
-    def metrics(self) -> Sequence[Family]:
-        """Of this node's roles, once `serve` has started them. See `virtuallog.metrics.Measured`."""
+    def metrics(self) -> Sequence[MetricFamily]:
+        """Of this node's roles, once `serve` has started them. See `virtuallog.contract.metrics.MetricsSource`."""
         replicas = self._replicas.metrics() if self._replicas is not None else []
-        return [*replicas, *(leading(self._coordinators.positions_in_flight) if self._coordinators is not None else [])]
+        return [
+            *replicas,
+            *(leader_families(self._coordinators.positions_in_flight) if self._coordinators is not None else []),
+        ]
 
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
         return planner.plan(cluster, settings, previous).encode()
@@ -85,7 +88,7 @@ class PaxosProvider:
 
         def made(replica: LocalReplica) -> None:
             coordinators.made(replica)
-            environment.nursery.start_soon(keep, replica, replica.ensemble, environment)
+            environment.nursery.start_soon(maintain_replica, replica, replica.ensemble, environment)
 
         self._coordinators = coordinators
         self._replicas = await ReplicaService.start(environment, made)
@@ -97,19 +100,19 @@ class PaxosProvider:
         if self._replicas is not None:
             await self._replicas.forget(lowest_live_version)
 
-    async def forget_others(self, horizon: int, live: Collection[SegmentId]) -> None:
-        """See `virtuallog.dropped.ForgetsOthers`."""
+    async def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
+        """See `virtuallog.contract.provider.SupportsSweep`."""
         if self._coordinators is not None:
-            self._coordinators.forget_others(horizon, live)
+            self._coordinators.sweep_loglets(horizon, live)
         if self._replicas is not None:
-            await self._replicas.forget_others(horizon, live)
-            await self._replicas.make_lost(live)
-            await self._replicas.follow_moved(live)
+            await self._replicas.sweep_loglets(horizon, live)
+            await self._replicas.recreate_lost(live)
+            await self._replicas.refresh_holders(live)
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
-        """See `virtuallog.explaining.ExplainsLoglets`."""
+        """See `virtuallog.contract.provider.SupportsDiagnosis`."""
         decoded = decode_untrusted(config)
-        return await explaining.explain(decoded.loglet or segment, decoded, environment)
+        return await diagnosis.explain(decoded.loglet or segment, decoded, environment)
 
     def _require_replicas(self) -> ReplicaService:
         assert self._replicas is not None, "no request is served before `serve` has returned"
@@ -121,13 +124,13 @@ class PaxosProvider:
         """Any replica may order, so nobody has to be replaced at once."""
         return Placement(groups=(decode_untrusted(config).replicas,), role=planner.REPLICA)
 
-    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+    def loglets(self, segment: SegmentId, config: bytes) -> RetainedLoglets:
         return {decode_untrusted(config).loglet or segment: (self.kind, config)}
 
     async def partial_copies(self, segment: SegmentId, config: bytes, environment: Environment) -> Collection[NodeId]:
-        """See `virtuallog.replicated.TellsPartialCopies`: replicas that recover, wait for a copy, or do not answer."""
+        """See `virtuallog.contract.provider.ReportsPartialCopies`: replicas that recover, wait for a copy, or do not answer."""
         decoded = decode_untrusted(config)
-        return await explaining.partial(decoded.loglet or segment, decoded, environment)
+        return await diagnosis.partial_replicas(decoded.loglet or segment, decoded, environment)
 
     def move(self, segment: SegmentId, config: bytes, servers: tuple[NodeId, ...]) -> bytes:
         return planner.move(segment, decode_untrusted(config), servers).encode()
@@ -146,5 +149,5 @@ class PaxosProvider:
         loglet, former = decoded.loglet or segment, [replica for replica in decoded.replicas if replica not in lost]
         newcomers_first = sorted(decode_untrusted(target).replicas, key=former.__contains__)
         for server in newcomers_first:
-            copying = Copying(loglet, former, server, stop, environment, pace, self.piece_bytes)
+            copying = PaxosRereplication(loglet, former, server, stop, environment, pace, self.piece_bytes)
             await (copying.complete() if server in former else copying.run())

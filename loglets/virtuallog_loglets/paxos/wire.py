@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from virtuallog.rpc.interface import Interface, Method
-from virtuallog.rpc.roles import Role
-from virtuallog.rpc.schema import load
+from virtuallog.contract.interface import Interface, Method
+from virtuallog.contract.roles import Role
+from virtuallog.contract.schema import load
 from virtuallog_loglets.paxos.messages import (
-    Append,
+    CoordinatorReply,
     GetStanding,
     Learn,
+    PaxosAppend,
+    PaxosRecords,
+    PaxosRecover,
+    PaxosRecovered,
+    PaxosSeal,
+    PaxosSettle,
+    PaxosTruncate,
+    PaxosWrite,
+    PaxosWritten,
     Promise,
     Promised,
     ReadRecords,
-    Records,
-    Recover,
-    Recovered,
-    Seal,
-    Settle,
     Standing,
-    Taken,
     TrimSealed,
-    Truncate,
     WaitLearned,
-    Write,
-    Written,
 )
 
 SCHEMA: Final[Any] = load("virtuallog_loglets.paxos", "paxos.capnp")
@@ -38,21 +38,21 @@ REPLICA: Final = Interface(
     schema=SCHEMA.PaxosReplica,
     methods=(
         Method(name="promise", request=Promise, reply=Promised),
-        Method(name="write", request=Write, reply=Written),
+        Method(name="write", request=PaxosWrite, reply=PaxosWritten),
         Method(name="learn", request=Learn, reply=Standing, role=Role.ADMIN),
-        Method(name="recover", request=Recover, reply=Recovered),
+        Method(name="recover", request=PaxosRecover, reply=PaxosRecovered),
         Method(name="getStanding", request=GetStanding, reply=Standing, role=Role.CLIENT),
         Method(name="waitLearned", request=WaitLearned, reply=Standing, role=Role.CLIENT),
-        Method(name="readRecords", request=ReadRecords, reply=Records, role=Role.CLIENT),
+        Method(name="readRecords", request=ReadRecords, reply=PaxosRecords, role=Role.CLIENT),
         Method(name="trimSealed", request=TrimSealed, reply=Standing, role=Role.ADMIN),
     ),
 )
 COORDINATOR: Final = Interface(
     schema=SCHEMA.PaxosCoordinator,
     methods=(
-        Method(name="append", request=Append, reply=Taken, role=Role.CLIENT, appends=True),
-        Method(name="settle", request=Settle, reply=Taken, role=Role.CLIENT),
-        Method(name="seal", request=Seal, reply=Taken, role=Role.ADMIN),
-        Method(name="truncate", request=Truncate, reply=Taken, role=Role.ADMIN),
+        Method(name="append", request=PaxosAppend, reply=CoordinatorReply, role=Role.CLIENT, appends=True),
+        Method(name="settle", request=PaxosSettle, reply=CoordinatorReply, role=Role.CLIENT),
+        Method(name="seal", request=PaxosSeal, reply=CoordinatorReply, role=Role.ADMIN),
+        Method(name="truncate", request=PaxosTruncate, reply=CoordinatorReply, role=Role.ADMIN),
     ),
 )

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.chain import SegmentId
-from virtuallog.errors import InvalidSettingError, MalformedError
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, MalformedError
 
 KIND: Final = "striped"
 STRIPES_MAX: Final = 64

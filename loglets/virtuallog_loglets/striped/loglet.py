@@ -1,4 +1,4 @@
-"""The client of a StripedLoglet: what `virtuallog.api.Loglet` promises, by calls to the loglets that are its stripes."""
+"""The client of a StripedLoglet: what `virtuallog.contract.loglet.Loglet` promises, by calls to the loglets that are its stripes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Final
 
 import attrs
 
-from virtuallog.api import Loglet, Placed
-from virtuallog.batch import Batch
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import (
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import (
     ForbiddenError,
     OutOfOrderError,
     ReconfigurationNeededError,
@@ -19,15 +18,15 @@ from virtuallog.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from virtuallog.ports import Environment
-from virtuallog.types import LogletOffset, Open, Sealed, Tail
-from virtuallog_loglets.striped.layout import Layout, offset_of, slot_of, slots_below
-from virtuallog_loglets.striped.portions import Portions
-from virtuallog_loglets.striped.progress import Progress
-from virtuallog_loglets.striped.reading import interleave_untrusted
-from virtuallog_loglets.striped.together import all_of, ask_all, raise_worst
-from virtuallog_loglets.striped.waiting import Waiting
-from virtuallog_loglets.striped.wrapping import Wrapping
+from virtuallog.contract.loglet import Loglet, Placed
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import LogletOffset, Open, Sealed, Tail
+from virtuallog_loglets.striped.core.batch_wrapper import BatchWrapper
+from virtuallog_loglets.striped.core.layout import StripedLayout, offset_of, slot_of, slots_below
+from virtuallog_loglets.striped.core.progress import StripeProgress
+from virtuallog_loglets.striped.core.stripe_reads import StripeReadBudget, interleave_untrusted
+from virtuallog_loglets.striped.drivers.append_barrier import AppendBarrier
+from virtuallog_loglets.striped.drivers.fan_out import all_of, ask_all, raise_worst
 
 WAIT_SECONDS: Final = 2.0
 """How long `wait_tail` waits before it returns the tail as it is."""
@@ -46,23 +45,23 @@ class StripedLoglet:
     _stripes: Sequence[Loglet]
     _environment: Environment
     _filler_places: int = FILLER_PLACES
-    _layout: Layout = attrs.field(init=False)
-    _progress: Progress = attrs.field(init=False)
-    _waiting: Waiting = attrs.field(init=False)
-    _portions: Portions = attrs.field(init=False)
-    _wrapping: Wrapping = attrs.field(factory=Wrapping, init=False)
+    _layout: StripedLayout = attrs.field(init=False)
+    _progress: StripeProgress = attrs.field(init=False)
+    _waiting: AppendBarrier = attrs.field(init=False)
+    _read_budget: StripeReadBudget = attrs.field(init=False)
+    _batch_wrapper: BatchWrapper = attrs.field(factory=BatchWrapper, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._layout = Layout(len(self._stripes))
-        self._progress = Progress(self._layout)
-        self._waiting = Waiting(self._progress, self._stripes, self._environment, self._filler_places)
-        self._portions = Portions(len(self._stripes))
+        self._layout = StripedLayout(len(self._stripes))
+        self._progress = StripeProgress(self._layout)
+        self._waiting = AppendBarrier(self._progress, self._stripes, self._environment, self._filler_places)
+        self._read_budget = StripeReadBudget(len(self._stripes))
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         if expected_tail is not None:
             raise UnsupportedError("a striped loglet has no conditional appends: no single place knows its tail")
         stripe = self._layout.stripe_of(batch.session)
-        wrapped = self._wrapping.wrap(batch, opens=opens)
+        wrapped = self._batch_wrapper.wrap(batch, opens=opens)
         place = await self._append_to(stripe, wrapped, opens=opens)
         slot = self._layout.slot(stripe, place)
         await self._waiting.wait(slot)
@@ -102,7 +101,7 @@ class StripedLoglet:
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
         first, last = slot_of(start), slots_below(stop)
-        if (slots := self._portions.slots_max(max_bytes)) is not None and first + slots < last:
+        if (slots := self._read_budget.slots_max(max_bytes)) is not None and first + slots < last:
             last = first + slots
             stop = LogletOffset(offset_of(last))
         share = max(1, max_bytes // min(len(self._stripes), last - first))
@@ -119,7 +118,7 @@ class StripedLoglet:
             }
         )
         items = interleave_untrusted(self._layout, found, start, stop)
-        self._portions.given(items)
+        self._read_budget.given(items)
         return items
 
     async def seal(self) -> None:
@@ -145,7 +144,7 @@ class StripedLoglet:
             place = (await self._stripes[stripe].append(wrapped, opens=opens)).start
             self._waiting.placed(stripe, place)
         except OutOfOrderError as error:
-            raise self._wrapping.translate(wrapped.session, error) from error
+            raise self._batch_wrapper.translate(wrapped.session, error) from error
         except (SealedError, ReconfigurationNeededError) as error:
             self._waiting.fail(stripe, error)  # no stripe can do without the others
             raise

@@ -4,7 +4,7 @@ Each stripe is planned by the planner of its own kind, with its own wish for ser
 not share what limits one loglet, which is who orders its entries (Delos, section 4.2.2). Two ways:
 
 * rotating: all stripes are on the same servers, and the sequencers of them on as many nodes as there are;
-* sharded: `groups=1,2,3;4,5,6`, where each stripe has servers of its own, and keeps to itself when one fails (`apart.py`).
+* sharded: `groups=1,2,3;4,5,6`, where each stripe has servers of its own, and keeps to itself when one fails (`stripe_placement.py`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from typing import Final
 
 import attrs
 
-from virtuallog import planning
-from virtuallog.api import Cluster, LogletProvider
-from virtuallog.chain import SegmentId
-from virtuallog.composite import inner
-from virtuallog.errors import InvalidSettingError, UnsupportedError, VirtualLogError
-from virtuallog.replicated import Placement, ReplicatedProvider, replicated
-from virtuallog.types import NodeId
-from virtuallog_loglets.striped import apart
+from virtuallog.contract import placement as planning
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import InvalidSettingError, UnsupportedError, VirtualLogError
+from virtuallog.contract.placement import Cluster, Placement
+from virtuallog.contract.provider import LogletProvider, ReplicatedProvider, inner, replicated
+from virtuallog.contract.types import NodeId
 from virtuallog_loglets.striped.config import KIND, STRIPES_MAX, StripedConfig, decode_untrusted
+from virtuallog_loglets.striped.core import stripe_placement
 
 SEQUENCER: Final = "sequencer"
 """The role of nodes that can order: stripes take turns among them."""
@@ -123,7 +122,7 @@ def _apart(
     """The cluster as the planner of the next stripe is to see it."""
     former_servers, chosen = ([_servers(provider, config) for config in configs] for configs in (former, planned))
     role = provider.placement(former[len(planned)]).role
-    return apart.candidates(cluster, role, len(planned), former_servers, chosen)
+    return stripe_placement.candidates(cluster, role, len(planned), former_servers, chosen)
 
 
 def _servers(provider: ReplicatedProvider, config: bytes) -> frozenset[NodeId]:

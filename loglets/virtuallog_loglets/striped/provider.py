@@ -7,24 +7,23 @@ from typing import Any
 
 import attrs
 
-from virtuallog.api import Cluster, Loglet, LogletProvider
-from virtuallog.chain import SegmentId
-from virtuallog.errors import MalformedError, VirtualLogError
-from virtuallog.explaining import Evidence
-from virtuallog.kept import Kept
-from virtuallog.ports import Environment
-from virtuallog.replicated import Pace, Placement, ReplicatedProvider
-from virtuallog.types import LogletOffset, NodeId
-from virtuallog.unserved import Unserved
-from virtuallog_loglets.striped import explaining, planner
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.diagnosis import Evidence
+from virtuallog.contract.errors import MalformedError, VirtualLogError
+from virtuallog.contract.loglet import Loglet
+from virtuallog.contract.placement import Cluster, Placement
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.provider import LogletProvider, Pace, ReplicatedProvider, RetainedLoglets, ServerlessProvider
+from virtuallog.contract.types import LogletOffset, NodeId
+from virtuallog_loglets.striped import diagnosis, planner
 from virtuallog_loglets.striped.config import KIND, StripedConfig, decode_untrusted
-from virtuallog_loglets.striped.layout import Layout, slots_below
+from virtuallog_loglets.striped.core.layout import StripedLayout, slots_below
 from virtuallog_loglets.striped.loglet import StripedLoglet
 
 
 @attrs.define(eq=False)
-class StripedProvider(Unserved):
-    """See `virtuallog.api.LogletProvider`, `virtuallog.replicated.ReplicatedProvider`, `virtuallog.composite.CompositeProvider`."""
+class StripedProvider(ServerlessProvider):
+    """See `virtuallog.contract.provider.LogletProvider`, `virtuallog.contract.provider.ReplicatedProvider`, `virtuallog.contract.provider.CompositeProvider`."""
 
     _providers: Mapping[str, LogletProvider] = attrs.field(factory=dict, init=False)
 
@@ -34,11 +33,11 @@ class StripedProvider(Unserved):
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """See `virtuallog.planning.TellsSettings`."""
+        """See `virtuallog.contract.provider.SupportsSettings`."""
         return planner.SETTINGS
 
     def over(self, providers: Mapping[str, LogletProvider]) -> None:
-        """See `virtuallog.composite.CompositeProvider`."""
+        """See `virtuallog.contract.provider.CompositeProvider`."""
         self._providers = providers
 
     def plan(self, cluster: Cluster, settings: Mapping[str, str], previous: bytes | None) -> bytes:
@@ -69,14 +68,14 @@ class StripedProvider(Unserved):
         return StripedLoglet(stripes, environment)
 
     async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
-        """See `virtuallog.explaining.ExplainsLoglets`."""
+        """See `virtuallog.contract.provider.SupportsDiagnosis`."""
         decoded = decode_untrusted(config)
         provider = planner.kind_of_stripes(self._providers, decoded.of)
-        return await explaining.explain(provider, decoded.parts(segment), decoded.stripes, environment)
+        return await diagnosis.explain(provider, decoded.parts(segment), decoded.stripes, environment)
 
     # -- what nodes keep, and closed loglets on other servers -------------------------------------------------------
 
-    def loglets(self, segment: SegmentId, config: bytes) -> Kept:
+    def loglets(self, segment: SegmentId, config: bytes) -> RetainedLoglets:
         decoded = decode_untrusted(config)
         return {
             part: (decoded.of, stripe) for part, stripe in zip(decoded.parts(segment), decoded.stripes, strict=True)
@@ -102,7 +101,7 @@ class StripedProvider(Unserved):
     ) -> None:
         """One stripe after the other, so that what is under way at a time is as bounded as of one."""
         former, latter = decode_untrusted(config), decode_untrusted(target)
-        provider, layout = self._stripes(former), Layout(len(former.stripes))
+        provider, layout = self._stripes(former), StripedLayout(len(former.stripes))
         for number, part in enumerate(former.parts(segment)):
             end = LogletOffset(layout.places_below(number, slots_below(stop)))
             stripe, moved = former.stripes[number], latter.stripes[number]

@@ -3,9 +3,9 @@
 It knows nothing of loglets: records are (kind, bytes). See `log.py` for the contract, `format.py` for the files.
 """
 
-from virtuallog_loglets.wal.log import Appended, WriteAheadLog
+from virtuallog_loglets.wal.core.record import Address, WalRecord
+from virtuallog_loglets.wal.log import AppendCallback, WriteAheadLog
 from virtuallog_loglets.wal.metrics import WalStatistics
-from virtuallog_loglets.wal.record import Address, Record
 from virtuallog_loglets.wal.settings import WalSettings
 
-__all__ = ["Address", "Appended", "Record", "WalSettings", "WalStatistics", "WriteAheadLog"]
+__all__ = ["Address", "AppendCallback", "WalRecord", "WalSettings", "WalStatistics", "WriteAheadLog"]

@@ -18,8 +18,8 @@ import attrs
 import trio
 from crc32c import crc32c
 
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import (
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import (
     BeyondTailError,
     CorruptionError,
     DiskFullError,
@@ -30,17 +30,17 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.metrics import Family
-from virtuallog.ports import File, Storage
-from virtuallog_loglets.wal import format as fmt
-from virtuallog_loglets.wal.indexer import Indexer, Indexes
-from virtuallog_loglets.wal.metrics import WalMeter, WalStatistics
-from virtuallog_loglets.wal.record import Address, Record, address_of, offset_of, sequence_of
-from virtuallog_loglets.wal.recovery import Recovered, recover
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.ports import File, Storage
+from virtuallog_loglets.wal.core import segment_format as fmt
+from virtuallog_loglets.wal.core.record import Address, WalRecord, address_of, offset_of, sequence_of
+from virtuallog_loglets.wal.core.segment import Segment, size_of
+from virtuallog_loglets.wal.index_writer import IndexedState, IndexWriter
+from virtuallog_loglets.wal.metrics import WalMetrics, WalStatistics
+from virtuallog_loglets.wal.recovery import RecoveredLog, recover_log
 from virtuallog_loglets.wal.scrub import check_closed_untrusted
-from virtuallog_loglets.wal.segment import Segment, size_of
+from virtuallog_loglets.wal.segment_files import SegmentFiles
 from virtuallog_loglets.wal.settings import WalSettings
-from virtuallog_loglets.wal.shelf import Shelf
 
 _READ_BYTES: int = 8 << 10
 """What `read` asks for at first: most records in one read, and little to copy in vain."""
@@ -50,7 +50,7 @@ _SYNCED = CrashPoint("wal: a group is durable, nobody has been told")
 _BEGUN = CrashPoint("wal: a segment and its snapshot are durable, nobody has been told")
 _CLOSED = CrashPoint("wal: a segment is closed, the next one has not begun", rare=True)
 
-Appended: TypeAlias = Callable[[Sequence[Address] | VirtualLogError], None]
+AppendCallback: TypeAlias = Callable[[Sequence[Address] | VirtualLogError], None]
 """Called once with the addresses of the records, or with the error. Must not block and must not raise."""
 
 
@@ -58,8 +58,8 @@ Appended: TypeAlias = Callable[[Sequence[Address] | VirtualLogError], None]
 class _Waiting:
     """An append in the queue."""
 
-    records: Sequence[Record]
-    done: Appended
+    records: Sequence[WalRecord]
+    done: AppendCallback
     size: int
     essential: bool
 
@@ -71,18 +71,18 @@ class WriteAheadLog:
         self,
         storage: Storage,
         settings: WalSettings,
-        recovered: Recovered,
+        recovered: RecoveredLog,
         now: Callable[[], float] = lambda: 0.0,
-        indexes: Indexes | None = None,
+        indexes: IndexedState | None = None,
     ) -> None:
         """Use `open`."""
         self._settings = settings
         self._now = now
-        self._meter = WalMeter()
-        self._shelf = Shelf(storage, settings, recovered, self._wake)
-        self._indexer: Indexer | None = None
+        self._meter = WalMetrics()
+        self._segment_files = SegmentFiles(storage, settings, recovered, self._wake)
+        self._indexer: IndexWriter | None = None
         if indexes is not None:
-            self._indexer = Indexer(storage, indexes, recovered.without_index, lambda: self._shelf.first)
+            self._indexer = IndexWriter(storage, indexes, recovered.without_index, lambda: self._segment_files.first)
         self.unread = tuple(recovered.unread)
         """Closed segments that `open` has not read, since there was an index. Some may have been dropped meanwhile."""
         self._file: File | None = None
@@ -103,9 +103,9 @@ class WriteAheadLog:
         cls,
         storage: Storage,
         settings: WalSettings,
-        replay: Callable[[Address, Record], None],
+        replay: Callable[[Address, WalRecord], None],
         now: Callable[[], float] = lambda: 0.0,
-        indexes: Indexes | None = None,
+        indexes: IndexedState | None = None,
     ) -> WriteAheadLog:
         """Recover the log in `storage` (an empty one makes a new log): call `replay` for every record, in order.
 
@@ -124,10 +124,13 @@ class WriteAheadLog:
             MalformedError: files of another version.
             StorageError: the disk failed.
         """
-        return cls(storage, settings, await recover(storage, settings.segment_bytes, replay, indexes), now, indexes)
+        return cls(storage, settings, await recover_log(storage, settings.segment_bytes, replay, indexes), now, indexes)
 
     async def run(
-        self, snapshot: Callable[[], Sequence[Record]], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        snapshot: Callable[[], Sequence[WalRecord]],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """The appender: takes everything queued, writes it, syncs once, calls back in order; until cancelled.
 
@@ -142,10 +145,10 @@ class WriteAheadLog:
         """
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._shelf.run)
+                nursery.start_soon(self._segment_files.run)
                 if self._indexer is not None:
                     nursery.start_soon(self._indexer.run)
-                self._shelf.make_spare()
+                self._segment_files.make_spare()
                 task_status.started()
                 failure = await self._append_groups(snapshot)
                 nursery.cancel_scope.cancel()
@@ -154,7 +157,7 @@ class WriteAheadLog:
             self._ended = self._ended or UnavailableError("the write-ahead log has stopped")
         raise failure
 
-    def append(self, records: Sequence[Record], done: Appended, *, essential: bool = False) -> None:
+    def append(self, records: Sequence[WalRecord], done: AppendCallback, *, essential: bool = False) -> None:
         """Queue `records`, in this order and after everything queued before. Never blocks.
 
         `done` is called on the event loop: with the addresses once all of the records are durable, in the order of
@@ -183,7 +186,7 @@ class WriteAheadLog:
         if self._parked is not None:
             self._wake()
 
-    async def read(self, address: Address) -> Record:
+    async def read(self, address: Address) -> WalRecord:
         """The record at an address that `append` or `replay` gave.
 
         Raises:
@@ -193,23 +196,23 @@ class WriteAheadLog:
             StorageError: the disk failed.
         """
         sequence, offset = sequence_of(address), offset_of(address)
-        if sequence < self._shelf.first:
+        if sequence < self._segment_files.first:
             raise self._trimmed()
         tail = self._durable_tail()
         if address >= tail:
             raise BeyondTailError(position=address, tail=tail)
         try:
-            async with self._shelf.reading(sequence) as file:
+            async with self._segment_files.reading(sequence) as file:
                 return await _read_record(file, sequence, offset)
         except StorageError:
-            if sequence < self._shelf.first:  # dropped meanwhile: its file was closed under us
+            if sequence < self._segment_files.first:  # dropped meanwhile: its file was closed under us
                 raise self._trimmed() from None
             raise
 
     @property
     def closed(self) -> range:
         """The segments that have a successor, and are not dropped."""
-        return range(self._shelf.first, self._shelf.next_sequence - 1)
+        return range(self._segment_files.first, self._segment_files.next_sequence - 1)
 
     async def check(self, sequence: int, rest: Callable[[int], Awaitable[None]]) -> None:
         """Read a closed segment, a part at a time, and compare all of it with its checksums.
@@ -224,13 +227,13 @@ class WriteAheadLog:
             MalformedError: likewise.
             StorageError: the disk failed.
         """
-        if sequence < self._shelf.first:
+        if sequence < self._segment_files.first:
             raise self._trimmed()
         try:
-            async with self._shelf.reading(sequence) as file:
+            async with self._segment_files.reading(sequence) as file:
                 await check_closed_untrusted(file, sequence, rest)
         except StorageError:
-            if sequence < self._shelf.first:  # dropped meanwhile: its file was closed under us
+            if sequence < self._segment_files.first:  # dropped meanwhile: its file was closed under us
                 raise self._trimmed() from None
             raise
 
@@ -239,20 +242,20 @@ class WriteAheadLog:
 
         Such segments are unreadable at once; their files go in the background, oldest first, while `run` runs.
         """
-        newest = self._shelf.next_sequence - 1
+        newest = self._segment_files.next_sequence - 1
         if self._segment is not None and not self._segment.synced:
             newest -= 1  # its first group is not durable: it holds no snapshot yet that a recovery could start from
-        self._shelf.drop_below(min(sequence_of(address), newest))
+        self._segment_files.drop_below(min(sequence_of(address), newest))
 
     @property
     def full(self) -> bool:
         """The disk had no room for the next segment: what is left in this one is the last."""
-        return self._shelf.full
+        return self._segment_files.full
 
     def statistics(self) -> WalStatistics:
         return WalStatistics(
-            segments=self._shelf.segments,
-            bytes=self._shelf.bytes,
+            segments=self._segment_files.segments,
+            bytes=self._segment_files.bytes,
             free_bytes=self._free_bytes,
             groups=self._groups,
             records=self._records,
@@ -262,17 +265,17 @@ class WriteAheadLog:
             full=self.full,
         )
 
-    def metrics(self) -> list[Family]:
-        """See `virtuallog.metrics.Measured`."""
+    def metrics(self) -> list[MetricFamily]:
+        """See `virtuallog.contract.metrics.MetricsSource`."""
         return self._meter.metrics(self.statistics(), self._settings.queue_bytes_max)
 
     @property
     def _free_bytes(self) -> int:
         """For records: in the active segment and the spare."""
         active = self._segment.room if self._segment is not None else 0
-        return active + (self._settings.segment_bytes if self._shelf.has_spare else 0)
+        return active + (self._settings.segment_bytes if self._segment_files.has_spare else 0)
 
-    def _refusal(self, records: Sequence[Record], size: int, essential: bool) -> VirtualLogError | None:
+    def _refusal(self, records: Sequence[WalRecord], size: int, essential: bool) -> VirtualLogError | None:
         settings = self._settings
         if self._ended is not None:
             return self._ended
@@ -284,8 +287,8 @@ class WriteAheadLog:
                 return TooLargeError(what="bytes in an append", size=size, limit=settings.group_bytes_max)
         if self._queued_bytes + size > settings.queue_bytes_max:
             return OverloadedError(f"{self._queued_bytes} bytes wait for the disk")
-        if self._shelf.full and not essential and self._queued_bytes + size > self._room(essential=False):
-            self._shelf.make_spare()  # the caller's pace of retrying is ours
+        if self._segment_files.full and not essential and self._queued_bytes + size > self._room(essential=False):
+            self._segment_files.make_spare()  # the caller's pace of retrying is ours
             return _disk_full()
         return None
 
@@ -293,22 +296,22 @@ class WriteAheadLog:
         """What such records may take of the active segment."""
         if self._segment is None:
             return 0
-        reserved = 0 if essential or self._shelf.has_spare else self._settings.headroom_bytes
+        reserved = 0 if essential or self._segment_files.has_spare else self._settings.headroom_bytes
         return self._segment.room - reserved
 
-    async def _append_groups(self, snapshot: Callable[[], Sequence[Record]]) -> StorageError:
+    async def _append_groups(self, snapshot: Callable[[], Sequence[WalRecord]]) -> StorageError:
         """Write groups until the disk fails; then answer everybody with that error, and return it."""
         try:
             while True:
-                if self._shelf.failure is not None:
-                    raise self._shelf.failure
+                if self._segment_files.failure is not None:
+                    raise self._segment_files.failure
                 if not self._queue:
                     await self._park()
                 elif self._queue[0].size <= self._room(essential=self._queue[0].essential):
                     await self._write_group()
-                elif self._shelf.has_spare:
+                elif self._segment_files.has_spare:
                     await self._roll(snapshot)
-                elif self._shelf.full:
+                elif self._segment_files.full:
                     self._refuse_first()
                 else:
                     await self._park()  # until the shelf has made the spare, or could not
@@ -334,7 +337,7 @@ class WriteAheadLog:
         _SYNCED.reached()
         if not offset:
             _BEGUN.reached()
-            self._shelf.make_spare()
+            self._segment_files.make_spare()
         segment.group_synced()
         self._groups += 1
         self._records += segment.records - records
@@ -351,12 +354,12 @@ class WriteAheadLog:
             raise StorageError(f"{self._file.name}: {error}") from error
         self._syncs += 1
 
-    def _take_group(self, chunks: list[bytes]) -> list[tuple[Appended, Sequence[Address]]]:
+    def _take_group(self, chunks: list[bytes]) -> list[tuple[AppendCallback, Sequence[Address]]]:
         """Encode queued appends behind `chunks`, as many as fit."""
         assert self._segment is not None
         queue, segment = self._queue, self._segment
         stop = segment.end + self._settings.group_bytes_max
-        group: list[tuple[Appended, Sequence[Address]]] = []
+        group: list[tuple[AppendCallback, Sequence[Address]]] = []
         while queue:
             first = queue[0]
             if first.size > self._room(essential=first.essential) or segment.end + first.size > stop:
@@ -366,7 +369,7 @@ class WriteAheadLog:
             group.append((first.done, segment.encode(first.records, chunks)))
         return group
 
-    async def _roll(self, snapshot: Callable[[], Sequence[Record]]) -> None:
+    async def _roll(self, snapshot: Callable[[], Sequence[WalRecord]]) -> None:
         """Close the active segment and begin the spare. The snapshot travels with the group that comes next."""
         if self._segment is not None:
             offset, footer = self._segment.footer()
@@ -381,14 +384,14 @@ class WriteAheadLog:
             raise StorageError(
                 f"a snapshot of {size} bytes does not fit into a segment ({limit}): enlarge segment_bytes"
             )
-        sequence, self._file = self._shelf.take_spare()
+        sequence, self._file = self._segment_files.take_spare()
         self._segment, self._opening = Segment.begin(sequence, self._file.size, records)
 
     def _refuse_first(self) -> None:
         """The disk is full, and the first append in the queue does not fit into what is left for its kind."""
         first = self._queue.popleft()
         self._queued_bytes -= first.size
-        self._shelf.make_spare()
+        self._segment_files.make_spare()
         first.done(_disk_full())
 
     def _poison(self, error: StorageError) -> None:
@@ -415,17 +418,21 @@ class WriteAheadLog:
 
     def _durable_tail(self) -> Address:
         segment = self._segment
-        return address_of(segment.sequence, segment.synced) if segment else address_of(self._shelf.next_sequence, 0)
+        return (
+            address_of(segment.sequence, segment.synced)
+            if segment
+            else address_of(self._segment_files.next_sequence, 0)
+        )
 
     def _trimmed(self) -> TrimmedError:
-        return TrimmedError(first=address_of(self._shelf.first, fmt.HEADER_BYTES))
+        return TrimmedError(first=address_of(self._segment_files.first, fmt.HEADER_BYTES))
 
 
 def _disk_full() -> DiskFullError:
     return DiskFullError("the disk is full: what is left is kept for seals, trims and repairs")
 
 
-async def _read_record(file: File, sequence: int, offset: int) -> Record:
+async def _read_record(file: File, sequence: int, offset: int) -> WalRecord:
     start = await file.read(offset, _READ_BYTES)
     header = fmt.parse_record_header_untrusted(start[: fmt.RECORD_HEADER_BYTES], sequence, offset)
     if header is None:
@@ -437,4 +444,4 @@ async def _read_record(file: File, sequence: int, offset: int) -> Record:
     payload = start[fmt.RECORD_HEADER_BYTES : end]
     if len(payload) != length or crc32c(payload) != checksum:
         raise CorruptionError(f"{file.name}: the record at offset {offset} does not match its checksum")
-    return Record(kind, payload)
+    return WalRecord(kind, payload)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import attrs
 
-from virtuallog import metrics
-from virtuallog.instruments import BYTES, COUNTS, SECONDS, Histogram
-from virtuallog.metrics import Family
+from virtuallog.contract import metrics
+from virtuallog.contract.metrics import BYTES, COUNTS, SECONDS, Histogram, MetricFamily
 
 
 @attrs.frozen(kw_only=True)
@@ -25,7 +24,7 @@ class WalStatistics:
 
 
 @attrs.define(eq=False)
-class WalMeter:
+class WalMetrics:
     """Counts for one log."""
 
     sync_seconds: Histogram = attrs.field(
@@ -44,7 +43,7 @@ class WalMeter:
         self.group_records.observe(records)
         self.group_bytes.observe(size)
 
-    def metrics(self, now: WalStatistics, queue_bytes_max: int) -> list[Family]:
+    def metrics(self, now: WalStatistics, queue_bytes_max: int) -> list[MetricFamily]:
         """The groups so far, and the files as they are."""
         own = (self.sync_seconds, self.group_records, self.group_bytes)
         return [

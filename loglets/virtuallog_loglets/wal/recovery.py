@@ -13,22 +13,22 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import CorruptionError
-from virtuallog.ports import File, Storage
-from virtuallog_loglets.wal import format as fmt
-from virtuallog_loglets.wal import index_file
-from virtuallog_loglets.wal.indexer import Indexes, restored_untrusted
-from virtuallog_loglets.wal.scan import (
-    Scanned,
-    Visit,
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import CorruptionError
+from virtuallog.contract.ports import File, Storage
+from virtuallog_loglets.wal.core import index_format
+from virtuallog_loglets.wal.core import segment_format as fmt
+from virtuallog_loglets.wal.core.scan import (
+    RecordVisitor,
+    ScanResult,
     has_begun_untrusted,
     is_zero,
     nonzero_end,
     scan_closed_untrusted,
     scan_last_untrusted,
 )
-from virtuallog_loglets.wal.segment import Segment
+from virtuallog_loglets.wal.core.segment import Segment
+from virtuallog_loglets.wal.index_writer import IndexedState, restored_untrusted
 
 Footer: TypeAlias = tuple[int, int]
 """(end, number of records)."""
@@ -40,8 +40,8 @@ _CUT = CrashPoint("wal: a recovery has cut the tail, nothing is served")
 
 
 @attrs.frozen(kw_only=True)
-class Recovered:
-    """What `recover` found."""
+class RecoveredLog:
+    """What `recover_log` found."""
 
     sizes: dict[int, int]
     """Size of each segment file that has begun, by sequence, ascending."""
@@ -57,7 +57,9 @@ class Recovered:
     """Closed segments that an index stood for."""
 
 
-async def recover(storage: Storage, segment_bytes: int, visit: Visit, indexes: Indexes | None = None) -> Recovered:
+async def recover_log(
+    storage: Storage, segment_bytes: int, visit: RecordVisitor, indexes: IndexedState | None = None
+) -> RecoveredLog:
     """Visit every record in order, or have the index of its segment restored. On return all of them are durable, and
     zeros follow the last one.
 
@@ -69,7 +71,7 @@ async def recover(storage: Storage, segment_bytes: int, visit: Visit, indexes: I
     spare, last = await _set_aside_unbegun(storage, sequences, segment_bytes)
     await _remove_orphans(storage, names, sequences)
     next_sequence = sequences[-1] + 1 if sequences else 1
-    found = Recovered(sizes={}, active=None, spare=spare, next_sequence=next_sequence, without_index=[], unread=[])
+    found = RecoveredLog(sizes={}, active=None, spare=spare, next_sequence=next_sequence, without_index=[], unread=[])
     for sequence in sequences[:-1]:
         await _recover_closed(storage, names, sequence, visit, indexes, found)
     if last is None:
@@ -84,7 +86,12 @@ async def recover(storage: Storage, segment_bytes: int, visit: Visit, indexes: I
 
 
 async def _recover_closed(
-    storage: Storage, names: list[str], sequence: int, visit: Visit, indexes: Indexes | None, found: Recovered
+    storage: Storage,
+    names: list[str],
+    sequence: int,
+    visit: RecordVisitor,
+    indexes: IndexedState | None,
+    found: RecoveredLog,
 ) -> None:
     """One segment that has a successor."""
     file = await storage.open(fmt.name_of(sequence))
@@ -114,7 +121,7 @@ async def _footer_untrusted(file: File, sequence: int) -> Footer | None:
 async def _remove_orphans(storage: Storage, names: list[str], sequences: list[int]) -> None:
     """Indexes whose segment is gone: a crash came between the two, or they were written while it was dropped."""
     for name in names:
-        sequence = index_file.sequence_in(name)
+        sequence = index_format.sequence_in(name)
         if sequence is not None and sequence not in sequences[:-1]:
             await storage.remove(name)
 
@@ -163,7 +170,7 @@ async def _load(storage: Storage, sequence: int) -> tuple[File, bytes]:
     return file, await file.read(0, file.size)
 
 
-async def _continue_last(file: File, image: bytes, sequence: int, scanned: Scanned) -> tuple[File, Segment] | None:
+async def _continue_last(file: File, image: bytes, sequence: int, scanned: ScanResult) -> tuple[File, Segment] | None:
     """Make what has been read durable and, in a segment that goes on, cut the torn tail.
 
     What a killed process wrote may be readable and not durable, and a sync that failed before is not made good by a

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from virtuallog.errors import CorruptionError, TrimmedError
-from virtuallog.ports import Clock, File
-from virtuallog_loglets.wal import format as fmt
-from virtuallog_loglets.wal.scan import scan_part_untrusted
+from virtuallog.contract.errors import CorruptionError, TrimmedError
+from virtuallog.contract.ports import Clock, File
+from virtuallog_loglets.wal.core import segment_format as fmt
+from virtuallog_loglets.wal.core.scan import scan_part_untrusted
 
 if TYPE_CHECKING:
     from virtuallog_loglets.wal.log import WriteAheadLog
@@ -24,7 +24,7 @@ BYTES_PER_SECOND: Final = 8 << 20
 PAUSE_SECONDS: Final = 6 * 3600.0
 """Between two looks at everything. Disks rot within months, and every read checks what it reads."""
 
-Rest: TypeAlias = Callable[[int], Awaitable[None]]
+ScrubThrottle: TypeAlias = Callable[[int], Awaitable[None]]
 """Called after so many bytes: sets the pace."""
 
 
@@ -48,14 +48,14 @@ async def scrub(wal: WriteAheadLog, clock: Clock) -> None:
             await _check(wal, sequence, rest)
 
 
-async def _check(wal: WriteAheadLog, sequence: int, rest: Rest) -> None:
+async def _check(wal: WriteAheadLog, sequence: int, rest: ScrubThrottle) -> None:
     try:
         await wal.check(sequence, rest)
     except TrimmedError:  # its turn came too late
         return
 
 
-async def check_closed_untrusted(file: File, sequence: int, rest: Rest) -> None:
+async def check_closed_untrusted(file: File, sequence: int, rest: ScrubThrottle) -> None:
     """Compare every record of a closed segment with its checksum.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from virtuallog.errors import InvalidSettingError
+from virtuallog.contract.errors import InvalidSettingError
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""The client of a ZooKeeperLoglet: what `virtuallog.api.Loglet` promises, over one port to a ZooKeeper."""
+"""The client of a ZooKeeperLoglet: what `virtuallog.contract.loglet.Loglet` promises, over one port to a ZooKeeper."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import attrs
 
-from virtuallog.api import Placed
-from virtuallog.batch import Batch
-from virtuallog.chain import SegmentId
-from virtuallog.ports import Environment
-from virtuallog.types import LogletOffset, Tail
-from virtuallog.znodes import Znodes
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import LogletOffset, Tail
+from virtuallog.contract.znodes import Znodes
 from virtuallog_loglets.zookeeper.config import ZooKeeperConfig
-from virtuallog_loglets.zookeeper.layout import Layout
-from virtuallog_loglets.zookeeper.reading import Reading
-from virtuallog_loglets.zookeeper.skeleton import Skeleton
-from virtuallog_loglets.zookeeper.slots import Slots
-from virtuallog_loglets.zookeeper.tails import Tails
-from virtuallog_loglets.zookeeper.trimming import Trimming
-from virtuallog_loglets.zookeeper.writing import Writing
+from virtuallog_loglets.zookeeper.core.layout import ZooKeeperLayout
+from virtuallog_loglets.zookeeper.drivers.base_znodes import BaseZnodes
+from virtuallog_loglets.zookeeper.drivers.slot_reader import SlotReader
+from virtuallog_loglets.zookeeper.drivers.slots import ZooKeeperSlots
+from virtuallog_loglets.zookeeper.drivers.tail_check import ZooKeeperTailCheck
+from virtuallog_loglets.zookeeper.drivers.trimmer import ZooKeeperTrimmer
+from virtuallog_loglets.zookeeper.drivers.writer_driver import ZooKeeperWriterDriver
 
 
 @attrs.define(eq=False)
@@ -30,20 +30,20 @@ class ZooKeeperLoglet:
     config: ZooKeeperConfig
     _znodes: Znodes
     _environment: Environment
-    _skeleton: Skeleton = attrs.field(init=False)
-    _tails: Tails = attrs.field(init=False)
-    _writing: Writing = attrs.field(init=False)
-    _reading: Reading = attrs.field(init=False)
-    _trimming: Trimming = attrs.field(init=False)
+    _base_znodes: BaseZnodes = attrs.field(init=False)
+    _tails: ZooKeeperTailCheck = attrs.field(init=False)
+    _writing: ZooKeeperWriterDriver = attrs.field(init=False)
+    _reading: SlotReader = attrs.field(init=False)
+    _trimming: ZooKeeperTrimmer = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        layout, znodes, environment = Layout(self.config.root, self.segment), self._znodes, self._environment
-        slots = Slots(layout, znodes)
-        self._skeleton = Skeleton(layout, znodes)
-        self._tails = Tails(layout, znodes, self._skeleton, environment)
-        self._writing = Writing(layout, znodes, self._skeleton, self._tails, slots, environment)
-        self._reading = Reading(layout, znodes, self._skeleton, slots)
-        self._trimming = Trimming(layout, znodes, self._skeleton, slots, environment)
+        layout, znodes, environment = ZooKeeperLayout(self.config.root, self.segment), self._znodes, self._environment
+        slots = ZooKeeperSlots(layout, znodes)
+        self._base_znodes = BaseZnodes(layout, znodes)
+        self._tails = ZooKeeperTailCheck(layout, znodes, self._base_znodes, environment)
+        self._writing = ZooKeeperWriterDriver(layout, znodes, self._base_znodes, self._tails, slots, environment)
+        self._reading = SlotReader(layout, znodes, self._base_znodes, slots)
+        self._trimming = ZooKeeperTrimmer(layout, znodes, self._base_znodes, slots, environment)
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         return await self._writing.append(batch, opens=opens, expected_tail=expected_tail)
@@ -59,7 +59,7 @@ class ZooKeeperLoglet:
         return await self._reading.read(start, stop, max_bytes)
 
     async def seal(self) -> None:
-        await self._skeleton.seal()
+        await self._base_znodes.seal()
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
         return LogletOffset(await self._trimming.trim(offset))

@@ -11,24 +11,22 @@ from typing import Any, Final
 
 import click
 
-from virtuallog_server.cli.extras import remedy
-from virtuallog_server.cli.failures import Failure, translated
+from virtuallog_server.cli.common.extras import remedy
+from virtuallog_server.cli.common.failures import Failure, translated
 
 ENTRY_POINTS: Final = "virtuallog.commands"
 _MODULES: Final = {
-    "nodes": ("up", "serve", "status"),
-    "append": ("append",),
-    "read": ("read", "tail", "trim"),
-    "membership": ("node",),
-    "metastore": ("metastore",),
-    "chain": ("chain", "reconfigure", "truncate", "seal"),
-    "archive": ("archive",),
-    "bench": ("bench",),
-    "certificates": ("certificates",),
-    "database": ("database",),
-    "demo": ("demo",),
-    "explain": ("explain",),
-    "paxos_log": ("paxos-log",),
+    "archive.archive": ("archive",),
+    "cluster.certificates": ("certificates",),
+    "cluster.database": ("database",),
+    "cluster.explain": ("explain",),
+    "cluster.membership": ("node",),
+    "cluster.metastore": ("metastore",),
+    "cluster.nodes": ("up", "serve", "status"),
+    "log.append": ("append",),
+    "log.chain": ("chain", "reconfigure", "truncate", "seal"),
+    "log.read": ("read", "tail", "trim"),
+    "paxos_log.paxos_log": ("paxos-log",),
 }
 """Module of this package -> the commands in it."""
 _OWN: Final = {
@@ -101,6 +99,6 @@ def main() -> None:
         2  wrong usage
         3  unavailable: not enough nodes answered; what was asked for may have happened
     """
-    from virtuallog_server import logging
+    from virtuallog_server.process import log_output
 
-    logging.configure("warning")  # `serve` has levels of its own
+    log_output.configure("warning")  # `serve` has levels of its own

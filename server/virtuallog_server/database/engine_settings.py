@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from virtuallog_database.engines.lease import Lease, LeaseSettings
-from virtuallog_database.engines.log_backup import LogBackup, LogBackupSettings
+from virtuallog_database.engines.core.switches import BOUNDS, FLOOR
+from virtuallog_database.engines.lease import LeaseEngine, LeaseSettings
+from virtuallog_database.engines.log_backup import LogBackupEngine, LogBackupSettings
 from virtuallog_database.engines.rollout import RolloutSettings
 from virtuallog_database.engines.stack import StackSettings
-from virtuallog_database.engines.switches import BOUNDS, FLOOR
 from virtuallog_database.engines.view_tracking import ViewSettings
-from virtuallog_database.hosting import HostSettings
-from virtuallog_database.replica import ReplicaSettings
-from virtuallog_database.snapshots.place import Place
-from virtuallog_server.zookeeper.settings import ZooKeeperSettings
+from virtuallog_database.replica.host import HostSettings
+from virtuallog_database.replica.replica import ReplicaSettings
+from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
 
 
 def host_settings(zookeeper: ZooKeeperSettings, origin: str = "") -> HostSettings:
     """How a replica, its snapshots and what they may be taken from behave; `origin` is the URL of what the cluster was restored from."""
-    places = [Place(url) for url in (zookeeper.compacted_url, origin) if url]
+    places = [CompactionStore(url) for url in (zookeeper.compacted_url, origin) if url]
     return HostSettings(replica=replica_settings(zookeeper), snapshots=zookeeper.snapshots, places=places)
 
 
 def replica_settings(zookeeper: ZooKeeperSettings) -> ReplicaSettings:
     """How the engines behave. What is off at first and wanted here is enabled for all, once all replicas know it."""
-    wanted = {BOUNDS: True, FLOOR: True, Lease.name: zookeeper.lease, LogBackup.name: bool(zookeeper.backup_url)}
+    wanted = {
+        BOUNDS: True,
+        FLOOR: True,
+        LeaseEngine.name: zookeeper.lease,
+        LogBackupEngine.name: bool(zookeeper.backup_url),
+    }
     stack = StackSettings(
         view=ViewSettings(eject_seconds=zookeeper.eject_seconds, copies=zookeeper.copies or None),
         lease=LeaseSettings(wanted=zookeeper.lease),

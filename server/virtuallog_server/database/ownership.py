@@ -5,7 +5,7 @@
                      '-> found: nothing is changed, and the operator is told what to do
 
 Engines believe what an entry says, so a client that appends to such a log has every right in the database. The guard takes that away
-for good: `virtuallog_server.append_guard` says why the seal ends it on every node. A program that appends with the certificate of a client to the
+for good: `virtuallog_server.node.append_guard` says why the seal ends it on every node. A program that appends with the certificate of a client to the
 same log would be cut off, so the guard is not put where entries of one are found; an operator moves the program to a cluster of its own, and
 puts the guard by `virtuallog database guard`.
 
@@ -19,13 +19,19 @@ from typing import Final
 import attrs
 import structlog
 
-from virtuallog.amending import amend
-from virtuallog.errors import InvalidSettingError, MalformedError, TrimmedError, UnsupportedError, VirtualLogError
-from virtuallog.register import Register
-from virtuallog.types import LogPosition, PlacedBatch
-from virtuallog.versions import GUARDED
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_database.engines.entry import is_proposed, parse_untrusted
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import (
+    InvalidSettingError,
+    MalformedError,
+    TrimmedError,
+    UnsupportedError,
+    VirtualLogError,
+)
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import LogPosition, PlacedBatch
+from virtuallog.contract.versions import GUARDED
+from virtuallog.reconfiguration.node_table_update import update_node_table
+from virtuallog_database.engines.core.entry import is_proposed, parse_untrusted
 from virtuallog_database.errors import BinaryTooOldError
 
 READ_BYTES: Final = 1 << 20
@@ -41,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 @attrs.frozen
 class PutGuard:
-    """An amendment of the register (`virtuallog.amending`): a database stands on the log, which is its members' alone."""
+    """An amendment of the register (`virtuallog.reconfiguration.node_table_update`): a database stands on the log, which is its members' alone."""
 
     def amend(self, register: Register) -> Register | None:
         guarded = register.with_guard()
@@ -113,7 +119,7 @@ async def put_guard(virtual_log: VirtualLog, *, despite_foreign: bool = False) -
             )
         if not despite_foreign and (found := await find_foreign(virtual_log)) is not None:
             raise InvalidSettingError("guard", refusal(found))
-        register = view.adopt(await amend(view.metastore, PutGuard(), view.environment.random))
+        register = view.adopt(await update_node_table(view.metastore, PutGuard(), view.environment.random))
     while register.is_guarded and register.is_open_to_clients:
         register = await virtual_log.chain_writer.successor_of(register.chain.last.id, failed=True)
     return register
@@ -169,4 +175,4 @@ class Ownership:
             self.problem = ""
         if not register.database:
             view = self._log.view
-            view.adopt(await amend(view.metastore, _Announce(), view.environment.random))
+            view.adopt(await update_node_table(view.metastore, _Announce(), view.environment.random))

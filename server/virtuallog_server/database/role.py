@@ -1,13 +1,13 @@
 """The database role of a node: a replica of the tree, open to ZooKeeper's clients and to other nodes.
 
-    Role("database")  closed -> open -> closed for good, with a reason          (virtuallog_server.role)
-        StoreDirectory + VirtualLog -> Host (virtuallog_database.hosting) -> in each life: ZooKeeperServer, snapshots for others
+    Role("database")  closed -> open -> closed for good, with a reason          (virtuallog_server.node.role)
+        StoreDirectory + VirtualLog -> Host (virtuallog_database.replica.host) -> in each life: ZooKeeperServer, snapshots for others
 
 A replica that cannot go on (its disk, a state that differs from that of others) closes this role and nothing else: the node goes
 on to order and store entries of the log, and says why in its status. A log role that fails closes no database either: it reads
 and appends elsewhere.
 
-No socket is here. Whoever has listeners (`virtuallog_server.process`) or simulated streams hands each connection to `serve_stream`.
+No socket is here. Whoever has listeners (`virtuallog_server.process.process`) or simulated streams hands each connection to `serve_stream`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ import structlog
 import trio
 from trio.abc import Stream
 
-from virtuallog.errors import RetryableError, UnavailableError
-from virtuallog.metrics import Family
-from virtuallog.ports import Done, Handler, Handlers, NodeEnvironment, Request
-from virtuallog.types import NodeId
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import RetryableError, UnavailableError
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.ports import Done, Handler, Handlers, NodeEnvironment, Request
+from virtuallog.contract.types import NodeId
 from virtuallog_database.control.messages import DatabaseStatus, GetDatabaseStatus
 from virtuallog_database.control.wire import INTERFACES
-from virtuallog_database.engines.view_tracking import ViewTracking
-from virtuallog_database.hosting import Host, HostSettings, Life, State
+from virtuallog_database.engines.view_tracking import ViewTrackingEngine
 from virtuallog_database.identity import ReplicaIdentity
 from virtuallog_database.ports import StoreDirectory
-from virtuallog_database.snapshots.serving import SnapshotService
-from virtuallog_server.config import NodeConfig
-from virtuallog_server.database.administration import Administration
+from virtuallog_database.replica.host import Host, HostSettings, HostState, ReplicaIncarnation
+from virtuallog_database.snapshots.service import SnapshotService
+from virtuallog_server.config.node_config import NodeConfig
+from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
+from virtuallog_server.database.admin_service import DatabaseAdminService
 from virtuallog_server.database.ownership import Ownership
-from virtuallog_server.database.reporting import mode_of, report, role_metrics
-from virtuallog_server.identity import Identity
-from virtuallog_server.zookeeper.facts import Facts
+from virtuallog_server.database.status import mode_of, report, role_metrics
+from virtuallog_server.storage.identity import Identity
+from virtuallog_server.zookeeper.admin.facts import ServerFacts
 from virtuallog_server.zookeeper.service import ZooKeeperService
-from virtuallog_server.zookeeper.settings import ZooKeeperSettings
 
 REGISTER_SECONDS: Final = 1.0
 """Between two attempts to read the register, each of which asks a majority."""
@@ -53,7 +53,7 @@ log = structlog.get_logger(__name__)
 
 @attrs.define(eq=False)
 class DatabaseRole:
-    """What a `virtuallog_server.role.Role` opens.
+    """What a `virtuallog_server.node.role.NodeRole` opens.
 
     Args:
         config: of the node; has `zookeeper`.
@@ -66,7 +66,7 @@ class DatabaseRole:
     identity: Identity
     local_store: Callable[[str], Awaitable[StoreDirectory]]
     settings: HostSettings = attrs.field(factory=HostSettings)
-    on_life: Callable[[Life], None] = attrs.field(default=lambda _: None, init=False)
+    on_life: Callable[[ReplicaIncarnation], None] = attrs.field(default=lambda _: None, init=False)
     """Told of each life of the replica once it serves."""
     host: Host | None = attrs.field(default=None, init=False)
     """None unless the role is open."""
@@ -107,7 +107,7 @@ class DatabaseRole:
         return {**handlers, GetDatabaseStatus: self._get_status}
 
     @property
-    def life(self) -> Life | None:
+    def life(self) -> ReplicaIncarnation | None:
         """The replica and its tree; None while there are none, as during a restore."""
         return self.host.life if self.host is not None else None
 
@@ -119,9 +119,9 @@ class DatabaseRole:
         else:
             await self.service.server.serve_stream(stream, host, port, subject)
 
-    def facts(self) -> Facts:
+    def facts(self) -> ServerFacts:
         """For ZooKeeper's admin pages."""
-        return Facts(server=self.identity.node, serving=False) if self.service is None else self.service.facts()
+        return ServerFacts(server=self.identity.node, serving=False) if self.service is None else self.service.facts()
 
     def status(self) -> DatabaseStatus:
         """As of now, from memory and the local store."""
@@ -134,8 +134,8 @@ class DatabaseRole:
         reason = f": {self.host.waiting_for}" if self.host.waiting_for else ""
         return [f"the database is {self.host.state.value}{reason}"]
 
-    def metrics(self) -> list[Family]:
-        """See `virtuallog.metrics.Measured`."""
+    def metrics(self) -> list[MetricFamily]:
+        """See `virtuallog.contract.metrics.MetricsSource`."""
         return role_metrics(self.host, self.service)
 
     async def _run(self, host: Host, ownership: Ownership) -> None:
@@ -150,9 +150,9 @@ class DatabaseRole:
         assert self.config.zookeeper is not None
         return self.config.zookeeper
 
-    async def _attend(self, life: Life) -> None:
+    async def _attend(self, life: ReplicaIncarnation) -> None:
         """Serve clients, peers and operators from this life."""
-        view = life.replica.stack.find(ViewTracking)
+        view = life.replica.stack.find(ViewTrackingEngine)
         assert view is not None, "a server of the database takes part in the view"
         assert self.host is not None
         environment = life.environment
@@ -161,7 +161,7 @@ class DatabaseRole:
         )
         service = await self._serve_clients(life, view) if self.zookeeper.serves_clients else None
         self.service, self._is_serving = service, True
-        self._handlers = {**snapshots.handlers, **Administration(life, view, self.status).handlers}
+        self._handlers = {**snapshots.handlers, **DatabaseAdminService(life, view, self.status).handlers}
         self.on_life(life)
         try:
             await trio.sleep_forever()
@@ -170,7 +170,7 @@ class DatabaseRole:
             if service is not None:
                 service.server.close_all("the replica of this server ends, or begins anew")
 
-    async def _serve_clients(self, life: Life, view: ViewTracking) -> ZooKeeperService:
+    async def _serve_clients(self, life: ReplicaIncarnation, view: ViewTrackingEngine) -> ZooKeeperService:
         environment = life.environment
         service = ZooKeeperService(
             life.database,
@@ -191,7 +191,7 @@ class DatabaseRole:
     def _in_life(self, request: Any, done: Done) -> None:
         handler = self._handlers.get(type(request))
         if handler is None:
-            state = self.host.state if self.host is not None else State.OPENING
+            state = self.host.state if self.host is not None else HostState.OPENING
             done(UnavailableError(f"the database of node {self.identity.node} is {state.value}"))
         else:
             handler(request, done)

@@ -18,31 +18,42 @@ import attrs
 import structlog
 import trio
 
-from virtuallog.control import Alive, GetStatus, NodeStatus, Probe
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import MalformedError, RetryableError, UnavailableError, UnsupportedError, VirtualLogError
-from virtuallog.metrics import Family
-from virtuallog.node_table import lost_copies
-from virtuallog.ports import Environment
-from virtuallog.register import Register
-from virtuallog.replicated import Pace, replicated
-from virtuallog.types import NodeId
-from virtuallog.view import View
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_server.healing.detector import ANSWER_SECONDS, OTHERS_EVERY, ROUND_SECONDS, Condition, FailureDetector
-from virtuallog_server.healing.lane import Lane
-from virtuallog_server.healing.metrics import DONE, FAILED, HealingMeter
-from virtuallog_server.healing.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
+from virtuallog.admin.control import Alive, GetStatus, NodeStatus, Probe
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import (
+    MalformedError,
+    RetryableError,
+    UnavailableError,
+    UnsupportedError,
+    VirtualLogError,
+)
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.provider import Pace, replicated
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import NodeId
+from virtuallog.reconfiguration.chain_cache import ChainCache
+from virtuallog.reconfiguration.core.node_table import lost_copies
+from virtuallog_server.healing.core.backoff import ActionBackoff, RepairHistory
+from virtuallog_server.healing.core.failure_detector import (
+    ANSWER_SECONDS,
+    OTHERS_EVERY,
+    ROUND_SECONDS,
+    Condition,
+    FailureDetector,
+)
+from virtuallog_server.healing.core.policy import Decision, Extend, Nothing, PlacedSegment, Policy, Rebuild
+from virtuallog_server.healing.metrics import DONE, FAILED, HealingMetrics
 from virtuallog_server.healing.rebuild import rebuild
-from virtuallog_server.healing.setbacks import Setbacks
 
 RANK_SECONDS: Final = 0.3
 """How much longer each further node waits before it extends: several times what an extension takes."""
 RANK_REBUILD_SECONDS: Final = 60.0
 """The same for a rebuild, which takes long; two would move the data twice."""
-CALM_SECONDS: Final = (0.5, 0.5)
+URGENT_COOLDOWN_SECONDS: Final = (0.5, 0.5)
 """After an extension that appends waited for. A second one so soon finds the first one's successor dead already."""
-LEISURE_SECONDS: Final = (15.0, 300.0)
+PRECAUTIONARY_COOLDOWN_SECONDS: Final = (15.0, 300.0)
 """After one that nobody waited for: the spare may be worse than what it replaced, and the log must not wander for ever."""
 
 log = structlog.get_logger(__name__)
@@ -63,9 +74,13 @@ class Healer:
     _level: Callable[[], int]
     """What all nodes of the cluster can read."""
     detector: FailureDetector = attrs.field(init=False)
-    _urgent: Lane = attrs.field(factory=lambda: Lane(calm_seconds=CALM_SECONDS), init=False)
-    _leisurely: Lane = attrs.field(factory=lambda: Lane(calm_seconds=LEISURE_SECONDS), init=False)
-    _rebuilding: Lane = attrs.field(factory=lambda: Lane(calm_seconds=(0.0, 0.0)), init=False)
+    _urgent: ActionBackoff = attrs.field(
+        factory=lambda: ActionBackoff(calm_seconds=URGENT_COOLDOWN_SECONDS), init=False
+    )
+    _precautionary: ActionBackoff = attrs.field(
+        factory=lambda: ActionBackoff(calm_seconds=PRECAUTIONARY_COOLDOWN_SECONDS), init=False
+    )
+    _rebuilding: ActionBackoff = attrs.field(factory=lambda: ActionBackoff(calm_seconds=(0.0, 0.0)), init=False)
     _register: Register | None = attrs.field(default=None, init=False)
     _segments: Sequence[PlacedSegment] = attrs.field(factory=tuple, init=False)
     """Of that register."""
@@ -77,14 +92,14 @@ class Healer:
     _consulted: int = attrs.field(default=-1, init=False)
     """What the detector had seen when the policy was asked last."""
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _meter: HealingMeter = attrs.field(factory=HealingMeter, init=False)
-    _setbacks: Setbacks = attrs.field(factory=Setbacks, init=False)
+    _meter: HealingMetrics = attrs.field(factory=HealingMetrics, init=False)
+    _setbacks: RepairHistory = attrs.field(factory=RepairHistory, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.detector = FailureDetector(self.node)
 
     @property
-    def _view(self) -> View:
+    def _view(self) -> ChainCache:
         return self._log.view
 
     @property
@@ -101,8 +116,8 @@ class Healer:
         state = f"{what} since {seconds:.0f} s" if lane.acting else f"seen since {seconds:.0f} s"
         return (f"{decision.reason}: {state}" + (f"; failed before: {lane.problem}" if lane.problem else ""),)
 
-    def metrics(self) -> list[Family]:
-        """See `virtuallog.metrics.Measured`."""
+    def metrics(self) -> list[MetricFamily]:
+        """See `virtuallog.contract.metrics.MetricsSource`."""
         return self._meter.metrics(len(self.detector.suspects))
 
     async def run(self) -> None:
@@ -207,15 +222,15 @@ class Healer:
             roles=entry.roles & frozenset(alive.roles) if entry is not None else frozenset(),
         )
 
-    def _lane(self, decision: Extend | Rebuild) -> Lane:
+    def _lane(self, decision: Extend | Rebuild) -> ActionBackoff:
         if isinstance(decision, Rebuild):
             return self._rebuilding
-        return self._urgent if decision.urgent else self._leisurely
+        return self._urgent if decision.urgent else self._precautionary
 
     def _adopt(self, decision: Decision, now: float) -> None:
         self._decision, self._since = decision, now
         if isinstance(decision, Nothing) and not decision.reason:
-            for lane in (self._urgent, self._leisurely, self._rebuilding):
+            for lane in (self._urgent, self._precautionary, self._rebuilding):
                 lane.all_is_well()
         log.info("healing", decides=type(decision).__name__.lower(), reason=decision.reason or "all is well")
 
@@ -227,7 +242,7 @@ class Healer:
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
-    async def _act(self, decision: Extend | Rebuild, lane: Lane) -> None:
+    async def _act(self, decision: Extend | Rebuild, lane: ActionBackoff) -> None:
         clock, what = self._environment.clock, type(decision).__name__.lower()
         started = clock.monotonic()
         log.warning("healing", does=what, segment=str(decision.segment), reason=decision.reason)
@@ -263,7 +278,7 @@ def _alive_untold(status: NodeStatus | VirtualLogError) -> Alive | VirtualLogErr
     return Alive(node=status.node, store_id=status.store_id, boot=status.boot, roles=status.roles, version=0)
 
 
-def placed_segments(view: View, register: Register) -> Sequence[PlacedSegment]:
+def placed_segments(view: ChainCache, register: Register) -> Sequence[PlacedSegment]:
     """The segments of the chain that can be healed, and where they are."""
     placed: list[PlacedSegment] = []
     for segment in register.chain.segments:

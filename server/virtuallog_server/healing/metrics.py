@@ -6,9 +6,8 @@ from typing import Final
 
 import attrs
 
-from virtuallog import metrics
-from virtuallog.instruments import SECONDS, Counters, Histograms
-from virtuallog.metrics import Family
+from virtuallog.contract import metrics
+from virtuallog.contract.metrics import SECONDS, Counters, Histograms, MetricFamily
 
 ACTIONS: Final = ("extend", "rebuild")
 DONE: Final = "done"
@@ -16,7 +15,7 @@ FAILED: Final = "failed"
 
 
 @attrs.define(eq=False)
-class HealingMeter:
+class HealingMetrics:
     """Counts for one node. Of several nodes that see the same failure, mostly one acts."""
 
     actions: Counters = attrs.field(
@@ -38,7 +37,7 @@ class HealingMeter:
         self.actions.add(action, outcome)
         self.seconds.observe(action, seconds)
 
-    def metrics(self, suspects: int) -> list[Family]:
+    def metrics(self, suspects: int) -> list[MetricFamily]:
         """As of now."""
         return [
             self.actions.family(),

@@ -7,16 +7,16 @@ from typing import Final
 
 import attrs
 
-from virtuallog.chain import Segment, SegmentId
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import InvalidSettingError, UnsupportedError
-from virtuallog.node_table import lost_copies
-from virtuallog.ports import Clock
-from virtuallog.register import Register
-from virtuallog.replicated import Pace, ReplicatedProvider, replicated
-from virtuallog.types import NodeId
-from virtuallog.versions import MOVED_SEGMENTS
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.chain import Segment, SegmentId
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import InvalidSettingError, UnsupportedError
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.provider import Pace, ReplicatedProvider, replicated
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import NodeId
+from virtuallog.contract.versions import MOVED_SEGMENTS
+from virtuallog.reconfiguration.core.node_table import lost_copies
 
 _COMPLETE = CrashPoint("rebuild: a copy is complete and verified, the chain does not name it", rare=True)
 
@@ -59,7 +59,7 @@ async def rebuild(
 
     Servers that have it already keep it; a newcomer gets a whole copy, from any former server that lives, in pieces that
     `pace` spaces. So a dead server is replaced, or a living one is drained, by naming the others and a newcomer. A server
-    that lost its disk and was replaced (`virtuallog.node_table.lost_copies`) counts as a newcomer, also if it stays. The
+    that lost its disk and was replaced (`virtuallog.reconfiguration.core.node_table.lost_copies`) counts as a newcomer, also if it stays. The
     register, as it is then, comes back; nothing is done if the segment is on these servers already. The segment has
     another id afterwards: look it up by its start.
 

@@ -2,7 +2,7 @@
 
     check --> roles withdrawn --> its seat in the MetaStore --> the open segment --> each closed segment --> nothing is left
 
-From the second step on the register takes nothing new onto the node (`virtuallog.reconfigure`), so what is left only gets
+From the second step on the register takes nothing new onto the node (`virtuallog.reconfiguration.core.chain_change`), so what is left only gets
 less. Each step is decided by the register, and none leaves fewer copies or members than before, so a drain may be given up, or
 killed, anywhere, and goes on when it is asked for again. `virtuallog node add` takes it back.
 
@@ -16,23 +16,29 @@ from collections.abc import Callable
 
 import attrs
 
-from virtuallog.amending import amend
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError
-from virtuallog.membership import Progress
-from virtuallog.node_table import Amendment, Reseat, Withdraw, drained_members
-from virtuallog.register import Register
-from virtuallog.replicated import Pace
-from virtuallog.types import NodeId
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_server.healing.policy import PlacedSegment
+from virtuallog.admin.membership import Progress
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import CorruptionError, InvalidSettingError, UnavailableError
+from virtuallog.contract.provider import Pace
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import NodeId
+from virtuallog.reconfiguration.core.members import ReplaceMember, drained_members
+from virtuallog.reconfiguration.core.node_table import Amendment, WithdrawRoles
+from virtuallog.reconfiguration.node_table_update import update_node_table
+from virtuallog_server.healing.core.policy import PlacedSegment
 from virtuallog_server.healing.rebuild import rebuild_unless_moved
-from virtuallog_server.membership.look import Survey, look, look_at_replicas, placement_of
-from virtuallog_server.membership.picture import (
-    Picture,
+from virtuallog_server.membership.cluster_state import (
+    Survey,
+    placement_of,
+    read_cluster_state,
+    read_state_with_replicas,
+)
+from virtuallog_server.membership.safety import (
+    ClusterState,
     database_problems,
+    depends_on,
     drain_problems,
-    rests_on,
     servers_without,
     spell,
 )
@@ -75,31 +81,31 @@ class Drain:
         """
         if problems := await self._problems(await self._look()):
             raise InvalidSettingError(f"node {self.node}", "; ".join(problems))
-        await self._amend(Withdraw(node=self.node, placement=placement_of(self._log)))
+        await self._amend(WithdrawRoles(node=self.node, placement=placement_of(self._log)))
         _WITHDRAWN.reached()
         while await self._step(picture := await self._look(), tell):
             pass
         if not picture.register.drained([self.node]):
             raise InvalidSettingError(f"node {self.node}", "was added again while it was drained: it is in use")
-        if problems := database_problems(await look_at_replicas(self._log, picture), self.node):
+        if problems := database_problems(await read_state_with_replicas(self._log, picture), self.node):
             raise InvalidSettingError(f"node {self.node}", "; ".join(problems))  # another drain has ended meanwhile
         return Progress(done=True, waits=False, says=f"nothing is on node {self.node} any more; it may be stopped")
 
-    async def _problems(self, picture: Picture) -> list[str]:
+    async def _problems(self, picture: ClusterState) -> list[str]:
         """What stands against it."""
-        database = database_problems(await look_at_replicas(self._log, picture), self.node)
+        database = database_problems(await read_state_with_replicas(self._log, picture), self.node)
         return drain_problems(picture, self.node, placement_of(self._log)) + database
 
     async def _amend(self, amendment: Amendment) -> Register:
         view = self._log.view
-        return view.adopt(await amend(view.metastore, amendment, view.environment.random))
+        return view.adopt(await update_node_table(view.metastore, amendment, view.environment.random))
 
-    async def _step(self, picture: Picture, tell: Callable[[str], None]) -> bool:
+    async def _step(self, picture: ClusterState, tell: Callable[[str], None]) -> bool:
         """Move one thing; False: there is nothing left."""
         if leaving := drained_members(picture.register):
             first = self.node if self.node in leaving else leaving[0]
             tell(f"handing over the seat of node {first} in the MetaStore")
-            await self._amend(Reseat(leaves=first, candidates=picture.seatable))
+            await self._amend(ReplaceMember(leaves=first, candidates=picture.seatable))
             _UNSEATED.reached()
             return True
         used = picture.uses(self.node)
@@ -108,18 +114,18 @@ class Drain:
             _LEFT.reached()
         return bool(used)
 
-    async def _move(self, picture: Picture, placed: PlacedSegment, left: int, tell: Callable[[str], None]) -> None:
+    async def _move(self, picture: ClusterState, placed: PlacedSegment, left: int, tell: Callable[[str], None]) -> None:
         segment = placed.segment
         tell(f"moving {spell(segment)}, one of {left}")
         if segment.stop is None:
             register = await self._log.reconfig_extend(segment.kind)
             last = register.chain.last
-            if last.id != segment.id and any(rests_on(one, self.node) for one in (await self._look()).placed[-1:]):
+            if last.id != segment.id and any(depends_on(one, self.node) for one in (await self._look()).placed[-1:]):
                 raise UnavailableError(f"the log goes on on node {self.node}: too few other nodes answer")
             return
         await self._rebuild(picture, placed)
 
-    async def _rebuild(self, picture: Picture, placed: PlacedSegment) -> None:
+    async def _rebuild(self, picture: ClusterState, placed: PlacedSegment) -> None:
         """On the first spare node that can take it: one may have an old copy with a hole, which nobody can fill."""
         segment, unfit = placed.segment, set[NodeId]()
         while True:
@@ -134,8 +140,8 @@ class Drain:
             else:
                 return
 
-    async def _look(self) -> Picture:
-        picture = await look(self._log, self._survey)
+    async def _look(self) -> ClusterState:
+        picture = await read_cluster_state(self._log, self._survey)
         if self.node not in picture.register.nodes:
             raise InvalidSettingError("node", f"the cluster has no node {self.node}")
         return picture

@@ -1,13 +1,13 @@
 """Gives the place of a lost data directory to a new one, and to that what it lacks.
 
     check --> the register forgets the old store id --> (the operator starts the node) --> the new directory takes the place
-                                                                                            (server/virtuallog_server/joining.py)
+                                                                                            (server/virtuallog_server/node/join.py)
           --> the open segment goes on, on servers that have all of it --> each closed segment is copied again --> done
 
 A directory is given up only if what is left has everything, as the register says on which it is put: another operator may
 have given up the next one a moment before.
 
-Old and new are never both the node: between them the register names nobody (`virtuallog.node_table.Forget`). It may be
+Old and new are never both the node: between them the register names nobody (`virtuallog.reconfiguration.core.node_table.Forget`). It may be
 interrupted anywhere and asked for again.
 """
 
@@ -17,23 +17,28 @@ from collections.abc import Callable
 
 import attrs
 
-from virtuallog.amending import amend
-from virtuallog.crash_points import CrashPoint
-from virtuallog.errors import InvalidSettingError, UnavailableError
-from virtuallog.membership import Progress
-from virtuallog.node_table import Forget
-from virtuallog.register import NodeEntry, Register
-from virtuallog.replicated import Pace
-from virtuallog.types import NodeId
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.admin.membership import Progress
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import InvalidSettingError, UnavailableError
+from virtuallog.contract.provider import Pace
+from virtuallog.contract.register import NodeEntry, Register
+from virtuallog.contract.types import NodeId
+from virtuallog.reconfiguration.core.node_table import Forget
+from virtuallog.reconfiguration.node_table_update import update_node_table
 from virtuallog_server.healing.healer import placed_segments
 from virtuallog_server.healing.rebuild import rebuild_unless_moved
-from virtuallog_server.membership.look import Survey, look, look_at_copies, look_at_replicas
-from virtuallog_server.membership.picture import (
-    Picture,
+from virtuallog_server.membership.cluster_state import (
+    Survey,
+    read_cluster_state,
+    read_state_with_copies,
+    read_state_with_replicas,
+)
+from virtuallog_server.membership.safety import (
+    ClusterState,
     copies_problems,
     database_problems,
-    lost_on,
+    missing_copies_on,
     seat_problems,
     spell,
 )
@@ -71,7 +76,7 @@ class Replace:
         answers = self.node in picture.living
         if entry.is_expected and self.addresses in {(), entry.addresses}:
             return self._expected(entry)
-        unfinished = entry.joined and lost_on(picture, self.node)  # an earlier replacement is not at its end
+        unfinished = entry.joined and missing_copies_on(picture, self.node)  # an earlier replacement is not at its end
         if entry.store_id == self.store_id and (self.force or not (answers or unfinished)):
             return await self._forget(picture, entry)
         if answers:
@@ -79,9 +84,9 @@ class Replace:
         says = f"node {self.node} has a new data directory and does not answer: start it"
         return Progress(done=False, waits=True, says=f"{says} (--force gives this one up, too)")
 
-    async def _forget(self, picture: Picture, entry: NodeEntry) -> Progress:
+    async def _forget(self, picture: ClusterState, entry: NodeEntry) -> Progress:
         if not self.force:
-            picture = await look_at_replicas(self.log, await look_at_copies(self.log, picture))
+            picture = await read_state_with_replicas(self.log, await read_state_with_copies(self.log, picture))
 
         def problems(register: Register) -> list[str]:
             now = picture.on(register, placed_segments(self.log.view, register))
@@ -90,7 +95,7 @@ class Replace:
 
         forget = Forget(node=self.node, store_id=entry.store_id, addresses=self.addresses, problems=problems)
         view = self.log.view
-        changed = view.adopt(await amend(view.metastore, forget, view.environment.random))
+        changed = view.adopt(await update_node_table(view.metastore, forget, view.environment.random))
         _FORGOTTEN.reached()
         return self._expected(changed.nodes[self.node])
 
@@ -99,9 +104,9 @@ class Replace:
         says = f"node {self.node} is expected at {where}: start it with an empty data directory"
         return Progress(done=False, waits=True, says=says)
 
-    async def _restore(self, picture: Picture, tell: Callable[[str], None]) -> Progress:
+    async def _restore(self, picture: ClusterState, tell: Callable[[str], None]) -> Progress:
         """Give the new directory what the one before had."""
-        while lost := lost_on(picture, self.node):
+        while lost := missing_copies_on(picture, self.node):
             placed = lost[-1]  # the open one first: until it goes on elsewhere, it has one copy less of all that comes
             tell(f"copying {spell(placed.segment)}, one of {len(lost)}")
             if placed.segment.stop is None:
@@ -117,8 +122,8 @@ class Replace:
             raise UnavailableError(f"node {self.node} does not answer any more")
         return Progress(done=True, waits=False, says=f"node {self.node} answers and has all that it should have")
 
-    async def _look(self) -> Picture:
-        picture = await look(self.log, self.survey)
+    async def _look(self) -> ClusterState:
+        picture = await read_cluster_state(self.log, self.survey)
         if self.node not in picture.register.nodes:
             raise InvalidSettingError("node", f"the cluster has no node {self.node}")
         return picture

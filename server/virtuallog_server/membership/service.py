@@ -1,4 +1,4 @@
-"""Serves what operators ask about nodes (`virtuallog.membership`), in tasks of the node that is asked.
+"""Serves what operators ask about nodes (`virtuallog.admin.membership`), in tasks of the node that is asked.
 
 A drain or a replacement is a *chore*: it goes on when nobody asks any more, there is one for each request at a time, and who asks
 the same meanwhile hears how far it is. None of its state matters: it looks at what is decided, here or on another node.
@@ -12,36 +12,36 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
-from virtuallog.amending import amend
-from virtuallog.control import ChainChanged
-from virtuallog.errors import OverloadedError, UnavailableError, VirtualLogError
-from virtuallog.membership import AddNode, DrainNode, Progress, ReconfigMembers, RemoveNode, ReplaceNode
-from virtuallog.node_table import Amendment, Expect, Remove
-from virtuallog.ports import Clock, Done, Handler, Handlers
-from virtuallog.replicated import Pace
-from virtuallog.types import NodeId
-from virtuallog.versions import roles_at
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.admin.control import ChainChanged
+from virtuallog.admin.membership import AddNode, DrainNode, Progress, ReconfigMembers, RemoveNode, ReplaceNode
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import OverloadedError, UnavailableError, VirtualLogError
+from virtuallog.contract.ports import Clock, Done, Handler, Handlers
+from virtuallog.contract.provider import Pace
+from virtuallog.contract.types import NodeId
+from virtuallog.contract.versions import roles_at
+from virtuallog.reconfiguration.core.node_table import Amendment, Expect, Remove
+from virtuallog.reconfiguration.node_table_update import update_node_table
+from virtuallog_server.membership.cluster_state import Survey, placement_of, user_of
 from virtuallog_server.membership.drain import Drain
-from virtuallog_server.membership.look import Survey, placement_of, user_of
 from virtuallog_server.membership.replace import Replace
 
 REQUESTS_MAX: Final = 32
 """Being answered at a time on one node. Operators are few; more is a script gone wild."""
-CHORES_MAX: Final = 128
+OPERATIONS_MAX: Final = 128
 """Under way at a time on one node: a drain and a replacement of each node of the largest cluster."""
 REPORT_SECONDS: Final = 2.0
 """How long an operator waits for the end of a chore before it hears how far the chore is: longer than a look at all nodes takes
 when one is silent. So an outcome that nobody has heard is found again by the next request, before its time is over."""
-UNTOLD_SECONDS: Final = 1.5
-UNTOLD_MAX: Final = 64
+EARLY_REPORT_SECONDS: Final = 1.5
+EARLY_REPORTS_MAX: Final = 64
 """A refusal that came between two requests of an operator is the answer to the next one, if that comes so soon."""
 
 Work: TypeAlias = Callable[[Callable[[str], None]], Awaitable[Progress]]
 
 
 @attrs.define(eq=False)
-class Chore:
+class MembershipOperation:
     """One that is under way, or has just ended."""
 
     says: str = "beginning"
@@ -59,7 +59,7 @@ class Chore:
 
 
 @attrs.define(eq=False)
-class Membership:
+class MembershipService:
     """The handlers. `log` raises an UnavailableError that says why as long as there is none."""
 
     _log: Callable[[], VirtualLog]
@@ -68,9 +68,9 @@ class Membership:
     _pace: Pace
     _level: Callable[[], int]
     _check_company: Callable[[NodeId], None]
-    """`Residence.check_company`."""
+    """`Residence.check_can_add`."""
     _requests: int = 0
-    _chores: dict[DrainNode | ReplaceNode, Chore] = attrs.field(factory=dict)
+    _chores: dict[DrainNode | ReplaceNode, MembershipOperation] = attrs.field(factory=dict)
     _untold: dict[DrainNode | ReplaceNode, tuple[float, VirtualLogError]] = attrs.field(factory=dict)
     """Refusals that no request has waited for, and when they came."""
 
@@ -128,7 +128,7 @@ class Membership:
 
     async def _amend(self, virtual_log: VirtualLog, amendment: Amendment) -> ChainChanged:
         view = virtual_log.view
-        changed = view.adopt(await amend(view.metastore, amendment, view.environment.random))
+        changed = view.adopt(await update_node_table(view.metastore, amendment, view.environment.random))
         return ChainChanged(register=changed.encode())
 
     # -- chores ---------------------------------------------------------------------------------------------------
@@ -153,13 +153,13 @@ class Membership:
     async def _chore(self, virtual_log: VirtualLog, request: DrainNode | ReplaceNode, work: Work) -> Progress:
         clock = virtual_log.view.environment.clock
         came, refusal = self._untold.pop(request, (0.0, None))
-        if refusal is not None and clock.monotonic() - came <= UNTOLD_SECONDS:
+        if refusal is not None and clock.monotonic() - came <= EARLY_REPORT_SECONDS:
             raise refusal
         chore = self._chores.get(request)
         if chore is None:
-            if len(self._chores) >= CHORES_MAX:
-                raise OverloadedError(f"{CHORES_MAX} drains and replacements are under way on this node")
-            chore = self._chores[request] = Chore()
+            if len(self._chores) >= OPERATIONS_MAX:
+                raise OverloadedError(f"{OPERATIONS_MAX} drains and replacements are under way on this node")
+            chore = self._chores[request] = MembershipOperation()
             self._nursery().start_soon(self._do, chore, request, work, clock)
         chore.waiting += 1
         try:
@@ -173,14 +173,14 @@ class Membership:
             raise chore.outcome
         return chore.outcome
 
-    async def _do(self, chore: Chore, request: DrainNode | ReplaceNode, work: Work, clock: Clock) -> None:
+    async def _do(self, chore: MembershipOperation, request: DrainNode | ReplaceNode, work: Work, clock: Clock) -> None:
         try:
             chore.outcome = await work(chore.tell)
         except VirtualLogError as error:
             chore.outcome = error
             if not chore.waiting:
                 self._untold[request] = clock.monotonic(), error
-                if len(self._untold) > UNTOLD_MAX:
+                if len(self._untold) > EARLY_REPORTS_MAX:
                     del self._untold[next(iter(self._untold))]
         finally:
             del self._chores[request]

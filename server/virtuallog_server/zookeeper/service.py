@@ -4,7 +4,7 @@
     words, pages   what they tell is taken together here (`facts`)
     the list       this server puts itself into /zookeeper/config when it begins to serve
 
-No socket is here, and no page: `virtuallog_server.database.doors` has them.
+No socket is here, and no page: `virtuallog_server.process.zookeeper_ports` has them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,21 @@ from typing import Final
 import structlog
 import trio
 
-from virtuallog.errors import VirtualLogError
-from virtuallog.ports import Clock
-from virtuallog_database.kv.commands import Origin
-from virtuallog_database.kv.database import Database
-from virtuallog_database.kv.paths import CONFIG
-from virtuallog_database.kv.results import Error, RefusedError, Result
-from virtuallog_server.zookeeper.auth import SUPER, Authentication
-from virtuallog_server.zookeeper.facts import LISTED_MAX, Facts, Mode
-from virtuallog_server.zookeeper.hooks import Hooks, Reconfigured, Standing
-from virtuallog_server.zookeeper.quorum_config import Change
-from virtuallog_server.zookeeper.read_only import TICK_SECONDS, Contact
-from virtuallog_server.zookeeper.reconfiguration import announced, reconfigured
-from virtuallog_server.zookeeper.sasl import Exchange
-from virtuallog_server.zookeeper.serving import ZooKeeperServer
-from virtuallog_server.zookeeper.settings import ZooKeeperSettings
-from virtuallog_server.zookeeper.words import Words
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.ports import Clock
+from virtuallog_database.replica.database import Database
+from virtuallog_database.tree.commands import Origin
+from virtuallog_database.tree.paths import CONFIG
+from virtuallog_database.tree.results import Error, RefusedError, Result
+from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
+from virtuallog_server.zookeeper.admin.facts import LISTED_MAX, Mode, ServerFacts
+from virtuallog_server.zookeeper.admin.four_letter_words import FourLetterWords
+from virtuallog_server.zookeeper.auth.sasl import SaslExchange
+from virtuallog_server.zookeeper.auth.schemes import SUPER, Authentication
+from virtuallog_server.zookeeper.log_contact import TICK_SECONDS, LogContact
+from virtuallog_server.zookeeper.server import ZooKeeperServer
+from virtuallog_server.zookeeper.session.hooks import Reconfigured, ServiceMode, SessionHooks
+from virtuallog_server.zookeeper.wire.quorum_config import QuorumChange, announced, reconfigured
 
 NONCE_BYTES: Final = 24
 ANNOUNCE_SECONDS: Final = 1.0
@@ -76,7 +75,7 @@ class ZooKeeperService:
         self._listen = listen
         self._mode = mode
         self._begun = clock.monotonic()
-        self.contact = Contact(settings.read_only)
+        self.contact = LogContact(settings.read_only)
         self.server = ZooKeeperServer(database, settings, clock, random, node=node, hooks=self._hooks())
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -88,14 +87,14 @@ class ZooKeeperService:
             nursery.start_soon(self._announce)
             task_status.started()
 
-    def facts(self) -> Facts:
+    def facts(self) -> ServerFacts:
         """How it is now."""
         tree, standing = self._database.tree, self.contact.standing
         meta = tree.meta
-        return Facts(
+        return ServerFacts(
             server=self._node,
-            mode=Mode.READ_ONLY if standing is Standing.READ_ONLY else self._mode(),
-            serving=standing is not Standing.NONE,
+            mode=Mode.READ_ONLY if standing is ServiceMode.READ_ONLY else self._mode(),
+            serving=standing is not ServiceMode.NONE,
             zxid=tree.last_zxid,
             nodes=meta.znodes,
             data_bytes=meta.data_bytes,
@@ -111,13 +110,13 @@ class ZooKeeperService:
             members=self._members(),
         )
 
-    def _hooks(self) -> Hooks:
+    def _hooks(self) -> SessionHooks:
         users = {user.name: user.password for user in self._settings.sasl_users}
-        return Hooks(
+        return SessionHooks(
             authentication=Authentication(self._settings.superuser_digest),
-            new_exchange=(lambda: Exchange(users, self._random.randbytes(NONCE_BYTES).hex())) if users else None,
+            new_exchange=(lambda: SaslExchange(users, self._random.randbytes(NONCE_BYTES).hex())) if users else None,
             sasl_required=self._settings.sasl_required,
-            words=Words(self._settings.commands, self.facts, self._reset),
+            words=FourLetterWords(self._settings.commands, self.facts, self._reset),
             standing=lambda: self.contact.standing,
             reconfigure=self._reconfigure,
         )
@@ -125,7 +124,7 @@ class ZooKeeperService:
     def _reset(self) -> None:
         self.server.reset_traffic()
 
-    def _reconfigure(self, asked: Change, origin: Origin, done: Reconfigured) -> None:
+    def _reconfigure(self, asked: QuorumChange, origin: Origin, done: Reconfigured) -> None:
         tree = self._database.tree
         command = reconfigured(*tree.get_data(CONFIG, (SUPER,)), asked)
         if isinstance(command, Error):

@@ -14,14 +14,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from virtuallog.errors import InvalidSettingError
+from virtuallog.contract.errors import InvalidSettingError
 from virtuallog_simulation.cli import SeedRange
 from virtuallog_simulation.conformance import trials
-from virtuallog_simulation.conformance.options import NODES
-from virtuallog_simulation.conformance.providers import find
-from virtuallog_simulation.conformance.report import Report, told
+from virtuallog_simulation.conformance.report import ConformanceReport, told
 from virtuallog_simulation.conformance.trials import Outcome, Trial
-from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.runs.runner import run_seed
+from virtuallog_simulation.scenarios.conformance.options import NODES
+from virtuallog_simulation.scenarios.conformance.providers import find
 
 SEEDS = (1, 20)
 """By default: about a minute on two cores for a loglet like native."""
@@ -65,7 +65,7 @@ def conformance(
         raise click.UsageError(str(error)) from None
     if seed is not None and len(planned) == 1 and not as_json:
         sys.exit(_tell(planned[0], seed))
-    report = Report(provider, kind, nodes, chosen, _run(planned, jobs or os.cpu_count() or 1))
+    report = ConformanceReport(provider, kind, nodes, chosen, _run(planned, jobs or os.cpu_count() or 1))
     _print_json(report) if as_json else _print(report)
     sys.exit(0 if report.kept else 1)
 
@@ -82,7 +82,7 @@ def _run(planned: Sequence[Trial], processes: int) -> list[Outcome]:
     return list(outcomes.values())
 
 
-def _print(report: Report) -> None:
+def _print(report: ConformanceReport) -> None:
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, _WIDTH_LEAST)
@@ -94,7 +94,7 @@ def _print(report: Report) -> None:
     click.echo(report.verdict())
 
 
-def _print_json(report: Report) -> None:
+def _print_json(report: ConformanceReport) -> None:
     click.echo(json.dumps(report.as_json(), indent=2))
 
 

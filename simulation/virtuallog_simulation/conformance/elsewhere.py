@@ -1,15 +1,15 @@
 """Kinds of loglets that are kept outside of the machines that serve them: the kit gives each world a place for them, without faults
-of its own. What such a place does wrong is the business of scenarios (`virtuallog_simulation.stories.znodes`)."""
+of its own. What such a place does wrong is the business of scenarios (`virtuallog_simulation.scenarios.loglet.zookeeper`)."""
 
 from __future__ import annotations
 
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from virtuallog.api import LogletProvider
-from virtuallog.testing.znodes import SimulatedZooKeeper
+from virtuallog.contract.provider import LogletProvider
+from virtuallog.testing.sim.zookeeper import SimulatedZooKeeper
 from virtuallog_loglets.zookeeper.provider import ZooKeeperProvider
-from virtuallog_simulation.stories.outside import HOSTS
+from virtuallog_simulation.world.external_services import HOSTS
 from virtuallog_simulation.world.world import World, current_world
 
 _ENSEMBLES: Final[WeakKeyDictionary[World, SimulatedZooKeeper]] = WeakKeyDictionary()

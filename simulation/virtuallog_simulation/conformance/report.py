@@ -10,9 +10,9 @@ from rich import box
 from rich.table import Table
 
 from virtuallog_simulation.conformance.trials import CHAIN, CLAUSE, LOGLET, Outcome
-from virtuallog_simulation.narrative import LEGEND, short_story
-from virtuallog_simulation.runner import Report as Run
-from virtuallog_simulation.runner import run_seed
+from virtuallog_simulation.report.narrative import LEGEND, short_story
+from virtuallog_simulation.runs.runner import SeedReport as Run
+from virtuallog_simulation.runs.runner import run_seed
 
 PROMISES: Final[Mapping[str, tuple[str, ...]]] = {
     "entries": ("acknowledged is readable", "one batch per place", "loglet gaps are honest"),
@@ -43,7 +43,7 @@ _TITLES: Final = {
 
 
 @attrs.frozen
-class Report:
+class ConformanceReport:
     """All there is to say of a provider."""
 
     provider: str

@@ -12,13 +12,13 @@ from typing import Final
 
 import attrs
 
-from virtuallog.errors import InvalidSettingError
-from virtuallog_simulation.conformance import chain, clauses, faults
-from virtuallog_simulation.conformance.options import DEAD, TrialOptions
+from virtuallog.contract.errors import InvalidSettingError
 from virtuallog_simulation.faults.registry import NAMES
 from virtuallog_simulation.fleet import Job, run_jobs
-from virtuallog_simulation.options import spelled
-from virtuallog_simulation.summary import SeedSummary
+from virtuallog_simulation.report.summary import SeedSummary
+from virtuallog_simulation.scenarios.conformance import chain, clauses, faults
+from virtuallog_simulation.scenarios.conformance.options import DEAD, TrialOptions
+from virtuallog_simulation.world.options import cli_word
 
 CLAUSE, LOGLET, CHAIN = "clause", "loglet", "chain"
 CLAUSE_SEEDS: Final = 5
@@ -48,14 +48,14 @@ class Trial:
     def replay(self, seed: int) -> str:
         """The command that runs one seed of it again."""
         assert self.options.loglets is not None
-        command = f"virtuallog conformance {self.options.loglets[0]} --only {spelled(self.name)} --seed {seed}"
+        command = f"virtuallog conformance {self.options.loglets[0]} --only {cli_word(self.name)} --seed {seed}"
         nodes = f" --nodes {self.options.nodes}" if self.options.nodes != TrialOptions().nodes else ""
         left_out = self._left_out if self.part == CHAIN else ""
         return command + nodes + (f" --without {left_out}" if left_out else "")
 
     @property
     def _left_out(self) -> str:
-        return ",".join(spelled(name) for name in everything() if not self.options.allows_fault(name))
+        return ",".join(cli_word(name) for name in everything() if not self.options.allows_fault(name))
 
 
 @attrs.define(eq=False)
@@ -142,8 +142,8 @@ def _trial(part: str, name: str, about: str, options: TrialOptions, seeds: range
 
 
 def _known(where: str, names: Iterable[str], known: Iterable[str]) -> set[str]:
-    by_spelling = {spelled(name): name for name in known}
+    by_spelling = {cli_word(name): name for name in known}
     for name in names:
-        if spelled(name) not in by_spelling:
+        if cli_word(name) not in by_spelling:
             raise InvalidSettingError(where, f"no '{name}' (known: {', '.join(sorted(by_spelling))})")
-    return {by_spelling[spelled(name)] for name in names}
+    return {by_spelling[cli_word(name)] for name in names}

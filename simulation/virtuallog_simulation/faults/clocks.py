@@ -6,21 +6,21 @@ from typing import Final
 
 import attrs
 
+from virtuallog_simulation.faults.context import FaultContext
 from virtuallog_simulation.faults.fault_class import FaultClass
-from virtuallog_simulation.faults.stage import Stage
 
 
-def _drift(stage: Stage) -> None:
+def _drift(stage: FaultContext) -> None:
     errors = stage.world.clock_errors
     stage.world.clock_errors = attrs.evolve(errors, drift=stage.random.choice((0.001, 0.05, 0.3)))
 
 
-def _wrong_time(stage: Stage) -> None:
+def _wrong_time(stage: FaultContext) -> None:
     errors = stage.world.clock_errors
     stage.world.clock_errors = attrs.evolve(errors, wall_offset_seconds=stage.random.choice((0.1, 3600.0)))
 
 
-async def _jump(stage: Stage) -> None:
+async def _jump(stage: FaultContext) -> None:
     machine = stage.machine()
     if machine.running:
         stage.struck(machine)

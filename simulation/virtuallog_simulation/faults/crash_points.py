@@ -1,4 +1,4 @@
-"""Processes that die exactly at a crash point (`virtuallog/crash_points.py`): power loss or kill, between two lines.
+"""Processes that die exactly at a crash point (`virtuallog/contract/crash_points.py`): power loss or kill, between two lines.
 
 In most runs some points are armed, each for the nodes and for the clients by itself, and strike whoever gets there at
 a drawn pass. What is drawn for a point depends on the seed and the name of the point alone: a new point does not change
@@ -16,9 +16,9 @@ from typing import Final
 
 import attrs
 
-from virtuallog.crash_points import CRASH_POINTS, CrashPoint
-from virtuallog.testing.process import Process
-from virtuallog.types import NodeId
+from virtuallog.contract.crash_points import CRASH_POINTS, CrashPoint
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.sim.process import Process
 from virtuallog_simulation.world.machine import Machine
 from virtuallog_simulation.world.world import World
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from virtuallog.testing.disk_faults import STALL_SECONDS
+from virtuallog.testing.sim.disk_faults import STALL_SECONDS
+from virtuallog_simulation.faults.context import FaultContext
 from virtuallog_simulation.faults.fault_class import FaultClass
-from virtuallog_simulation.faults.stage import Stage
 from virtuallog_simulation.world.machine import Machine
 
 _CALM_SECONDS: Final = (0.0, 0.0005)
@@ -26,13 +26,13 @@ def calm(machine: Machine) -> None:
     faults.write_seconds = faults.change_seconds = _CALM_SECONDS
 
 
-def _slow_disks(stage: Stage) -> None:
+def _slow_disks(stage: FaultContext) -> None:
     seconds = 0.0, stage.random.choice((0.005, STALL_SECONDS))
     for machine in stage.machines.values():
         machine.faults.write_seconds = machine.faults.change_seconds = seconds
 
 
-async def _stalls(stage: Stage) -> None:
+async def _stalls(stage: FaultContext) -> None:
     machine = stage.machine()
     stage.struck(machine)
     before, machine.faults.write_seconds = machine.faults.write_seconds, (STALL_SECONDS, 1.0)
@@ -40,7 +40,7 @@ async def _stalls(stage: Stage) -> None:
     machine.faults.write_seconds = before
 
 
-async def _failing_writes(stage: Stage) -> None:
+async def _failing_writes(stage: FaultContext) -> None:
     machine = _wounded(stage)
     machine.faults.write_error = machine.faults.create_error = 0.2
     await stage.rest()
@@ -48,7 +48,7 @@ async def _failing_writes(stage: Stage) -> None:
     await _operate(stage, machine)
 
 
-async def _failing_syncs(stage: Stage) -> None:
+async def _failing_syncs(stage: FaultContext) -> None:
     machine = _wounded(stage)
     machine.faults.sync_error = 0.2
     await stage.rest()
@@ -56,7 +56,7 @@ async def _failing_syncs(stage: Stage) -> None:
     await _operate(stage, machine)
 
 
-async def _failing_reads(stage: Stage) -> None:
+async def _failing_reads(stage: FaultContext) -> None:
     """Most often also those of a node that starts, and has everything to read."""
     machine = _wounded(stage)
     machine.faults.read_error = 0.2
@@ -66,7 +66,7 @@ async def _failing_reads(stage: Stage) -> None:
     await _operate(stage, machine)
 
 
-async def _full_disk(stage: Stage) -> None:
+async def _full_disk(stage: FaultContext) -> None:
     machine = _wounded(stage)
     machine.faults.free_bytes = stage.random.choice((0, 1 << 10, 300 << 10))
     await stage.rest()
@@ -74,7 +74,7 @@ async def _full_disk(stage: Stage) -> None:
     await _operate(stage, machine)
 
 
-async def _bit_rot(stage: Stage) -> None:
+async def _bit_rot(stage: FaultContext) -> None:
     """While it is down, or while it runs and reads; it is started again, and must refuse what it finds."""
     machine = stage.victim()
     if machine.running and stage.random.random() < 0.5:
@@ -87,14 +87,14 @@ async def _bit_rot(stage: Stage) -> None:
     await _operate(stage, machine)
 
 
-def _wounded(stage: Stage) -> Machine:
+def _wounded(stage: FaultContext) -> Machine:
     machine = stage.machine()
     stage.struck(machine)
     stage.wounds.refused.add(machine.node)
     return machine
 
 
-async def _operate(stage: Stage, machine: Machine) -> None:
+async def _operate(stage: FaultContext, machine: Machine) -> None:
     """Start it again, if it has stopped; most often also if it runs, as it may have stopped serving."""
     if machine.running and stage.random.random() < _OPERATOR_COMES:
         machine.crash(power=False)

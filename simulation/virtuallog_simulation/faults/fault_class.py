@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
-from virtuallog_simulation.faults.stage import Stage
+from virtuallog_simulation.faults.context import FaultContext
 
 
 @attrs.frozen(kw_only=True)
@@ -24,9 +24,9 @@ class FaultClass:
     """One line: what happens."""
     proof: tuple[str, ...] = ()
     """Counters that show that it took effect: all of them, over enough runs. For an act its name is one more."""
-    prepare: Callable[[Stage], None] | None = None
+    prepare: Callable[[FaultContext], None] | None = None
     """Called once, before the load begins."""
-    act: Callable[[Stage], Awaitable[None]] | None = None
+    act: Callable[[FaultContext], Awaitable[None]] | None = None
     """Called again and again, with pauses in between; returns when what it did is over. May be cancelled anywhere: the
     nemesis heals what is left."""
     rarity: float = 1.0

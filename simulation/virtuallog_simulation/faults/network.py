@@ -11,9 +11,9 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from virtuallog.types import NodeId
+from virtuallog.contract.types import NodeId
+from virtuallog_simulation.faults.context import FaultContext
 from virtuallog_simulation.faults.fault_class import FaultClass
-from virtuallog_simulation.faults.stage import Stage
 
 Pair: TypeAlias = tuple[NodeId, NodeId]
 """A direction: from, to."""
@@ -21,29 +21,29 @@ Pair: TypeAlias = tuple[NodeId, NodeId]
 # -- how links are, for a whole run -------------------------------------------------------------------------------
 
 
-def _delay(stage: Stage) -> None:
+def _delay(stage: FaultContext) -> None:
     source = stage.random
     _worsen(stage, tail_probability=source.choice((0.01, 0.1, 0.3)), tail_seconds=source.choice((0.005, 0.05, 0.5)))
 
 
-def _loss(stage: Stage) -> None:
+def _loss(stage: FaultContext) -> None:
     _worsen(stage, loss=stage.random.choice((0.002, 0.02, 0.1)))
 
 
-def _duplication(stage: Stage) -> None:
+def _duplication(stage: FaultContext) -> None:
     _worsen(stage, duplicate=stage.random.choice((0.005, 0.05, 0.3)))
 
 
-def _replay(stage: Stage) -> None:
+def _replay(stage: FaultContext) -> None:
     source = stage.random
     _worsen(stage, replay=source.choice((0.005, 0.05)), replay_seconds=stage.pace * source.choice((0.5, 5.0)))
 
 
-def _reorder(stage: Stage) -> None:
+def _reorder(stage: FaultContext) -> None:
     _worsen(stage, reorder=stage.random.choice((0.01, 0.1, 0.5)))
 
 
-def _worsen(stage: Stage, **quality: float) -> None:
+def _worsen(stage: FaultContext, **quality: float) -> None:
     network = stage.world.network
     network.set_quality(attrs.evolve(network.quality, **quality))
 
@@ -51,14 +51,14 @@ def _worsen(stage: Stage, **quality: float) -> None:
 # -- single links -------------------------------------------------------------------------------------------------
 
 
-async def _clog(stage: Stage) -> None:
+async def _clog(stage: FaultContext) -> None:
     one, other = stage.pair()
     seconds = stage.pace * stage.random.uniform(0.05, 2.0)
     stage.struck(f"{one} -> {other} for {seconds:.2f} s")
     stage.world.network.link(one, other).clogged_until = stage.world.now() + seconds
 
 
-async def _slow_links(stage: Stage) -> None:
+async def _slow_links(stage: FaultContext) -> None:
     node, network = stage.machine().node, stage.world.network
     factor = stage.random.choice((5.0, 50.0))
     stage.struck(f"{node} by {factor:g}")
@@ -70,12 +70,12 @@ async def _slow_links(stage: Stage) -> None:
         link.slowness = 1.0
 
 
-async def _one_way(stage: Stage) -> None:
+async def _one_way(stage: FaultContext) -> None:
     one, other = stage.pair()
     await _cut(stage, f"{one} -> {other}", [(one, other)])
 
 
-async def _client_one_way(stage: Stage) -> None:
+async def _client_one_way(stage: FaultContext) -> None:
     """Requests arrive and are never answered, or the other way round."""
     clients = stage.clients
     if clients:
@@ -88,13 +88,13 @@ async def _client_one_way(stage: Stage) -> None:
 # -- partitions ---------------------------------------------------------------------------------------------------
 
 
-async def _isolate(stage: Stage) -> None:
+async def _isolate(stage: FaultContext) -> None:
     """Clients still reach it, and see what it makes of its loneliness."""
     node = stage.machine().node
     await _cut(stage, str(node), _between([node], stage.nodes))
 
 
-async def _cut_off(stage: Stage) -> None:
+async def _cut_off(stage: FaultContext) -> None:
     node, network, cause = stage.machine().node, stage.world.network, _cause(stage)
     stage.struck(node)
     network.cut_off(node, cause)
@@ -102,14 +102,14 @@ async def _cut_off(stage: Stage) -> None:
     network.rejoin(node, cause)
 
 
-async def _halves(stage: Stage) -> None:
+async def _halves(stage: FaultContext) -> None:
     shuffled = stage.shuffled()
     size = stage.random.randint(1, len(shuffled) - 1)
     half, rest = shuffled[:size], shuffled[size:]
     await _cut(stage, f"{half} {rest}", _between(half, rest))
 
 
-async def _bridge(stage: Stage) -> None:
+async def _bridge(stage: FaultContext) -> None:
     """Either two halves that meet in one node, or a ring in which each sees only its neighbours."""
     shuffled = stage.shuffled()
     if len(shuffled) > 3 and stage.random.random() < 0.5:
@@ -134,7 +134,7 @@ def _between(some: Iterable[NodeId], others: Sequence[NodeId]) -> list[Pair]:
     return [pair for one in some for other in others if one != other for pair in ((one, other), (other, one))]
 
 
-async def _cut(stage: Stage, detail: str, pairs: Iterable[Pair]) -> None:
+async def _cut(stage: FaultContext, detail: str, pairs: Iterable[Pair]) -> None:
     links, cause = [stage.world.network.link(*pair) for pair in pairs], _cause(stage)
     stage.struck(detail)
     for link in links:
@@ -144,7 +144,7 @@ async def _cut(stage: Stage, detail: str, pairs: Iterable[Pair]) -> None:
         link.mend(cause)
 
 
-def _cause(stage: Stage) -> str:
+def _cause(stage: FaultContext) -> str:
     return f"cut by {stage.name}"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from virtuallog_simulation.checks.stopping import STORE_LOST
+from virtuallog_simulation.faults.context import FaultContext
 from virtuallog_simulation.faults.fault_class import FaultClass
-from virtuallog_simulation.faults.stage import Stage
 from virtuallog_simulation.world.machine import Machine
+from virtuallog_simulation.world.stop_reasons import STORE_LOST
 
 LOST_STORE: Final = "lost store"
 LOST_DATABASE: Final = "lost database"
@@ -20,15 +20,15 @@ DATABASE: Final = "database"
 """The name of the store that it deletes."""
 
 
-async def _crash(stage: Stage) -> None:
+async def _crash(stage: FaultContext) -> None:
     await _down(stage, power=True)
 
 
-async def _kill(stage: Stage) -> None:
+async def _kill(stage: FaultContext) -> None:
     await _down(stage, power=False)
 
 
-async def _down(stage: Stage, *, power: bool) -> None:
+async def _down(stage: FaultContext, *, power: bool) -> None:
     machine = stage.machine()
     if machine.running:
         stage.struck(machine)
@@ -37,7 +37,7 @@ async def _down(stage: Stage, *, power: bool) -> None:
         stage.start(machine)
 
 
-async def _relaunch(stage: Stage) -> None:
+async def _relaunch(stage: FaultContext) -> None:
     """What was sent to the old life reaches the new one."""
     machine = stage.machine()
     if machine.running:
@@ -46,7 +46,7 @@ async def _relaunch(stage: Stage) -> None:
         stage.start(machine)
 
 
-async def _blackout(stage: Stage) -> None:
+async def _blackout(stage: FaultContext) -> None:
     down = [machine for machine in stage.machines.values() if machine.running]
     if down:
         stage.struck()
@@ -57,7 +57,7 @@ async def _blackout(stage: Stage) -> None:
         stage.start(machine)
 
 
-async def _pause(stage: Stage) -> None:
+async def _pause(stage: FaultContext) -> None:
     machine = stage.machine()
     if machine.running:
         stage.struck(machine)
@@ -66,7 +66,7 @@ async def _pause(stage: Stage) -> None:
         machine.resume()
 
 
-async def _pause_client(stage: Stage) -> None:
+async def _pause_client(stage: FaultContext) -> None:
     """It believes afterwards what was true before."""
     clients = stage.clients
     if clients:
@@ -78,7 +78,7 @@ async def _pause_client(stage: Stage) -> None:
         process.resume()
 
 
-async def _wipe(stage: Stage) -> None:
+async def _wipe(stage: FaultContext) -> None:
     machine = stage.victim()
     if machine.running:
         machine.crash()
@@ -88,7 +88,7 @@ async def _wipe(stage: Stage) -> None:
     stage.start(machine)
 
 
-async def _lose_store(stage: Stage) -> None:
+async def _lose_store(stage: FaultContext) -> None:
     """The machine and its marker stay, as do the other roles; nothing happens where there is no such store."""
     machine = stage.machines[stage.random.choice(stage.wounds.victims)]
     if machine.wiped or not machine.has(REPLICAS):
@@ -97,7 +97,7 @@ async def _lose_store(stage: Stage) -> None:
     await _lose(stage, machine, REPLICAS)
 
 
-async def _lose_role(stage: Stage) -> None:
+async def _lose_role(stage: FaultContext) -> None:
     """The machine and its marker stay, as do the other roles: it has lost something for good."""
     machine, store = stage.machines[stage.random.choice(stage.wounds.victims)], stage.random.choice(ROLES)
     if not machine.wiped and machine.has(store):
@@ -105,14 +105,14 @@ async def _lose_role(stage: Stage) -> None:
         await _lose(stage, machine, store)
 
 
-async def _lose_database(stage: Stage) -> None:
+async def _lose_database(stage: FaultContext) -> None:
     """The log keeps all that it had, so nobody is hurt for good: the replica is made anew."""
     machine = stage.machines[stage.random.choice(stage.wounds.victims)]
     if not machine.wiped and machine.has(DATABASE):
         await _lose(stage, machine, DATABASE)
 
 
-async def _lose(stage: Stage, machine: Machine, store: str) -> None:
+async def _lose(stage: FaultContext, machine: Machine, store: str) -> None:
     if machine.running:
         machine.crash(power=stage.random.random() < 0.5)
     if machine.lose(store):

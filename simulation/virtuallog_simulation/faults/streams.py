@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from virtuallog.testing.connection import Connection
+from virtuallog.testing.sim.tcp_connection import SimulatedConnection
+from virtuallog_simulation.faults.context import FaultContext
 from virtuallog_simulation.faults.fault_class import FaultClass
-from virtuallog_simulation.faults.stage import Stage
 
 
-def _connection(stage: Stage) -> Connection | None:
+def _connection(stage: FaultContext) -> SimulatedConnection | None:
     connections = stage.world.transport.connections
     return stage.random.choice(connections) if connections else None
 
 
-async def _stall(stage: Stage) -> None:
+async def _stall(stage: FaultContext) -> None:
     connection = _connection(stage)
     if connection is not None:
         seconds = stage.pace * stage.random.choice((0.05, 1.0, 5.0)) * stage.random.random()
@@ -26,7 +26,7 @@ async def _stall(stage: Stage) -> None:
         connection.stall(seconds)
 
 
-async def _reset(stage: Stage) -> None:
+async def _reset(stage: FaultContext) -> None:
     """Both ends know at once, or one learns of it when it next sends something."""
     connection = _connection(stage)
     if connection is not None:
@@ -35,7 +35,7 @@ async def _reset(stage: Stage) -> None:
         connection.reset(*stage.random.choice((ends, ends[:1], ends[1:])))
 
 
-async def _vanish(stage: Stage) -> None:
+async def _vanish(stage: FaultContext) -> None:
     connection = _connection(stage)
     if connection is not None:
         stage.struck(connection.nodes)

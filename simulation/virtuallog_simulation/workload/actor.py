@@ -13,20 +13,29 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import attrs
 import trio
 
-from virtuallog.api import Placed
-from virtuallog.appender import Appender
-from virtuallog.chain import Chain
-from virtuallog.errors import VirtualLogError
-from virtuallog.reader import records
-from virtuallog.register import Register
-from virtuallog.scanning import scan
-from virtuallog.testing.actions import Append, ChangeAsked, CheckTail, FindTrimPoint, Follow, Read, Reconfigure, Trim
-from virtuallog.testing.history import Recorder
+from virtuallog.client.appender import Appender
+from virtuallog.client.reader import records
+from virtuallog.client.scan import scan
+from virtuallog.contract.chain import Chain
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import Gap, LogPosition, Record
+from virtuallog.testing.checker.actions import (
+    LogAppend,
+    LogCheckTail,
+    LogFindTrimPoint,
+    LogFollow,
+    LogRead,
+    LogTrim,
+    Reconfigure,
+    RequestedChange,
+)
+from virtuallog.testing.checker.history import Recorder
 from virtuallog.testing.weak_seal_provider import WeakSealProvider
-from virtuallog.types import Gap, LogPosition, Record
 from virtuallog_loglets.archive.provider import ArchiveProvider
 from virtuallog_simulation.workload.plan import WorkloadPlan
-from virtuallog_simulation.workload.shapes import count
+from virtuallog_simulation.workload.required_shapes import count
 from virtuallog_simulation.world.cluster import Client, Cluster
 
 Act: TypeAlias = Callable[["Actor"], Awaitable[None]]
@@ -51,7 +60,7 @@ class Follower(Protocol):
 
 
 @attrs.define(eq=False)
-class Stage:
+class WorkloadContext:
     """Shared by all clients of a run. What it knows only makes positions interesting; nobody relies on it."""
 
     cluster: Cluster
@@ -89,7 +98,7 @@ class Stage:
 class Actor:
     """One client during one act."""
 
-    stage: Stage
+    stage: WorkloadContext
     client: Client
     random: random.Random
     """Of this act alone, so that an act does the same whatever became of those before it."""
@@ -118,7 +127,7 @@ class Actor:
 
     async def append(self, count: int = 1, size: int = 0, appender: Appender | None = None) -> range:
         payloads = self.payloads(count, size)
-        with self.record(Append(payloads)) as returned:
+        with self.record(LogAppend(payloads)) as returned:
             if appender is not None:
                 positions = await appender.append(list(payloads))
             elif count == 1:
@@ -132,13 +141,13 @@ class Actor:
 
     async def append_if_tail(self, expected: int) -> None:
         payloads = self.payloads(1, 0)
-        with self.record(Append(payloads, expected)) as returned:
+        with self.record(LogAppend(payloads, expected)) as returned:
             position = await self.client.log.append_if_tail(payloads[0], LogPosition(expected))
             self.stage.saw_tail(position + 1)
             returned(range(position, position + 1))
 
     async def check_tail(self) -> int:
-        with self.record(CheckTail()) as returned:
+        with self.record(LogCheckTail()) as returned:
             tail = await self.client.log.check_tail()
             self.stage.saw_tail(tail.tail)
             returned(tail)
@@ -146,7 +155,7 @@ class Actor:
 
     async def read(self, start: int, stop: int, max_bytes: int) -> int:
         """One call; returns where it got to."""
-        with self.record(Read(start, stop)) as returned:
+        with self.record(LogRead(start, stop)) as returned:
             placed = await self.client.log.read(LogPosition(start), LogPosition(stop), max_bytes)
             found: list[Record] = [record for item in placed for record in records(item)]
             returned(found)
@@ -154,7 +163,7 @@ class Actor:
 
     async def scan(self, start: int, stop: int, max_bytes: int) -> int:
         """A range as one read, which is many calls; returns how many pieces it came in."""
-        with self.record(Read(start, stop)) as returned:
+        with self.record(LogRead(start, stop)) as returned:
             found = scan(
                 self.client.log, LogPosition(start), LogPosition(stop), patience=SCAN_SECONDS, piece_bytes=max_bytes
             )
@@ -165,33 +174,33 @@ class Actor:
     @contextmanager
     def following(self, start: int) -> Iterator[None]:
         """For as long as a tailing reader reads from `start` on. It may end by itself: at the end of a closed log."""
-        with self.record(Follow(start)) as returned:
+        with self.record(LogFollow(start)) as returned:
             yield
             returned(None)
 
     def observed(self, placed: Placed) -> None:
         """A tailing reader has been handed this."""
         world = self.stage.cluster.world
-        world.history.observed(self.client.name, Read(placed.start, placed.stop), list(records(placed)))
+        world.history.observed(self.client.name, LogRead(placed.start, placed.stop), list(records(placed)))
 
     def observed_record(self, record: Record) -> None:
         """The same, one by one."""
         start, stop = (record.start, record.stop) if isinstance(record, Gap) else (record.position, record.position + 1)
-        self.stage.cluster.world.history.observed(self.client.name, Read(start, stop), [record])
+        self.stage.cluster.world.history.observed(self.client.name, LogRead(start, stop), [record])
 
     async def trim(self, position: int) -> int:
-        with self.record(Trim(position)) as returned:
+        with self.record(LogTrim(position)) as returned:
             effective = await self.client.log.prefix_trim(LogPosition(position))
             returned(effective)
         return effective
 
     async def find_trim_point(self) -> int:
-        with self.record(FindTrimPoint()) as returned:
+        with self.record(LogFindTrimPoint()) as returned:
             found = await self.client.log.find_trim_point()
             returned(found)
         return found
 
-    async def change(self, asked: ChangeAsked, work: Awaitable[Register]) -> Register:
+    async def change(self, asked: RequestedChange, work: Awaitable[Register]) -> Register:
         """A change of the register."""
         with self.record(Reconfigure(asked)) as returned:
             register = await work
@@ -200,7 +209,7 @@ class Actor:
         return register
 
     def record(
-        self, action: Append | CheckTail | Read | Follow | Trim | FindTrimPoint | Reconfigure
+        self, action: LogAppend | LogCheckTail | LogRead | LogFollow | LogTrim | LogFindTrimPoint | Reconfigure
     ) -> AbstractContextManager[Recorder]:
         return self.stage.cluster.world.history.record(self.client.name, action)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from virtuallog_simulation.options import Options
+from virtuallog_simulation.world.options import Options
 
 OPERATOR: Final = "operator"
 

@@ -1,4 +1,4 @@
-"""A cluster of the product's own nodes (`virtuallog_server.node.Node`) on simulated machines, and clients of its log."""
+"""A cluster of the product's own nodes (`virtuallog_server.node.node.Node`) on simulated machines, and clients of its log."""
 
 from __future__ import annotations
 
@@ -12,31 +12,29 @@ from typing import Final, TypeAlias
 import attrs
 import trio
 
-from virtuallog.api import Cluster as Members
-from virtuallog.api import LogletProvider
-from virtuallog.chain import Segment
-from virtuallog.composite import compose
-from virtuallog.errors import UnavailableError
-from virtuallog.kept import Kept, kept_by
+from virtuallog.admin.cluster_status import fetch_cluster
+from virtuallog.client.virtual_log import VirtualLog, VirtualLogSettings
+from virtuallog.contract.chain import Segment
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.placement import Cluster as Members
+from virtuallog.contract.provider import LogletProvider, RetainedLoglets, compose, replicated
+from virtuallog.contract.register import Register, decode_untrusted
+from virtuallog.contract.types import NodeId
 from virtuallog.plugins import all_interfaces
-from virtuallog.register import Register, decode_untrusted
-from virtuallog.replicated import replicated
-from virtuallog.survey import survey
-from virtuallog.testing.violation import Violation
-from virtuallog.toml_text import parse
-from virtuallog.types import NodeId
-from virtuallog.virtual_log import VirtualLog, VirtualLogSettings
+from virtuallog.reconfiguration.retention import retained_loglets
+from virtuallog.runtime.toml import parse
+from virtuallog.testing.checker.violation import Violation
 from virtuallog_database.control.wire import INTERFACES
 from virtuallog_loglets.archive.origin import Origin
 from virtuallog_metastore import PaxosProvider
-from virtuallog_server.config import NodeConfig
-from virtuallog_server.config_file import spell_config
-from virtuallog_server.healing.policies import DEFAULT
-from virtuallog_server.identity import Identity, Phase
-from virtuallog_server.node import DATABASE, Node, NodePorts, rpc_identity
-from virtuallog_server.zookeeper.settings import ZooKeeperSettings
-from virtuallog_simulation.observed import ObservedMetaStoreProvider, all_observed
+from virtuallog_server.config.config_file import spell_config
+from virtuallog_server.config.node_config import NodeConfig
+from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
+from virtuallog_server.healing.policy_registry import DEFAULT
+from virtuallog_server.node.node import DATABASE, Node, NodePorts, rpc_identity
+from virtuallog_server.storage.identity import FormatPhase, Identity
 from virtuallog_simulation.world.machine import Disks, Machine, MachinePorts
+from virtuallog_simulation.world.observed_provider import ObservedMetaStoreProvider, all_observed
 from virtuallog_simulation.world.transport import address_of, node_on, seeds_of
 from virtuallog_simulation.world.world import World
 
@@ -97,7 +95,7 @@ class Cluster:
     products: dict[NodeId, Node] = attrs.field(factory=dict, init=False)
     """The present life of each node, or the last one of a node that is down: what checkers look into."""
     files: dict[NodeId, str] = attrs.field(factory=dict, init=False)
-    """The config file of each node (`virtuallog_server.config_file`): what a life is started with. Written at the first start."""
+    """The config file of each node (`virtuallog_server.config.config_file`): what a life is started with. Written at the first start."""
     started: dict[NodeId, NodeConfig] = attrs.field(factory=dict, init=False)
     """What the file of each node was written from."""
     began: dict[NodeId, float] = attrs.field(factory=dict, init=False)
@@ -158,7 +156,7 @@ class Cluster:
     def note_roles(self, node: NodeId) -> None:
         """Remember which roles of a node answer: a later life on the same directory has to bring them back."""
         product = self.products.get(node)
-        if product is not None and product.identity.phase is Phase.FORMATTED:
+        if product is not None and product.identity.phase is FormatPhase.FORMATTED:
             place = (node, product.identity.store_id)
             self.had_roles[place] = self.had_roles.get(place, frozenset()) | product.open_roles
 
@@ -204,7 +202,7 @@ class Cluster:
             metastore = self._metastore(who).open(self.members if members is None else members, environment)
 
             async def planner(register: Register) -> Members:
-                return await survey(environment.services, register, environment.random.choice(self.nodes))
+                return await fetch_cluster(environment.services, register, environment.random.choice(self.nodes))
 
             log = VirtualLog(
                 metastore, providers, environment,
@@ -212,11 +210,11 @@ class Cluster:
             )  # fmt: skip
             yield Client(who, log, environment.random)
 
-    def kept_by(self, segment: Segment) -> Kept | None:
+    def retained_loglets(self, segment: Segment) -> RetainedLoglets | None:
         """What its nodes keep for a segment."""
         made = self._make_providers()
         compose(made)
-        return kept_by(segment, made)
+        return retained_loglets(segment, made)
 
     async def wait_ready(self) -> None:
         """Return once somebody has bootstrapped the register."""
@@ -315,4 +313,4 @@ async def _serving(log: VirtualLog) -> bool:
     except UnavailableError:
         return False
     environment = log.view.environment
-    return all(member.alive for member in (await survey(environment.services, register, FIRST_NODE)).members)
+    return all(member.alive for member in (await fetch_cluster(environment.services, register, FIRST_NODE)).members)

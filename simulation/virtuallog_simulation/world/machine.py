@@ -16,6 +16,7 @@ them, and for no other reason.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -23,19 +24,19 @@ from typing import Protocol, TypeAlias
 import attrs
 import trio
 
-from virtuallog.errors import RetryableError, VirtualLogError
-from virtuallog.ports import Clock, Handlers, KeyValues, Services, Storage
-from virtuallog.register import Register
-from virtuallog.rpc.node import Identity
-from virtuallog.rpc.permissions import Guard, allow
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.key_values import SimulatedKeyValuesDisk
-from virtuallog.testing.process import CrashedError, Process
-from virtuallog.testing.storage import Disk, DiskFaults
-from virtuallog.types import NodeId
+from virtuallog.contract.errors import RetryableError, VirtualLogError
+from virtuallog.contract.ports import Clock, DurableMap, Handlers, Services, Storage
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import NodeId
+from virtuallog.rpc.protocol.node import Identity
+from virtuallog.rpc.security.permissions import AppendPermission, allow
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.disk import Disk, DiskFaults
+from virtuallog.testing.sim.key_values import SimulatedKeyValuesDisk
+from virtuallog.testing.sim.process import CrashedError, Process
 from virtuallog_database.ports import StoreDirectory
-from virtuallog_server.stores import FILES, REPLICAS, VALUES
-from virtuallog_simulation.checks.stopping import (
+from virtuallog_server.storage.stores import FILES, REPLICAS, VALUES
+from virtuallog_simulation.world.stop_reasons import (
     BEGAN_ANEW,
     STORE_LOST,
     began_anew_for_a_reason,
@@ -43,15 +44,28 @@ from virtuallog_simulation.checks.stopping import (
     stopped_for_a_reason,
 )
 from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
-from virtuallog_simulation.world.tally import Tally
 from virtuallog_simulation.world.world import World
+
+# FOLDED from virtuallog_simulation.world.tally: Counts of a part that also count for the whole: of one machine, and of its world.
+
+
+class Tally(Counter[str]):
+    """Add to it by `tally[name] += 1` or `tally += counter`; `update` would pass the whole by."""
+
+    def __init__(self, whole: Counter[str]) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def __setitem__(self, name: str, count: int) -> None:
+        self._whole[name] += count - self[name]
+        super().__setitem__(name, count)
 
 
 class Listen(Protocol):
     """`identity`: who the node says it is, to those who ask. `guard` decides about appends of clients."""
 
     def __call__(
-        self, handlers: Handlers, identity: Callable[[], Identity] | None = None, guard: Guard = allow
+        self, handlers: Handlers, identity: Callable[[], Identity] | None = None, guard: AppendPermission = allow
     ) -> None: ...
 
 
@@ -63,7 +77,7 @@ class MachinePorts:
     services: Services
     clock: Clock
     storage: Callable[[str], Awaitable[Storage]]
-    key_values: Callable[[str], Awaitable[KeyValues]]
+    key_values: Callable[[str], Awaitable[DurableMap]]
     local_store: Callable[[str], Awaitable[StoreDirectory]]
     listen: Listen
     """Calls from other machines reach these handlers from now on."""
@@ -202,7 +216,7 @@ class Machine:
 
     @property
     def present(self) -> Collection[tuple[str, str]]:
-        """Stores of which anything is on the disks, as `virtuallog_server.data_directory` finds them."""
+        """Stores of which anything is on the disks, as `virtuallog_server.storage.data_directory` finds them."""
         files = {(FILES, name) for name, disk in self._disks.items() if disk.files}
         values = {(VALUES, name) for name, disk in self._key_values.items() if disk.is_made}
         return files | values | {(REPLICAS, name) for name, disk in self._stores.items() if disk.content.pairs}
@@ -322,7 +336,7 @@ class Machine:
         # A role that begins anew in the same life goes on with what this process has mounted.
         return self._disks[name].mounted or self._disks[name].mount()
 
-    async def _open_key_values(self, process: Process, clock: SimulatedClock, name: str) -> KeyValues:
+    async def _open_key_values(self, process: Process, clock: SimulatedClock, name: str) -> DurableMap:
         process.check()
         if name not in self._key_values:
             source = self.world.random(f"key values {self.node} {name}")

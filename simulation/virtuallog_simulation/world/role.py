@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias
 
 import trio
 
-from virtuallog.errors import SealedError
-from virtuallog.ports import Handlers, NodeEnvironment
+from virtuallog.contract.errors import SealedError
+from virtuallog.contract.ports import Handlers, NodeEnvironment
 from virtuallog_simulation.world.machine import MachinePorts, Program
 from virtuallog_simulation.world.world import World
 

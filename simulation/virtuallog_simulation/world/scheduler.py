@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from virtuallog.testing.timeline import JumpingClock
+from virtuallog.testing.sim.timeline import JumpingClock
 
 ResultT = TypeVar("ResultT")
 

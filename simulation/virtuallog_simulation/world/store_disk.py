@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 import attrs
 from crc32c import crc32c
 
-from virtuallog.errors import (
+from virtuallog.contract.errors import (
     CorruptionError,
     DiskFullError,
     MalformedError,
@@ -31,12 +31,12 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.ports import Clock, Span
-from virtuallog.testing.disk_faults import DiskFaults
-from virtuallog.testing.process import Process
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.keys import CURSOR
-from virtuallog_database.ports import CheckpointFile, Reading
+from virtuallog.contract.ports import Clock, Span
+from virtuallog.contract.types import LogPosition
+from virtuallog.testing.sim.disk_faults import DiskFaults
+from virtuallog.testing.sim.process import Process
+from virtuallog_database.engines.core.keys import CURSOR
+from virtuallog_database.ports import CheckpointFile, StoreReader
 from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 
 Changes: TypeAlias = Mapping[bytes, bytes | None]
@@ -60,7 +60,7 @@ def digest_of(key: bytes, value: bytes | None) -> int:
 
 @attrs.define(eq=False)
 class StoreDisk(MemoryDisk):
-    """What survives a crash, and the faults to inject. Their counters are those of `virtuallog.testing.key_values`."""
+    """What survives a crash, and the faults to inject. Their counters are those of `virtuallog.testing.sim.key_values`."""
 
     random: Random = attrs.field(factory=Random)
     faults: DiskFaults = attrs.field(factory=DiskFaults)
@@ -209,7 +209,7 @@ class _Life:
 
 @attrs.frozen(eq=False)
 class _Frozen:
-    """`virtuallog_database.ports.Reading` of a moment."""
+    """`virtuallog_database.ports.StoreReader` of a moment."""
 
     _life: _Life
     _content: SortedPairs
@@ -249,7 +249,7 @@ class SimulatedStore:
     async def flush(self) -> None:
         await self._life.flush()
 
-    def snapshot(self) -> Reading:
+    def snapshot(self) -> StoreReader:
         self._life.check()
         return _Frozen(self._life, SortedPairs(dict(self._life.disk.content.pairs)))
 
@@ -330,7 +330,7 @@ class SimulatedCheckpoints:
 
 @attrs.frozen
 class SimulatedStaging:
-    """`virtuallog_database.ports.Staging` of one life."""
+    """`virtuallog_database.ports.StagingArea` of one life."""
 
     _life: _Life
 

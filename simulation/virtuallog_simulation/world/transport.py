@@ -1,8 +1,8 @@
 """How the processes of a world reach each other: by simulated calls, or by the whole RPC stack over byte streams.
 
     Calls      requests and replies travel as they are: what most seeds use, as it costs a third
-    Streams    the product's own RpcServices and RpcServer, wired as `virtuallog_server.process` and `virtuallog.connect` do it,
-               over `virtuallog.testing.byte_streams`
+    Streams    the product's own RpcServices and RpcServer, wired as `virtuallog_server.process.process` and `virtuallog.connect` do it,
+               over `virtuallog.testing.sim.tcp_network`
 
 A story that can do either says so with `draw`. Only kinds of loglets whose requests have a wire form can take part in a
 run over streams.
@@ -19,27 +19,25 @@ from typing import Any, Final, Protocol
 import attrs
 import trio
 
-from virtuallog.address import split_address
-from virtuallog.address_book import AddressBook
-from virtuallog.api import LogletProvider
-from virtuallog.cluster_file import NodeAddress
-from virtuallog.errors import UnavailableError
-from virtuallog.kept import KeepsLoglets
-from virtuallog.ports import Handler, Handlers, Request, Services
-from virtuallog.register import Register
-from virtuallog.rpc.interface import Interface
-from virtuallog.rpc.node import Identity
-from virtuallog.rpc.permissions import Guard, Permissions, allow
-from virtuallog.rpc.roles import Principal
+from virtuallog.client.address_book import AddressBook
+from virtuallog.client.cluster_file import NodeAddress
+from virtuallog.contract.address import split_address
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.ports import Handler, Handlers, Request, Services
+from virtuallog.contract.provider import LogletProvider, SupportsRetention
+from virtuallog.contract.register import Register
+from virtuallog.contract.roles import Principal
+from virtuallog.contract.types import NodeId
+from virtuallog.rpc.protocol.node import Identity
+from virtuallog.rpc.security.permissions import AppendPermission, Permissions, allow
 from virtuallog.rpc.server import RpcServer
 from virtuallog.rpc.services import RpcServices
-from virtuallog.testing.byte_streams import ByteStreams, Connection, StreamQuality
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.network import SimulatedNetwork
-from virtuallog.testing.process import Process
-from virtuallog.testing.watched import WatchedServices
-from virtuallog.types import NodeId
-from virtuallog_server.residence import ANSWER_SECONDS
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.network import SimulatedNetwork, WatchedServices
+from virtuallog.testing.sim.process import Process
+from virtuallog.testing.sim.tcp_network import SimulatedConnection, SimulatedTcpNetwork, StreamQuality
+from virtuallog_server.node.identity_fence import ANSWER_SECONDS
 
 STREAMS_SHARE: Final = 0.12
 """Of the seeds. A run over streams takes two to three times as long."""
@@ -65,7 +63,7 @@ class Transport(Protocol):
         process: Process,
         handlers: Handlers,
         identity: Callable[[], Identity] | None = None,
-        guard: Guard = allow,
+        guard: AppendPermission = allow,
     ) -> None:
         """From now on calls to the process reach `handlers`. It must be attached; `identity` says who it is, `guard` decides about
         appends of clients."""
@@ -96,7 +94,7 @@ class Transport(Protocol):
         ...
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[SimulatedConnection]:
         """What could be stalled or cut now, the oldest first."""
         ...
 
@@ -120,7 +118,7 @@ class Calls:
         process: Process,
         handlers: Handlers,
         identity: Callable[[], Identity] | None = None,
-        guard: Guard = allow,
+        guard: AppendPermission = allow,
     ) -> None:
         permissions, narrowed = Permissions.of(self._interfaces), dict[NodeId, Handlers]()
 
@@ -153,7 +151,7 @@ class Calls:
         return True
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[SimulatedConnection]:
         return ()
 
 
@@ -175,7 +173,7 @@ class Streams:
     """See above."""
 
     network: SimulatedNetwork
-    streams: ByteStreams
+    streams: SimulatedTcpNetwork
     interfaces: Sequence[Interface]
     """The wire form of all requests."""
     seeds: Sequence[NodeAddress]
@@ -210,7 +208,7 @@ class Streams:
         process: Process,
         handlers: Handlers,
         identity: Callable[[], Identity] | None = None,
-        guard: Guard = allow,
+        guard: AppendPermission = allow,
     ) -> None:
         attached = self._attached[process.node]
         attached.handlers.update(handlers)
@@ -235,10 +233,10 @@ class Streams:
 
     def carries(self, provider: LogletProvider) -> bool:
         # A kind that says what nodes keep for it sends them no messages of its own.
-        return bool(provider.interfaces) or isinstance(provider, KeepsLoglets)
+        return bool(provider.interfaces) or isinstance(provider, SupportsRetention)
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[SimulatedConnection]:
         return self.streams.connections
 
 
@@ -289,7 +287,9 @@ def draw(
     quality = _draw_quality(source)
     if (wanted or drawn) == CALLS:
         return Calls(network, interfaces)
-    return Streams(network, ByteStreams(network, source_for("streams"), node_at, quality), interfaces, seeds_of(nodes))
+    return Streams(
+        network, SimulatedTcpNetwork(network, source_for("streams"), node_at, quality), interfaces, seeds_of(nodes)
+    )
 
 
 def _draw_quality(source: random.Random) -> StreamQuality:

@@ -16,18 +16,18 @@ from typing import Final
 import attrs
 import trio
 
-from virtuallog.crash_points import CrashPoint, hooked
-from virtuallog.ports import Environment
-from virtuallog.rpc.interface import Interface
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.history import History
-from virtuallog.testing.network import SimulatedNetwork
-from virtuallog.testing.process import CrashedError, Process, executing
-from virtuallog.testing.timeline import Timeline
-from virtuallog.testing.violation import Check, Violation
-from virtuallog.types import NodeId
-from virtuallog_simulation.options import Options
+from virtuallog.contract.crash_points import CrashPoint, hooked
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.checker.history import History
+from virtuallog.testing.checker.violation import Check, Violation
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.network import SimulatedNetwork
+from virtuallog.testing.sim.process import CrashedError, Process, executing
+from virtuallog.testing.sim.timeline import Timeline
 from virtuallog_simulation.world import transport
+from virtuallog_simulation.world.options import Options
 from virtuallog_simulation.world.store_disk import StoreDisk
 from virtuallog_simulation.world.transport import Calls, Transport
 

@@ -13,18 +13,18 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from pyspark_virtuallog.clients import client
-from virtuallog.chain import Segment
-from virtuallog.cluster_file import ClusterFile
-from virtuallog.errors import VirtualLogError
-from virtuallog.types import NodeId
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_loglets.archive.checking import Checked, verify_file
-from virtuallog_loglets.archive.crew import make_span
-from virtuallog_loglets.archive.fsspec_files import FsspecFiles
-from virtuallog_loglets.archive.making import Made, Sizes
-from virtuallog_loglets.archive.manifest import DataFile, Manifest
-from virtuallog_loglets.archive.source import Readable, Source
-from virtuallog_loglets.archive.spans import Span
+from virtuallog.client.cluster_file import ClusterFile
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.chain import Segment
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.types import NodeId
+from virtuallog_loglets.archive.core.manifest import ArchiveManifest, DataFile
+from virtuallog_loglets.archive.creation.data_files import DataFileSizes, WrittenFile
+from virtuallog_loglets.archive.creation.executor import make_span
+from virtuallog_loglets.archive.creation.file_verification import VerifiedFile, verify_file
+from virtuallog_loglets.archive.creation.segment_source import ReadableSegment, SegmentSource
+from virtuallog_loglets.archive.creation.spans import ArchiveSpan
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 
 class Job(Protocol):
@@ -36,7 +36,7 @@ class Job(Protocol):
         ...
 
     @property
-    def sizes(self) -> Sizes: ...
+    def sizes(self) -> DataFileSizes: ...
 
     @property
     def start(self) -> int:
@@ -48,7 +48,7 @@ class Job(Protocol):
         """Servers to read from, which are dealt out to the tasks; none, if there are none."""
         ...
 
-    def run(self, work: Work, near: NodeId | None) -> Sequence[Made] | Sequence[Checked]:
+    def run(self, work: Work, near: NodeId | None) -> Sequence[WrittenFile] | Sequence[VerifiedFile]:
         """Do a piece of work in this process. Raises VirtualLogError."""
         ...
 
@@ -63,7 +63,7 @@ class SegmentJob:
     segment: Segment
     """The hot copy."""
     location: str
-    sizes: Sizes
+    sizes: DataFileSizes
 
     @property
     def start(self) -> int:
@@ -73,34 +73,34 @@ class SegmentJob:
     def nodes(self) -> Sequence[NodeId]:
         return sorted(NodeId(node.id) for node in self.cluster.nodes)
 
-    def run(self, work: Work, near: NodeId | None) -> Sequence[Made] | Sequence[Checked]:
+    def run(self, work: Work, near: NodeId | None) -> Sequence[WrittenFile] | Sequence[VerifiedFile]:
         return client(self.cluster, near, self.cluster_id).run(self._run, work)
 
-    async def _run(self, log: VirtualLog, work: Work) -> Sequence[Made] | Sequence[Checked]:
-        source = Source.of(log.view.loglet(self.segment), self.segment, log.view.environment.clock)
+    async def _run(self, log: VirtualLog, work: Work) -> Sequence[WrittenFile] | Sequence[VerifiedFile]:
+        source = SegmentSource.of(log.view.loglet(self.segment), self.segment, log.view.environment.clock)
         return await work.run(source, FsspecFiles(self.location), self.sizes)
 
 
 @attrs.frozen
 class Make:
-    """Files of this span. Its result is a list of `Made`."""
+    """Files of this span. Its result is a list of `WrittenFile`."""
 
-    span: Span
+    span: ArchiveSpan
 
     @property
     def positions(self) -> int:
         return self.span.stop - self.span.start
 
-    async def run(self, source: Readable, files: FsspecFiles, sizes: Sizes) -> Sequence[Made]:
+    async def run(self, source: ReadableSegment, files: FsspecFiles, sizes: DataFileSizes) -> Sequence[WrittenFile]:
         return await make_span(self.span, source, files, sizes)
 
 
 @attrs.frozen
 class Verify:
-    """Verifies a file, and compares it with the hot copy. Its result is a list of one `Checked`."""
+    """Verifies a file, and compares it with the hot copy. Its result is a list of one `VerifiedFile`."""
 
     file: DataFile
-    manifest: Manifest
+    manifest: ArchiveManifest
     """Without its files: each task would get them all."""
     trimmed: int
 
@@ -108,16 +108,16 @@ class Verify:
     def positions(self) -> int:
         return self.file.stop - self.file.start
 
-    async def run(self, source: Readable, files: FsspecFiles, sizes: Sizes) -> Sequence[Checked]:
+    async def run(self, source: ReadableSegment, files: FsspecFiles, sizes: DataFileSizes) -> Sequence[VerifiedFile]:
         return [await verify_file(self.file, self.manifest, files, source, self.trimmed)]
 
 
 Work: TypeAlias = Make | Verify
-Result: TypeAlias = Sequence[Made] | Sequence[Checked] | VirtualLogError
+Result: TypeAlias = Sequence[WrittenFile] | Sequence[VerifiedFile] | VirtualLogError
 
 
 @attrs.frozen
-class Task:
+class ArchiveTask:
     """A piece of work, and the server to read from."""
 
     job: Job
@@ -125,7 +125,7 @@ class Task:
     near: NodeId | None = None
 
 
-def run_task(task: Task) -> Result:
+def run_task(task: ArchiveTask) -> Result:
     """Do it here; whatever of ours it raises is its result."""
     try:
         return task.job.run(task.work, task.near)

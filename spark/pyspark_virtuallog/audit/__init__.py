@@ -4,5 +4,5 @@
         in tasks, beside the reader     in Spark       on the driver, bounded: sums, and a few examples of each kind
 
 Tasks turn some thousands of rows into some dozens of observations, so no payload ever reaches the JVM, and what Spark sorts by
-session are runs of entries rather than entries. Only `source` and `gathering` know Spark; `page` knows `virtuallog_server.pages`.
+session are runs of entries rather than entries. Only `source` and `gathering` know Spark; `page` knows `virtuallog_server.report`.
 """

@@ -16,15 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_virtuallog.audit.observations import rows_of
-from pyspark_virtuallog.audit.remarks import Remarks
-from pyspark_virtuallog.audit.spelling import digests_text
-from virtuallog.errors import MalformedError
+from pyspark_virtuallog.audit.core.anomalies import Anomalies
+from pyspark_virtuallog.audit.core.observations import rows_of
+from pyspark_virtuallog.audit.core.text import digests_text
+from virtuallog.contract.errors import MalformedError
 from virtuallog_database.engines import checksums
 from virtuallog_database.engines.batching import commands_of_untrusted
-from virtuallog_database.engines.entry import MAGIC, Entry, parse_untrusted
+from virtuallog_database.engines.core.entry import MAGIC, Entry, parse_untrusted
 from virtuallog_database.errors import BinaryTooOldError
-from virtuallog_database.kv import codec, commands
+from virtuallog_database.tree import codec, commands
 
 Numbers = npt.NDArray[Any]
 
@@ -41,7 +41,7 @@ _Counts = list[int]
 
 
 @attrs.define
-class DatabaseLook:
+class DatabaseObserver:
     """Takes the entries of one task, some thousands at a time; `finish` tells the rest."""
 
     depth: int = 1
@@ -51,7 +51,7 @@ class DatabaseLook:
     )
     _reports: list[dict[str, Any]] = attrs.field(factory=list, init=False)
 
-    def entries(self, entries: pa.RecordBatch, buckets: Numbers, remarks: Remarks) -> Iterator[pa.RecordBatch]:
+    def entries(self, entries: pa.RecordBatch, buckets: Numbers, remarks: Anomalies) -> Iterator[pa.RecordBatch]:
         """See `observing.Look`."""
         positions = entries["position"].to_numpy(zero_copy_only=False)
         is_ours = pc.starts_with(entries["payload"], MAGIC).to_numpy(zero_copy_only=False)
@@ -69,7 +69,7 @@ class DatabaseLook:
         yield self._take_growth()
         yield rows_of("report", self._reports)
 
-    def _entry(self, position: int, bucket: int, payload: bytes, remarks: Remarks) -> None:
+    def _entry(self, position: int, bucket: int, payload: bytes, remarks: Anomalies) -> None:
         try:
             entry = parse_untrusted(payload)
             self._checksums(entry, position, remarks)
@@ -80,11 +80,11 @@ class DatabaseLook:
         except MalformedError as error:
             remarks.add(FOREIGN, position, f"{position}: {error}")
 
-    def _checksums(self, entry: Entry, position: int, remarks: Remarks) -> None:
+    def _checksums(self, entry: Entry, position: int, remarks: Anomalies) -> None:
         header = entry.headers.get(checksums.NAME)
         if header is None:
             return
-        command = checksums.Checksums.vocabulary.parse_untrusted(header)
+        command = checksums.ChecksumEngine.vocabulary.parse_untrusted(header)
         if isinstance(command, checksums.Compare):
             remarks.add(COMPARED, position, f"at {position}")
         else:

@@ -8,17 +8,17 @@ from pathlib import Path
 import attrs
 from pyspark.sql import SparkSession
 
-from pyspark_virtuallog.audit.ends import look_at_ends
-from pyspark_virtuallog.audit.findings import ChainSegment, Findings, History
-from pyspark_virtuallog.audit.gathering import gather
-from pyspark_virtuallog.audit.judging import judge
+from pyspark_virtuallog.audit.aggregation import gather
+from pyspark_virtuallog.audit.core.findings import ChainHistory, ChainSegment, Findings
+from pyspark_virtuallog.audit.segment_ends import check_ends
 from pyspark_virtuallog.audit.source import DEPTH, NAME, AuditSource
+from pyspark_virtuallog.audit.verdicts import judge
 from pyspark_virtuallog.clients import client
 from virtuallog.blocking import BlockingLog
-from virtuallog.chain import Chain
-from virtuallog.cluster_file import read_cluster_file
-from virtuallog.errors import BeyondTailError, InvalidSettingError
-from virtuallog.types import LogPosition
+from virtuallog.client.cluster_file import read_cluster_file
+from virtuallog.contract.chain import Chain
+from virtuallog.contract.errors import BeyondTailError, InvalidSettingError
+from virtuallog.contract.types import LogPosition
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +62,7 @@ def audit(
     if evidence.pieces:  # what was trimmed before it could be planned is not missing
         start = LogPosition(max(start, min(log.find_trim_point(), evidence.pieces[0].first)))
     tell("asking segments where they end")
-    evidence = attrs.evolve(evidence, ends=log.run(look_at_ends, start, stop))
+    evidence = attrs.evolve(evidence, ends=log.run(check_ends, start, stop))
     history = _history(register.chain)
     return Findings(
         cluster=register.cluster.hex(),
@@ -86,9 +86,9 @@ def _range(log: BlockingLog, settings: AuditSettings) -> tuple[LogPosition, LogP
     return LogPosition(min(start, stop)), LogPosition(stop)
 
 
-def _history(chain: Chain) -> History:
+def _history(chain: Chain) -> ChainHistory:
     segments = [
         ChainSegment(segment=str(segment.id), loglet=segment.kind, start=segment.start, stop=segment.stop)
         for segment in chain.segments
     ]
-    return History(version=chain.version, segments=segments)
+    return ChainHistory(version=chain.version, segments=segments)

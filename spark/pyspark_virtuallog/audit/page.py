@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from pyspark_virtuallog.audit.evidence import Evidence, PrefixSum
-from pyspark_virtuallog.audit.findings import ChainSegment, Findings, Severity
-from pyspark_virtuallog.audit.spelling import size_text, span_text
-from pyspark_virtuallog.audit.summary import headline
-from virtuallog_server.pages import (
+from pyspark_virtuallog.audit.core.evidence import Evidence, PrefixSum
+from pyspark_virtuallog.audit.core.findings import ChainSegment, Findings, Severity
+from pyspark_virtuallog.audit.core.summary import headline
+from pyspark_virtuallog.audit.core.text import size_text, span_text
+from virtuallog_server.report import (
     Axis,
     Bar,
     Bars,
     Block,
-    ChainPicture,
+    ChainDiagram,
     Columns,
     Figure,
     Label,
@@ -83,7 +83,7 @@ def _chain(findings: Findings) -> Section:
     if (begin := findings.chain.segments[0].start) > 0:
         blocks.insert(0, Block(kind="trimmed", tone="grey", start=0, stop=begin, servers="", is_gone=True))
     note = f"As of version {findings.chain.version}, when the audit began. The number of a segment is that of the change that put it there."
-    return Section(title="The chain", note=note, content=ChainPicture(blocks=blocks))
+    return Section(title="The chain", note=note, content=ChainDiagram(blocks=blocks))
 
 
 def _block(segment: ChainSegment) -> Block:

@@ -16,15 +16,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_virtuallog.audit.around import read_around
-from pyspark_virtuallog.audit.database_entries import DatabaseLook
-from pyspark_virtuallog.audit.observations import SCHEMA
-from pyspark_virtuallog.audit.observing import UNREADABLE, Look, Observer, observe
-from pyspark_virtuallog.audit.sink_markers import MarkerLook
+from pyspark_virtuallog.audit.core.damaged_ranges import read_around
+from pyspark_virtuallog.audit.core.observations import SCHEMA
+from pyspark_virtuallog.audit.core.row_observer import UNREADABLE, PayloadObserver, RowObserver, observe
+from pyspark_virtuallog.audit.core.sink_markers import MarkerObserver
+from pyspark_virtuallog.audit.database_entries import DatabaseObserver
 from pyspark_virtuallog.read.batch import LogReader
 from pyspark_virtuallog.read.options import batch_options
-from pyspark_virtuallog.read.planning import Part, Task
 from pyspark_virtuallog.read.schema import SCHEMA as ROWS
+from pyspark_virtuallog.read.task_plan import Part, ReadTask
 
 NAME: Final = "virtuallog_audit"
 DEPTH: Final = "keydepth"
@@ -60,13 +60,13 @@ class AuditReader(DataSourceReader):
         return self._log.partitions()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        looks: list[Look] = [MarkerLook()]
+        looks: list[PayloadObserver] = [MarkerObserver()]
         if self._depth is not None:
-            looks.append(DatabaseLook(self._depth))
-        observer = Observer()
+            looks.append(DatabaseObserver(self._depth))
+        observer = RowObserver()
         yield from observe(self._rows(partition.value, observer), looks, observer)
 
-    def _rows(self, task: Task | None, observer: Observer) -> Iterator[pa.RecordBatch]:
+    def _rows(self, task: ReadTask | None, observer: RowObserver) -> Iterator[pa.RecordBatch]:
         """Of all parts of the task, as far as they can be read."""
         if task is None:
             return
@@ -75,11 +75,11 @@ class AuditReader(DataSourceReader):
                 partial(self._read, task, part), part.start, part.stop, partial(_damage, part, observer)
             )
 
-    def _read(self, task: Task, part: Part, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, task: ReadTask, part: Part, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         return self._log.read(InputPartition(attrs.evolve(task, parts=(attrs.evolve(part, start=start, stop=stop),))))
 
 
-def _damage(part: Part, observer: Observer, start: int, stop: int, reason: str) -> pa.RecordBatch:
+def _damage(part: Part, observer: RowObserver, start: int, stop: int, reason: str) -> pa.RecordBatch:
     """A gap of a sort of its own: what is known of these positions is that they are damaged, so they are not missing."""
     observer.remarks.add(UNREADABLE, start, f"[{start}, {stop}): {reason}")
     where = {"segment": str(part.segment.id), "loglet": part.segment.kind} if part.segment is not None else {}

@@ -7,14 +7,14 @@ from typing import Final
 
 import click
 
-from pyspark_virtuallog.archive.crew import crew_on
+from pyspark_virtuallog.archive.spark_executor import executor_on
 from pyspark_virtuallog.command_line import spark_options
 from pyspark_virtuallog.session import open_session
-from virtuallog.cluster_file import ClusterFile
-from virtuallog_loglets.archive.fsspec_files import absolute_url
-from virtuallog_loglets.archive.making import Sizes
-from virtuallog_server.cli.archives import archive_segments, grace_option, run_and_show
-from virtuallog_server.cli.options import cluster_option, json_option
+from virtuallog.client.cluster_file import ClusterFile
+from virtuallog_loglets.archive.creation.data_files import DataFileSizes
+from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
+from virtuallog_server.cli.archive.archive_job import archive_segments, grace_option, run_and_show
+from virtuallog_server.cli.common.options import cluster_option, json_option
 
 FILE_BYTES_MIN: Final = 64 << 10
 FILE_BYTES_MAX: Final = 1 << 30
@@ -27,7 +27,7 @@ FILE_BYTES_MAX: Final = 1 << 30
     "--to", "url", metavar="URL", required=True, help="Where archives are: file:///mnt/archives, s3://bucket, ..."
 )
 @click.option(
-    "--file-bytes", type=click.IntRange(FILE_BYTES_MIN, FILE_BYTES_MAX), default=Sizes().file_bytes, show_default=True,
+    "--file-bytes", type=click.IntRange(FILE_BYTES_MIN, FILE_BYTES_MAX), default=DataFileSizes().file_bytes, show_default=True,
     help="Size of a file, uncompressed. A task has one in memory, encoded and as rows.",
 )  # fmt: skip
 @grace_option
@@ -52,5 +52,8 @@ def archive(
     """
     place = absolute_url(url)
     with open_session("virtuallog archive", master=master, configuration=configuration) as spark:
-        hire, sizes = partial(crew_on, spark, cluster), Sizes(file_bytes=file_bytes)
-        run_and_show(partial(archive_segments, cluster, wanted, place, grace, hire=hire, sizes=sizes), as_json)
+        executor_factory, sizes = partial(executor_on, spark, cluster), DataFileSizes(file_bytes=file_bytes)
+        run_and_show(
+            partial(archive_segments, cluster, wanted, place, grace, executor_factory=executor_factory, sizes=sizes),
+            as_json,
+        )

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import click
 
+from pyspark_virtuallog.audit.core.summary import summary
 from pyspark_virtuallog.audit.job import AuditSettings
 from pyspark_virtuallog.audit.job import audit as run
 from pyspark_virtuallog.audit.page import audit_page
-from pyspark_virtuallog.audit.summary import summary
 from pyspark_virtuallog.command_line import spark_options
 from pyspark_virtuallog.session import open_session
-from virtuallog_server.cli.failures import FAILED
-from virtuallog_server.cli.options import POSITION, cluster_path_option, echo_json, json_option, page_option
-from virtuallog_server.cli.progress import progress_bar
-from virtuallog_server.pages import made_now, this_command, write
+from virtuallog_server.cli.common.failures import FAILED
+from virtuallog_server.cli.common.options import POSITION, cluster_path_option, echo_json, json_option, page_option
+from virtuallog_server.cli.common.progress_bar import progress_bar
+from virtuallog_server.report import made_now, this_command, write
 
 
 @click.command()

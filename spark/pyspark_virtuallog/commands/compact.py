@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from pyspark_virtuallog.command_line import spark_options
-from pyspark_virtuallog.compact.compacting import Tell, Wanted
-from pyspark_virtuallog.compact.compacting import compact as run
+from pyspark_virtuallog.compact.compaction import CompactionRequest, Tell
+from pyspark_virtuallog.compact.compaction import compact as run
 from pyspark_virtuallog.session import open_session
-from virtuallog.cluster_file import ClusterFile
-from virtuallog.types import LogPosition
-from virtuallog_database.snapshots.compaction import Manifest
-from virtuallog_loglets.archive.fsspec_files import absolute_url
-from virtuallog_server.cli.options import POSITION, cluster_option, echo_json, json_option
-from virtuallog_server.cli.progress import progress_bar
+from virtuallog.client.cluster_file import ClusterFile
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.snapshots.compaction_manifest import Manifest
+from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
+from virtuallog_server.cli.common.options import POSITION, cluster_option, echo_json, json_option
+from virtuallog_server.cli.common.progress_bar import progress_bar
 
 
 @click.command()
@@ -49,7 +49,7 @@ def compact(
         virtuallog spark compact --to file:///mnt/compacted --work /var/tmp/compaction
         virtuallog spark compact --to s3://bucket/state --work /var/tmp/compaction --master spark://host:7077
     """
-    wanted = Wanted(
+    wanted = CompactionRequest(
         cluster=cluster,
         url=absolute_url(url),
         work=work.absolute(),

@@ -12,22 +12,22 @@ from typing import Any
 import click
 import trio
 
-from pyspark_virtuallog.archive.crew import SparkCrew
+from pyspark_virtuallog.archive.spark_executor import SparkExecutor
 from pyspark_virtuallog.archive.tasks import Job
 from pyspark_virtuallog.command_line import spark_options
-from pyspark_virtuallog.restore.deciding import Wanted
 from pyspark_virtuallog.restore.history import Tell
-from pyspark_virtuallog.restore.restoring import Restored
-from pyspark_virtuallog.restore.restoring import restore as run
+from pyspark_virtuallog.restore.planner import RestoreRequest
+from pyspark_virtuallog.restore.restoration import Restored
+from pyspark_virtuallog.restore.restoration import restore as run
 from pyspark_virtuallog.session import open_session
-from virtuallog.ports import Clock
-from virtuallog.types import LogPosition
-from virtuallog_loglets.archive.crew import Crew
-from virtuallog_loglets.archive.files import Files
-from virtuallog_loglets.archive.fsspec_files import absolute_url
-from virtuallog_loglets.archive.source import Readable
-from virtuallog_server.cli.options import POSITION, echo_json, json_option
-from virtuallog_server.cli.progress import progress_bar
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import LogPosition
+from virtuallog_loglets.archive.creation.executor import ArchiveExecutor
+from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
+from virtuallog_loglets.archive.drivers.files import Files
+from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
+from virtuallog_server.cli.common.options import POSITION, echo_json, json_option
+from virtuallog_server.cli.common.progress_bar import progress_bar
 
 
 def _parsed_time(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -100,7 +100,7 @@ def restore(
             raise click.BadParameter(f"there is no file {name}", param_hint="--from")
     if len(clusters) > 1:
         raise click.UsageError(f"one log at a time is restored, not those of {' and '.join(clusters)}")
-    wanted = Wanted(
+    wanted = RestoreRequest(
         into=absolute_url(into),
         cluster=Path(clusters[0]) if clusters else None,
         places=[absolute_url(name) for name in named if name not in clusters],
@@ -115,12 +115,12 @@ def restore(
     with ExitStack() as stack:
         bar = stack.enter_context(progress_bar())
 
-        def hire(job: Job, reading: Readable, files: Files, clock: Clock) -> Crew:
+        def executor_factory(job: Job, reading: ReadableSegment, files: Files, clock: Clock) -> ArchiveExecutor:
             """Only who copies a history needs Spark, and waits for it to start."""
             spark = stack.enter_context(open_session("virtuallog restore", master=master, configuration=configuration))
-            return SparkCrew(spark=spark, job=job, source=reading, files=files, clock=clock)
+            return SparkExecutor(spark=spark, job=job, source=reading, files=files, clock=clock)
 
-        restored = trio.run(run, wanted, SystemRandom(), _teller(bar), hire)
+        restored = trio.run(run, wanted, SystemRandom(), _teller(bar), executor_factory)
     _show(restored, wanted.into, as_json)
 
 

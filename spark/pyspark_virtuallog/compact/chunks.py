@@ -18,8 +18,8 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from virtuallog.errors import CorruptionError
-from virtuallog_database.replay import Effects
+from virtuallog.contract.errors import CorruptionError
+from virtuallog_database.replica.replay import AppliedEffects
 
 DIRECTORY: Final = "compacting"
 SCHEMA: Final = pa.schema(
@@ -73,7 +73,7 @@ def chain(found: Sequence[Chunk], start: int, stop: int) -> list[Chunk] | None:
     return linked if at == stop else None
 
 
-def encode(effects: Sequence[Effects]) -> bytes:
+def encode(effects: Sequence[AppliedEffects]) -> bytes:
     """A file with these."""
     rows = [(each.position, each.time_ms, key, value) for each in effects for key, value in each.changes.items()]
     positions, times, keys, values = zip(*rows, strict=True) if rows else ((), (), (), ())

@@ -20,7 +20,7 @@ from enum import Enum
 import attrs
 
 from pyspark_virtuallog.markers.marker import HEADS_MAX, Checkpoint, Head, PlacedMarker, QueryId
-from virtuallog.types import LogPosition
+from virtuallog.contract.types import LogPosition
 
 
 class Verdict(Enum):

@@ -23,9 +23,9 @@ from typing import Final, NewType
 import attrs
 from crc32c import crc32c
 
-from virtuallog.batch import ENTRY_BYTES_MAX, SessionId
-from virtuallog.errors import MalformedError, TooLargeError, UnsupportedError
-from virtuallog.types import LogPosition, PlacedBatch
+from virtuallog.contract.batch import ENTRY_BYTES_MAX, SessionId
+from virtuallog.contract.errors import MalformedError, TooLargeError, UnsupportedError
+from virtuallog.contract.types import LogPosition, PlacedBatch
 
 QueryId = NewType("QueryId", bytes)
 """16 bytes naming a streaming query for as long as its checkpoint lives, or one job."""

@@ -13,17 +13,17 @@ import attrs
 
 from pyspark_virtuallog.markers.ledger import Ledger
 from pyspark_virtuallog.markers.marker import PlacedMarker, marker_of
-from virtuallog.errors import CorruptionError, TrimmedError
-from virtuallog.scanning import PATIENCE_SECONDS, scan
-from virtuallog.types import Gap, GapKind, LogPosition, PlacedBatch
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.client.scan import RETRY_LIMIT_SECONDS, scan
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import CorruptionError, TrimmedError
+from virtuallog.contract.types import Gap, GapKind, LogPosition, PlacedBatch
 
 FIRST_STEP: Final = 1 << 12
 """How many positions the first look backwards takes; each further one takes twice as many as all before."""
 
 
 @attrs.frozen
-class Found:
+class FoundMarkers:
     """The markers of a range, in order, and what was missing there."""
 
     markers: list[PlacedMarker]
@@ -40,10 +40,10 @@ async def find_markers(
     log: VirtualLog,
     start: LogPosition,
     stop: LogPosition,
-    patience: float = PATIENCE_SECONDS,
+    patience: float = RETRY_LIMIT_SECONDS,
     *,
     may_miss: bool = False,
-) -> Found:
+) -> FoundMarkers:
     """All markers in [start, stop), oldest first. `may_miss`: what is lost is passed over, perhaps with markers.
 
     Raises:
@@ -62,11 +62,11 @@ async def find_markers(
                 markers, trimmed_to = [], LogPosition(placed.stop)
             elif not may_miss:
                 _check_gap(placed)
-    return Found(markers, trimmed_to)
+    return FoundMarkers(markers, trimmed_to)
 
 
 async def find_ledger(
-    log: VirtualLog, tail: LogPosition, near: LogPosition | None = None, patience: float = PATIENCE_SECONDS
+    log: VirtualLog, tail: LogPosition, near: LogPosition | None = None, patience: float = RETRY_LIMIT_SECONDS
 ) -> Ledger:
     """What markers below `tail` say. `near`: the first look goes back to some positions before that one, if given.
 

@@ -26,13 +26,13 @@ from pyspark.sql.functions import col, octet_length
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from virtuallog.blocking import connect_blocking
-from virtuallog.chain import Segment
-from virtuallog.cluster_file import read_cluster_file, with_own_certificate
-from virtuallog.virtual_log import READS_ONLY
+from virtuallog.client.cluster_file import read_cluster_file, with_own_certificate
+from virtuallog.client.virtual_log import READS_ONLY
+from virtuallog.contract.chain import Segment
 from virtuallog_loglets.archive import config as archives
-from virtuallog_loglets.archive.manifest import DataFile
+from virtuallog_loglets.archive.core.manifest import DataFile
+from virtuallog_loglets.archive.drivers.tables import open_archive
 from virtuallog_loglets.archive.provider import KIND
-from virtuallog_loglets.archive.tables import open_archive
 
 _STORED: Final = StructType(
     [
@@ -44,7 +44,7 @@ _STORED: Final = StructType(
         StructField("gap", StringType()),
     ]
 )
-"""Of the columns of `virtuallog_loglets.archive.rows.SCHEMA` those that the other table has, too."""
+"""Of the columns of `virtuallog_loglets.archive.core.rows.SCHEMA` those that the other table has, too."""
 _CHECKED: Final = {"parquet.page.verify-checksum.enabled": "true"}
 
 
@@ -72,7 +72,7 @@ def read_archives(spark: SparkSession, cluster: str | Path, cluster_id: str | No
         WrongRecipientError: it is another cluster.
         UnavailableError: no majority of those that keep the register answered.
         CorruptionError, MalformedError: an archive is not what the chain means. Nothing of it is read.
-        VirtualLogError: as `connect`, and `virtuallog_loglets.archive.files.Files`.
+        VirtualLogError: as `connect`, and `virtuallog_loglets.archive.drivers.files.Files`.
     """
     segments, files, paths = _archived(cluster, cluster_id), list[DataFile](), list[str]()
     start = stop = segments[0].start if segments else 0

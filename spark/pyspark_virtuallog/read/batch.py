@@ -10,13 +10,13 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from pyspark_virtuallog.clients import patiently
-from pyspark_virtuallog.read.filters import EVERYTHING, Wanted, take
+from pyspark_virtuallog.clients import with_retries
+from pyspark_virtuallog.read.filters import EVERYTHING, RowFilter, take
 from pyspark_virtuallog.read.options import ReadOptions
-from pyspark_virtuallog.read.planning import Task
-from pyspark_virtuallog.read.reading import read_task
-from pyspark_virtuallog.read.resolving import Resolver, check_order
+from pyspark_virtuallog.read.range_resolver import Resolver, check_order
 from pyspark_virtuallog.read.schema import check_schema
+from pyspark_virtuallog.read.task_plan import ReadTask
+from pyspark_virtuallog.read.task_reader import read_task
 
 
 class LogReader(DataSourceReader):
@@ -32,10 +32,10 @@ class LogReader(DataSourceReader):
         """The tasks; one of nothing if there is nothing to read, as Spark would make one up."""
         resolver = Resolver.of(self.options)
         resolver.log()  # if nobody is there, that is said at once; what fails from here on is tried again
-        tasks = patiently(self.options.patience_seconds, partial(self._plan, resolver))
+        tasks = with_retries(self.options.patience_seconds, partial(self._plan, resolver))
         return [InputPartition(task) for task in tasks] or [InputPartition(None)]
 
-    def _plan(self, resolver: Resolver) -> list[Task]:
+    def _plan(self, resolver: Resolver) -> list[ReadTask]:
         start, stop = resolver.start(), resolver.stop()
         check_order(start, stop)
         return resolver.tasks(start.position, stop.position, self.wanted)
@@ -59,7 +59,7 @@ class PushdownReader(LogReader):
         return others
 
 
-def read_partition(partition: InputPartition, schema: StructType, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def read_partition(partition: InputPartition, schema: StructType, wanted: RowFilter) -> Iterator[pa.RecordBatch]:
     """The rows of what `partitions` has made, batch or stream."""
     if partition.value is None:
         return iter(())

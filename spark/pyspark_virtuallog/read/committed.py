@@ -23,9 +23,9 @@ from pyspark_virtuallog.markers.ledger import Ledger
 from pyspark_virtuallog.markers.marker import PlacedMarker, Winner
 from pyspark_virtuallog.markers.search import find_markers
 from virtuallog.blocking import BlockingLog
-from virtuallog.scanning import PATIENCE_SECONDS
-from virtuallog.types import LogPosition
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.client.scan import RETRY_LIMIT_SECONDS
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.types import LogPosition
 
 MERGE_POSITIONS: Final = 1 << 12
 """Winners with less between them are read in one go: a few entries too many cost less than one more request."""
@@ -46,7 +46,7 @@ def plan(
     start: LogPosition,
     stop: LogPosition,
     *,
-    patience: float = PATIENCE_SECONDS,
+    patience: float = RETRY_LIMIT_SECONDS,
     may_miss: bool = False,
 ) -> list[Visible]:
     """What becomes visible in [start, stop): parts in order of their positions, no two overlap. All below `stop` must be written.
@@ -73,7 +73,7 @@ async def find_visible(
     log: VirtualLog,
     start: LogPosition,
     stop: LogPosition,
-    patience: float = PATIENCE_SECONDS,
+    patience: float = RETRY_LIMIT_SECONDS,
     *,
     may_miss: bool = False,
 ) -> list[Visible]:
@@ -116,7 +116,7 @@ def parts_of(winners: Collection[Winner]) -> list[Visible]:
 
 
 def rows_of(table: pa.Table, sessions: Collection[bytes]) -> pa.Table:
-    """The rows of an Arrow table (`virtuallog_loglets.archive.rows.SCHEMA`, or at least its column `session`) that these sessions wrote. Gaps
+    """The rows of an Arrow table (`virtuallog_loglets.archive.core.rows.SCHEMA`, or at least its column `session`) that these sessions wrote. Gaps
     are of no session."""
     column = table.column("session")
     return table.filter(pc.is_in(column, value_set=pa.array(sorted(sessions), column.type)))

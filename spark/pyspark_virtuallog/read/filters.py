@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_virtuallog.read.schema import SCHEMA
-from virtuallog.types import POSITION_MAX
+from virtuallog.contract.types import POSITION_MAX
 
 LOG_STOP: Final = POSITION_MAX + 1
 _POSITION: Final = "position"
@@ -62,7 +62,7 @@ class Condition:
 
 
 @attrs.frozen
-class Wanted:
+class RowFilter:
     """What all filters together leave."""
 
     range: tuple[int, int] = (0, LOG_STOP)
@@ -77,12 +77,12 @@ class Wanted:
         return batch
 
 
-EVERYTHING: Final = Wanted()
+EVERYTHING: Final = RowFilter()
 
 
-def take(filters: Iterable[Filter]) -> tuple[Wanted, Sequence[Filter]]:
+def take(filters: Iterable[Filter]) -> tuple[RowFilter, Sequence[Filter]]:
     """What the filters leave, and those of them that Spark has to apply itself."""
-    wanted, others = Wanted(), []
+    wanted, others = RowFilter(), []
     for each in filters:
         condition = _condition(each)
         if condition is None:
@@ -114,7 +114,7 @@ def _condition(given: Filter) -> Condition | None:
     return Condition(column, function, value)
 
 
-def _narrowed(wanted: Wanted, condition: Condition) -> Wanted:
+def _narrowed(wanted: RowFilter, condition: Condition) -> RowFilter:
     value = condition.value
     low, high = {
         "equal": (value, value + 1),

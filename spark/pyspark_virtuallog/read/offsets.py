@@ -18,8 +18,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from pyspark_virtuallog.options import is_cluster
-from virtuallog.errors import InvalidSettingError, MalformedError
-from virtuallog.types import POSITION_MAX
+from virtuallog.contract.errors import InvalidSettingError, MalformedError
+from virtuallog.contract.types import POSITION_MAX
 
 _SHOWN: Final = 100
 """Characters of what an error refuses."""

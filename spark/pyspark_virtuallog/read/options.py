@@ -13,8 +13,8 @@ import attrs
 
 from pyspark_virtuallog.options import CLUSTER, Option, fields_of, natural
 from pyspark_virtuallog.read.offsets import End, Place, Since, parse_place
-from virtuallog.errors import InvalidSettingError
-from virtuallog.scanning import PATIENCE_SECONDS
+from virtuallog.client.scan import RETRY_LIMIT_SECONDS
+from virtuallog.contract.errors import InvalidSettingError
 
 _NEEDS_SINGLE_SCAN: Final = (
     "PySpark up to 4.3.0 gives every further scan of the table only what the filters of one have left, without an error. If it is scanned "
@@ -45,7 +45,7 @@ class ReadOptions:
     pushdown: bool = False
     single_scan: bool = False
     """The user has promised to scan what is loaded once."""
-    patience_seconds: float = PATIENCE_SECONDS
+    patience_seconds: float = RETRY_LIMIT_SECONDS
     """How long a task, or a stream, tries again while no server answers."""
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_virtuallog.read.planning import Part
-from virtuallog.errors import CorruptionError, TrimmedError
-from virtuallog.types import GapKind
-from virtuallog_loglets.archive import rows
+from pyspark_virtuallog.read.task_plan import Part
+from virtuallog.contract.errors import CorruptionError, TrimmedError
+from virtuallog.contract.types import GapKind
+from virtuallog_loglets.archive.core import rows
 
 _NEEDS: Final = {"size": "payload", "segment": "position", "loglet": "position"}
 """Columns that are made of others, or only as long."""
@@ -20,7 +20,7 @@ _ALWAYS: Final = ("position", "gap", "gap_stop")
 
 
 def source_columns(names: Sequence[str], *, with_sessions: bool = True) -> list[str]:
-    """Which columns of `virtuallog_loglets.archive.rows.SCHEMA` are needed for these of ours, and those of whose entries they are, if that is looked
+    """Which columns of `virtuallog_loglets.archive.core.rows.SCHEMA` are needed for these of ours, and those of whose entries they are, if that is looked
     at: what is not needed is not decoded."""
     needed = {_NEEDS.get(name.lower(), name.lower()) for name in names} | set(_ALWAYS)
     needed |= {"session"} if with_sessions else set()

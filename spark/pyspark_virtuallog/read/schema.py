@@ -48,7 +48,7 @@ def check_schema(schema: StructType) -> None:
         InvalidSettingError: it asks for something else.
     """
     if (reason := _refusal(schema)) is not None:
-        from virtuallog.errors import InvalidSettingError
+        from virtuallog.contract.errors import InvalidSettingError
 
         raise InvalidSettingError("schema", reason)
 

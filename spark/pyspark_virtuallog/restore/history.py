@@ -11,30 +11,35 @@ from importlib.metadata import version
 
 import attrs
 
-from virtuallog_loglets.archive import manifest as manifests
 from virtuallog_loglets.archive.config import ArchiveConfig, directory_of
-from virtuallog_loglets.archive.crew import Crew
-from virtuallog_loglets.archive.files import Files
-from virtuallog_loglets.archive.fsspec_files import FsspecFiles
-from virtuallog_loglets.archive.manifest import checksum
-from virtuallog_loglets.archive.verifying import Verified, Verifying
-from virtuallog_loglets.archive.writing import Writing
+from virtuallog_loglets.archive.core import manifest as manifests
+from virtuallog_loglets.archive.core.manifest import checksum
+from virtuallog_loglets.archive.creation.archive_writer import ArchiveWriter
+from virtuallog_loglets.archive.creation.executor import ArchiveExecutor
+from virtuallog_loglets.archive.creation.verification import ArchiveVerifier, VerificationReport
+from virtuallog_loglets.archive.drivers.files import Files
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 Tell = Callable[[str, int], None]
 """Told what is being done, and up to where that is done."""
 
 
 @attrs.frozen
-class History:
+class RestoredHistory:
     """An archive that is whole."""
 
     config: ArchiveConfig
-    verified: Verified
+    verified: VerificationReport
 
 
 async def copy_history(
-    hire: Callable[[str, Files], Crew], url: str, cluster: bytes, start: int, stop: int, tell: Tell
-) -> History:
+    executor_factory: Callable[[str, Files], ArchiveExecutor],
+    url: str,
+    cluster: bytes,
+    start: int,
+    stop: int,
+    tell: Tell,
+) -> RestoredHistory:
     """Make an archive of [start, stop) below `url`, and compare it with what it is a copy of. Killed anywhere, the next one takes
     what is there, and is whole.
 
@@ -48,19 +53,19 @@ async def copy_history(
 
     Raises:
         CorruptionError, MalformedError: the copy is not what it should be; nobody uses it.
-        VirtualLogError: as the reading, and as `virtuallog_loglets.archive.files.Files`.
+        VirtualLogError: as the reading, and as `virtuallog_loglets.archive.drivers.files.Files`.
     """
     config = ArchiveConfig(
         url=url, directory=directory_of(cluster.hex(), start, stop), start=start, stop=stop,
         manifest="", cluster=cluster.hex(),
     )  # fmt: skip
     files = FsspecFiles(config.location)
-    crew = hire(config.location, files)
-    blob = await Writing(
-        crew=crew, files=files, cluster=config.cluster, start=start, stop=stop,
+    executor = executor_factory(config.location, files)
+    blob = await ArchiveWriter(
+        executor=executor, files=files, cluster=config.cluster, start=start, stop=stop,
         writer=f"virtuallog {version('virtuallog')}", tell=partial(tell, "copying"),
     ).run()  # fmt: skip
-    verified = await Verifying(
-        manifest=manifests.decode_untrusted(blob), files=files, crew=crew, tell=partial(tell, "comparing")
+    verified = await ArchiveVerifier(
+        manifest=manifests.decode_untrusted(blob), files=files, executor=executor, tell=partial(tell, "comparing")
     ).run()
-    return History(attrs.evolve(config, manifest=checksum(blob)), verified)
+    return RestoredHistory(attrs.evolve(config, manifest=checksum(blob)), verified)

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import attrs
 
-from virtuallog.errors import InvalidSettingError, MalformedError
-from virtuallog.register import ClusterId
-from virtuallog.types import LogPosition
-from virtuallog_loglets.archive.fields import integer, object_of, text
-from virtuallog_loglets.archive.fsspec_files import FsspecFiles
+from virtuallog.contract.errors import InvalidSettingError, MalformedError
+from virtuallog.contract.register import ClusterId
+from virtuallog.contract.types import LogPosition
+from virtuallog_loglets.archive.core.json_fields import integer, object_of, text
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
 NAME: Final = "restore.json"
 _ID_BYTES: Final = 16

@@ -10,22 +10,22 @@ import trio
 
 from pyspark_virtuallog.archive.tasks import Job, Work
 from pyspark_virtuallog.clients import client
-from pyspark_virtuallog.restore.covering import Span
-from pyspark_virtuallog.restore.reading import open_reading
+from pyspark_virtuallog.restore.coverage import Span
+from pyspark_virtuallog.restore.range_reader import open_reading
 from pyspark_virtuallog.restore.sources import What
-from virtuallog.clock import SystemClock
-from virtuallog.cluster_file import ClusterFile
-from virtuallog.ports import Clock
-from virtuallog.types import NodeId
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_loglets.archive.checking import Checked
-from virtuallog_loglets.archive.crew import Crew
-from virtuallog_loglets.archive.files import Files
-from virtuallog_loglets.archive.fsspec_files import FsspecFiles
-from virtuallog_loglets.archive.making import Made, Sizes
-from virtuallog_loglets.archive.source import Readable
+from virtuallog.client.cluster_file import ClusterFile
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import NodeId
+from virtuallog.runtime.clock import SystemClock
+from virtuallog_loglets.archive.creation.data_files import DataFileSizes, WrittenFile
+from virtuallog_loglets.archive.creation.executor import ArchiveExecutor
+from virtuallog_loglets.archive.creation.file_verification import VerifiedFile
+from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
+from virtuallog_loglets.archive.drivers.files import Files
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
 
-Hire: TypeAlias = Callable[[Job, Readable, Files, Clock], Crew]
+RangeExecutorFactory: TypeAlias = Callable[[Job, ReadableSegment, Files, Clock], ArchiveExecutor]
 """Who makes an archive: of a job, for tasks; of the same range, as it is read here; with these files; by this clock."""
 
 
@@ -42,17 +42,17 @@ class RangeJob:
     cluster_id: str
     """Whose log it is, in hexadecimal digits."""
     location: str
-    sizes: Sizes = attrs.field(factory=Sizes)
+    sizes: DataFileSizes = attrs.field(factory=DataFileSizes)
 
     @property
     def nodes(self) -> Sequence[NodeId]:
         return [] if self.cluster is None else sorted(NodeId(node.id) for node in self.cluster.nodes)
 
-    def run(self, work: Work, near: NodeId | None) -> Sequence[Made] | Sequence[Checked]:
+    def run(self, work: Work, near: NodeId | None) -> Sequence[WrittenFile] | Sequence[VerifiedFile]:
         if self.cluster is None:
             return trio.run(self._run, None, work)
         return client(self.cluster, near, self.cluster_id).run(self._run, work)
 
-    async def _run(self, log: VirtualLog | None, work: Work) -> Sequence[Made] | Sequence[Checked]:
+    async def _run(self, log: VirtualLog | None, work: Work) -> Sequence[WrittenFile] | Sequence[VerifiedFile]:
         reading = open_reading(self.spans, self.start, self.stop, log, SystemClock())
         return await work.run(reading, FsspecFiles(self.location), self.sizes)

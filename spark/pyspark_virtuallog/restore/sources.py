@@ -12,17 +12,17 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from pyspark_virtuallog.restore.covering import Span, reach
-from virtuallog.errors import CorruptionError, InvalidSettingError, MalformedError, WrongRecipientError
-from virtuallog.types import LogPosition
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_database.snapshots.place import Place
-from virtuallog_loglets.archive import manifest as manifests
+from pyspark_virtuallog.restore.coverage import Span, reach
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import CorruptionError, InvalidSettingError, MalformedError, WrongRecipientError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.snapshots.compaction_store import CompactionStore
 from virtuallog_loglets.archive.config import ArchiveConfig, join
-from virtuallog_loglets.archive.fsspec_files import FsspecFiles
-from virtuallog_loglets.archive.manifest import checksum
+from virtuallog_loglets.archive.core import manifest as manifests
+from virtuallog_loglets.archive.core.manifest import checksum
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.drivers.trim_markers import trim_point
 from virtuallog_loglets.archive.origin import ARCHIVES
-from virtuallog_loglets.archive.trimming import trim_point
 
 _ARCHIVE: Final = re.compile(r"([0-9a-f]{32})-(\d{20})-(\d{20})(?:-backup)?")
 
@@ -36,13 +36,13 @@ What: TypeAlias = Live | ArchiveConfig
 
 
 @attrs.frozen(kw_only=True)
-class Found:
+class LogSources:
     """What there is of one log."""
 
     cluster: bytes
     spans: Sequence[Span[What]] = attrs.field(factory=tuple)
     """What can be read; the log itself comes last, so of sources that reach equally far it is asked last."""
-    compactions: Sequence[tuple[LogPosition, Place]] = attrs.field(factory=tuple)
+    compactions: Sequence[tuple[LogPosition, CompactionStore]] = attrs.field(factory=tuple)
     """Of its database: where they stand, and where they are."""
     has_database: bool = False
     unusable: Sequence[str] = ()
@@ -65,7 +65,7 @@ class _Archive:
     """Why it cannot be used, if it cannot."""
 
 
-async def find(urls: Sequence[str], log: VirtualLog | None, cluster: bytes | None) -> Found:
+async def find(urls: Sequence[str], log: VirtualLog | None, cluster: bytes | None) -> LogSources:
     """Look around.
 
     Args:
@@ -87,9 +87,9 @@ async def find(urls: Sequence[str], log: VirtualLog | None, cluster: bytes | Non
     spans: list[Span[What]] = [Span(each.begin, each.config.stop, each.config) for each in archives if not each.damage]
     if log is not None:
         spans.append(Span(await log.find_trim_point(), (await log.check_tail()).tail, Live()))
-    places = [Place(url) for url in urls]
+    places = [CompactionStore(url) for url in urls]
     compactions = [(position, place) for place in places for position in await place.positions(chosen)]
-    return Found(
+    return LogSources(
         cluster=chosen,
         spans=spans,
         compactions=compactions,
@@ -113,7 +113,7 @@ class _There:
 
 async def _look_at(url: str) -> _There:
     archives = [each for place in (url, join(url, ARCHIVES)) for each in await _archives(place)]
-    return _There(archives, {cluster.hex() for cluster in await Place(url).clusters()})
+    return _There(archives, {cluster.hex() for cluster in await CompactionStore(url).clusters()})
 
 
 def _chosen(cluster: bytes | None, there: Mapping[str, _There]) -> bytes:

@@ -4,7 +4,7 @@
               says from there up to the position. Killed anywhere, the next one goes on where the store stands.
     place     the same state as a compaction for the new cluster
 
-Usually without what engines remember of the former cluster (`virtuallog_database.engines.inherited`). With it if the new cluster gets the log, too:
+Usually without what engines remember of the former cluster (`virtuallog_database.engines.core.inherited_state`). With it if the new cluster gets the log, too:
 its servers may then come to the position by the log as well, which says all of it, and must have the same state there.
 """
 
@@ -15,25 +15,25 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pyspark_virtuallog.compact.folding import TABLE_BYTES, write_part
-from pyspark_virtuallog.compact.publishing import Played, publish
-from virtuallog.errors import InvalidSettingError
-from virtuallog.types import LogPosition, PlacedBatch
-from virtuallog_database.engines.cursor import read_cursor
-from virtuallog_database.engines.digests import Fold
-from virtuallog_database.engines.inherited import Pair, inherited, pairs_within
-from virtuallog_database.engines.switches import switches
-from virtuallog_database.ports import LocalStore, Reading
-from virtuallog_database.replay import Replay
+from pyspark_virtuallog.compact.merge import TABLE_BYTES, write_part
+from pyspark_virtuallog.compact.publication import ReplayedState, publish
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.types import LogPosition, PlacedBatch
+from virtuallog_database.engines.core.inherited_state import Pair, inherited, pairs_within
+from virtuallog_database.engines.core.keys import read_cursor
+from virtuallog_database.engines.core.state_digests import StateDigest
+from virtuallog_database.engines.core.switches import switches
+from virtuallog_database.ports import LocalStore, StoreReader
+from virtuallog_database.replica.replay import Replay
 from virtuallog_database.rocks.directory import RocksDirectory
-from virtuallog_database.snapshots.compaction import Manifest
-from virtuallog_database.snapshots.fetching import fetch
-from virtuallog_database.snapshots.place import Place
-from virtuallog_database.snapshots.placed import PlacedSource
-from virtuallog_loglets.archive.source import Readable
+from virtuallog_database.snapshots.compaction_manifest import Manifest
+from virtuallog_database.snapshots.compaction_source import CompactionSource
+from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.transfer import fetch
+from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
 
 
-async def install(directory: RocksDirectory, base: PlacedSource) -> None:
+async def install(directory: RocksDirectory, base: CompactionSource) -> None:
     """Make a compaction the store of a directory, whose store is closed.
 
     Raises:
@@ -45,7 +45,10 @@ async def install(directory: RocksDirectory, base: PlacedSource) -> None:
 
 
 async def play_up_to(
-    store: LocalStore, reading: Readable, position: LogPosition, tell: Callable[[int], None] = lambda position: None
+    store: LocalStore,
+    reading: ReadableSegment,
+    position: LogPosition,
+    tell: Callable[[int], None] = lambda position: None,
 ) -> int:
     """Bring a store to a position, durably; returns the wall-clock time of the last entry that was played, in milliseconds, 0 if
     there was none.
@@ -72,7 +75,7 @@ async def play_up_to(
 
 
 async def publish_state(
-    place: Place, cluster: bytes, state: Reading, time_ms: int, work: Path, *, with_engines: bool = False
+    place: CompactionStore, cluster: bytes, state: StoreReader, time_ms: int, work: Path, *, with_engines: bool = False
 ) -> Manifest:
     """Make a state a compaction of another cluster. On return it is published, and every file of it has been read back.
 
@@ -88,13 +91,13 @@ async def publish_state(
         CorruptionError: what was made is not what was meant.
         VirtualLogError: as `Files`, and of the disk; there is nothing that anybody would take.
     """
-    position, fold = read_cursor(state), Fold()
+    position, fold = read_cursor(state), StateDigest()
     url, written = place.location(cluster, position), []
     for pairs in tables(pairs_within(state) if with_engines else inherited(state)):
         fold.add(pairs)
         written.append(write_part(url, _arrow(pairs)))
     on = sorted(name for name, is_on in switches(state).items() if is_on)
-    played = Played(
+    played = ReplayedState(
         cluster=cluster,
         position=position,
         time_ms=time_ms,

@@ -18,23 +18,23 @@ import attrs
 import structlog
 import trio
 
-from pyspark_virtuallog.compact.beginning import restore_snapshot
+from pyspark_virtuallog.compact.start_state import restore_snapshot
 from pyspark_virtuallog.restore.history import Tell
-from pyspark_virtuallog.restore.reading import Reading
-from pyspark_virtuallog.restore.sources import Found
+from pyspark_virtuallog.restore.range_reader import RangeReader
+from pyspark_virtuallog.restore.sources import LogSources
 from pyspark_virtuallog.restore.state import install, play_up_to
-from virtuallog.errors import CorruptionError, InvalidSettingError, UnavailableError, VirtualLogError
-from virtuallog.instruments import Counter
-from virtuallog.ports import Clock
-from virtuallog.types import LogPosition
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_database.engines.cursor import read_cursor
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import CorruptionError, InvalidSettingError, UnavailableError, VirtualLogError
+from virtuallog.contract.metrics import Counter
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core.keys import read_cursor
 from virtuallog_database.engines.stack import KNOWN
 from virtuallog_database.errors import BinaryTooOldError
 from virtuallog_database.ports import LocalStore
 from virtuallog_database.rocks.directory import RocksDirectory, open_store_directory
-from virtuallog_database.snapshots.place import Place
-from virtuallog_database.snapshots.placed import PlacedSource
+from virtuallog_database.snapshots.compaction_source import CompactionSource
+from virtuallog_database.snapshots.compaction_store import CompactionStore
 
 log = structlog.get_logger(__name__)
 
@@ -56,10 +56,10 @@ class Stores:
         tell: of progress.
     """
 
-    found: Found
+    found: LogSources
     log: VirtualLog | None
     clock: Clock
-    open_reading: Callable[[int, int], Reading]
+    open_reading: Callable[[int, int], RangeReader]
     tell: Tell
 
     @asynccontextmanager
@@ -112,7 +112,9 @@ class Stores:
         elif not mark.exists() or mark.read_text() != cluster:
             raise InvalidSettingError("store", f"{path} has something else than a restored store of cluster {cluster}")
 
-    async def _begin(self, directory: RocksDirectory, position: LogPosition) -> tuple[PlacedSource | None, Reading]:
+    async def _begin(
+        self, directory: RocksDirectory, position: LogPosition
+    ) -> tuple[CompactionSource | None, RangeReader]:
         """What the store begins with, if that is a compaction, and what is to be played."""
         cursor = await _cursor(directory)
         failure: VirtualLogError | None = None
@@ -135,12 +137,12 @@ class Stores:
                 raise
             return None, self.open_reading(cursor, position)
 
-    async def _fetch(self, directory: RocksDirectory, place: Place, at: LogPosition) -> PlacedSource:
+    async def _fetch(self, directory: RocksDirectory, place: CompactionStore, at: LogPosition) -> CompactionSource:
         self.tell("fetching", at)
         manifest = await place.read(self.found.cluster, at)
         manifest.check(self.found.cluster, KNOWN)
         fetched = Counter("restore_fetched_bytes", "Bytes of compactions.")
-        base = PlacedSource(place=place, manifest=manifest, clock=self.clock, fetched=fetched)
+        base = CompactionSource(place=place, manifest=manifest, clock=self.clock, fetched=fetched)
         await install(directory, base)
         return base
 

@@ -13,10 +13,10 @@ import attrs
 import trio
 
 from pyspark_virtuallog.markers.marker import Winner
-from virtuallog.appender import Appender, AppenderSettings
-from virtuallog.errors import VirtualLogError
-from virtuallog.types import LogPosition
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.client.appender import Appender, AppenderSettings
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.types import LogPosition
 
 SETTINGS: Final = AppenderSettings(one_session=True)
 UNDER_WAY_BYTES: Final = 16 << 20

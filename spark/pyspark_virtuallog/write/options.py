@@ -13,8 +13,8 @@ import attrs
 
 from pyspark_virtuallog.markers.marker import QueryId
 from pyspark_virtuallog.options import CLUSTER, Option, fields_of, natural, not_empty
-from virtuallog.errors import InvalidSettingError
-from virtuallog.scanning import PATIENCE_SECONDS
+from virtuallog.client.scan import RETRY_LIMIT_SECONDS
+from virtuallog.contract.errors import InvalidSettingError
 
 
 @attrs.frozen(kw_only=True)
@@ -25,7 +25,7 @@ class WriteOptions:
     """Path of the cluster file, on the machine of the driver."""
     cluster_id: str | None = None
     """Which cluster it must be, in hexadecimal digits."""
-    patience_seconds: float = PATIENCE_SECONDS
+    patience_seconds: float = RETRY_LIMIT_SECONDS
     """How long the driver tries again while no server answers. A task appends as long as an appender tries."""
     application: str | None = None
     version: int | None = None

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_virtuallog.markers.marker import MAGIC
-from virtuallog.batch import ENTRY_BYTES_MAX
-from virtuallog.errors import InvalidSettingError, MalformedError, TooLargeError
-from virtuallog_database.engines import entry as database_entry
+from virtuallog.contract.batch import ENTRY_BYTES_MAX
+from virtuallog.contract.errors import InvalidSettingError, MalformedError, TooLargeError
+from virtuallog_database.engines.core import entry as database_entry
 
 CHUNK_BYTES: Final = 1 << 20
 CHUNK_ENTRIES: Final = 4096

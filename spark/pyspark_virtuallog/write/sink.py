@@ -31,16 +31,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_virtuallog.clients import client, patiently
+from pyspark_virtuallog.clients import client, with_retries
 from pyspark_virtuallog.markers.marker import QueryId, Winner
 from pyspark_virtuallog.write.attempt import Attempt, open_attempt
-from pyspark_virtuallog.write.committing import commit
+from pyspark_virtuallog.write.batch_commit import commit
 from pyspark_virtuallog.write.options import WriteOptions, batch_options, stream_options
 from pyspark_virtuallog.write.payloads import check_payloads, chunks_of, find_column, payloads_of
 from virtuallog.blocking import BlockingLog
-from virtuallog.cluster_file import ClusterFile, read_cluster_file
-from virtuallog.errors import UnsupportedError, WrongRecipientError
-from virtuallog.virtual_log import VirtualLog
+from virtuallog.client.cluster_file import ClusterFile, read_cluster_file
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import UnsupportedError, WrongRecipientError
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
@@ -71,7 +71,7 @@ class Target:
     def log(self) -> BlockingLog:
         """The client of this process."""
         find = partial(client, self.cluster, None, self.cluster_id, writes=True)
-        return patiently(self.patience_seconds, find)
+        return with_retries(self.patience_seconds, find)
 
     def write(self, rows: Iterator[pa.RecordBatch], column: str) -> Written:
         """Run one attempt of a task.
@@ -101,7 +101,7 @@ class Target:
         log, name = self.log(), query or QueryId(winners[0].session)
         # A job without a number commits once: two markers of it would both count.
         patience = 0.0 if batch is None else self.patience_seconds
-        patiently(patience, lambda: log.run(commit, name, batch, winners, self.patience_seconds))
+        with_retries(patience, lambda: log.run(commit, name, batch, winners, self.patience_seconds))
 
 
 def _write(log: BlockingLog, attempt: Attempt, rows: Iterator[pa.RecordBatch], column: str) -> Winner | None:
@@ -194,7 +194,7 @@ def _target(options: WriteOptions, overwrite: bool) -> Target:
     def look() -> str:
         return client(cluster, None, options.cluster_id, writes=True).register().cluster.hex()
 
-    return Target(cluster, patiently(options.patience_seconds, look), options.patience_seconds)
+    return Target(cluster, with_retries(options.patience_seconds, look), options.patience_seconds)
 
 
 def _column(schema: StructType) -> str:

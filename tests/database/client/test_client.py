@@ -11,13 +11,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import Replicas, Running, replicas
-from virtuallog.errors import InvalidSettingError, RetryableError, StorageError, UnavailableError
-from virtuallog_database.kv.client import (
-    Access,
+from tests.database.engines.world import Replicas, Running, replicas
+from virtuallog.contract.errors import InvalidSettingError, RetryableError, StorageError, UnavailableError
+from virtuallog_database.client import (
     BadVersionError,
     Changed,
-    KeyValueClient,
+    DatabaseClient,
+    DatabaseHandle,
     Missed,
     NodeExistsError,
     NoNodeError,
@@ -25,11 +25,11 @@ from virtuallog_database.kv.client import (
     SessionExpiredError,
     TransactionError,
 )
-from virtuallog_database.kv.client.errors import KeyValueError, refusal
-from virtuallog_database.kv.commands import Acl, CloseSession, Mode, Origin, Permission
-from virtuallog_database.kv.database import Database
-from virtuallog_database.kv.results import ChangeKind, Error
+from virtuallog_database.client.errors import DatabaseError, refusal
+from virtuallog_database.replica.database import Database
 from virtuallog_database.testing.memory_store import MemoryDisk
+from virtuallog_database.tree.commands import Acl, CloseSession, Mode, Origin, Permission
+from virtuallog_database.tree.results import ChangeKind, Error
 
 
 def database_of(running: Running) -> Database:
@@ -43,14 +43,14 @@ class World:
     """Replicas, and clients of them."""
 
     replicas: Replicas
-    access: dict[int, Access] = attrs.field(factory=dict)
+    access: dict[int, DatabaseHandle] = attrs.field(factory=dict)
 
-    async def client(self, node: int = 1, disk: MemoryDisk | None = None) -> KeyValueClient:
+    async def client(self, node: int = 1, disk: MemoryDisk | None = None) -> DatabaseClient:
         """Of the replica of this node, which is started."""
         database = database_of(await self.replicas.start(node, disk))
-        self.access[node] = access = Access(clock=database.clock, random=database.random, node=node)
+        self.access[node] = access = DatabaseHandle(clock=database.clock, random=database.random, node=node)
         access.begin(database)
-        return KeyValueClient(access)
+        return DatabaseClient(access)
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ def test_every_error_of_the_tree_has_an_exception() -> None:
     """One that has no class of its own still says what it is."""
     for error in Error:
         raised = refusal(error, "/a")
-        assert isinstance(raised, KeyValueError)
+        assert isinstance(raised, DatabaseError)
         assert raised.error is error
 
 
@@ -122,7 +122,7 @@ async def test_acls_bind_a_client_that_says_who_it_is(autojump_clock: MockClock)
         client = await w.client()
         await client.create("/a", acl=(Acl(int(Permission.READ), "world", "anyone"),))
         assert (await client.acl("/a"))[0].permissions == Permission.READ
-        with pytest.raises(KeyValueError) as raised:
+        with pytest.raises(DatabaseError) as raised:
             await client.set("/a", b"")
         assert raised.value.error is Error.NO_AUTH
 
@@ -189,7 +189,7 @@ async def test_a_watch_waits_for_the_next_change(autojump_clock: MockClock) -> N
     async with worlds() as w:
         one, two = await w.client(1), await w.client(2)
         async with one.watch("/a") as changes:
-            with trio.move_on_after(1) as scope:  # noqa: TID251 -- simulated time
+            with trio.move_on_after(1) as scope:
                 await anext(changes)
             assert scope.cancelled_caught
             await two.create("/a")
@@ -206,7 +206,7 @@ async def test_ephemerals_live_as_long_as_their_session(autojump_clock: MockCloc
             found = await two.exists(path, linearizable=True)
             assert found is not None
             assert found.ephemeral_owner == session.id
-            await trio.sleep(60)  # noqa: TID251 -- simulated time
+            await trio.sleep(60)
             assert not session.expired
             assert await two.exists(path, linearizable=True) is not None
         assert await two.exists(path, linearizable=True) is None
@@ -301,6 +301,6 @@ async def test_a_new_life_keeps_sessions_and_tells_watches_that_they_missed_some
             assert await anext(changes) == Missed(0, access.database.tree.last_zxid)
             await one.create("/a")
             assert isinstance(await anext(changes), Changed)
-            await trio.sleep(60)  # noqa: TID251 -- simulated time
+            await trio.sleep(60)
             assert not session.expired
             assert await one.exists("/here", linearizable=True) is not None

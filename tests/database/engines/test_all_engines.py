@@ -11,16 +11,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
-from virtuallog.errors import UnavailableError, UnsupportedError
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.checksums import Checksums, ChecksumSettings
-from virtuallog_database.engines.entry import Entry
+from tests.database.engines.world import SETTINGS, Replicas, Running, caught_up, replicas
+from virtuallog.contract.errors import UnavailableError, UnsupportedError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.checksums import ChecksumEngine, ChecksumSettings
+from virtuallog_database.engines.core.entry import Entry
 from virtuallog_database.engines.lease import LeaseSettings
-from virtuallog_database.engines.rollout import Rollout
+from virtuallog_database.engines.rollout import RolloutEngine
 from virtuallog_database.engines.stack import LayerT, StackSettings
-from virtuallog_database.engines.time import Time, TimeSettings
-from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
+from virtuallog_database.engines.time_engine import TimeEngine, TimeSettings
+from virtuallog_database.engines.view_tracking import ViewSettings, ViewTrackingEngine
 from virtuallog_database.testing.memory_store import MemoryDisk, SortedPairs
 
 NODES = (1, 2, 3)
@@ -77,7 +77,7 @@ class Story:
         del self.needed[each.replica.identity.name]
         peer = self.running[node % 3 + 1]
         joiner = f"joiner {self.number}"
-        granted = await found(peer, ViewTracking).hold(joiner, peer.replica.cursor, seconds=60)
+        granted = await found(peer, ViewTrackingEngine).hold(joiner, peer.replica.cursor, seconds=60)
         self.needed[joiner] = granted
         copy = MemoryDisk(content=SortedPairs(dict(peer.disk.content.pairs)))
         await trio.sleep(self.chance.uniform(0.0, 2.0))
@@ -85,24 +85,24 @@ class Story:
         await self.snapshot(self.running[node])
         await trio.sleep(1.5)  # until it is in the view
         del self.needed[joiner]
-        await found(peer, ViewTracking).release(joiner)
+        await found(peer, ViewTrackingEngine).release(joiner)
 
     async def switch(self, each: Running) -> None:
-        rollout = found(each, Rollout)
+        rollout = found(each, RolloutEngine)
         engine = self.chance.choice(SWITCHED)
         with suppress(UnsupportedError):  # nobody is in the view yet
             await (rollout.disable if rollout.switches().get(engine) else rollout.enable)(engine)
 
     async def set_timer(self, each: Running) -> None:
         with suppress(UnsupportedError):  # not enabled now
-            await found(each, Time).set(f"note/{self.chance.randint(1, 3)}", self.chance.uniform(0.1, 3.0))
+            await found(each, TimeEngine).set(f"note/{self.chance.randint(1, 3)}", self.chance.uniform(0.1, 3.0))
 
     async def hold(self, each: Running) -> None:
         if "reader" in self.needed:
             del self.needed["reader"]
-            await found(each, ViewTracking).release("reader")
+            await found(each, ViewTrackingEngine).release("reader")
         else:
-            self.needed["reader"] = await found(each, ViewTracking).hold(
+            self.needed["reader"] = await found(each, ViewTrackingEngine).hold(
                 "reader", LogPosition(each.replica.cursor // 2)
             )
 
@@ -154,14 +154,14 @@ async def test_equal_cursors_mean_equal_states_and_nothing_that_is_needed_is_tri
         for each in running:
             await story.snapshot(each)
         story.needed.pop("reader", None)
-        await found(running[0], ViewTracking).release("reader")
+        await found(running[0], ViewTrackingEngine).release("reader")
         await trio.sleep(3.0)
         await same_position(running)
         states = [each.disk.content.pairs for each in running]
         assert states[0] == states[1] == states[2]
         assert running[0].application.items, "there was something to compare"
-        position = await found(running[0], Checksums).compare()
+        position = await found(running[0], ChecksumEngine).compare()
         await trio.sleep(3.0)
-        assert all(position in found(each, Checksums)._own for each in running)
+        assert all(position in found(each, ChecksumEngine)._own for each in running)
         story.check()
         assert max(world.provider.trims, default=0) > 0, "something was trimmed in the end"

@@ -10,15 +10,15 @@ import trio
 from crc32c import crc32c
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import SETTINGS, ListApplication, Running, caught_up, only_base, replicas
-from virtuallog.errors import StorageError, TooLargeError, UnavailableError
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.api import Failed
-from virtuallog_database.engines.base import Base
-from virtuallog_database.engines.brain_doctor import BrainDoctor
-from virtuallog_database.engines.cursor import read_cursor
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.layer import Layer
+from tests.database.engines.world import SETTINGS, ListApplication, Running, caught_up, only_base, replicas
+from virtuallog.contract.errors import StorageError, TooLargeError, UnavailableError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.base.base_engine import BaseEngine
+from virtuallog_database.engines.brain_doctor import BrainDoctorEngine
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core.keys import read_cursor
+from virtuallog_database.engines.layers.contract import FailedApply
+from virtuallog_database.engines.layers.layer import Layer
 from virtuallog_database.errors import BinaryTooOldError, SnapshotNeededError
 
 
@@ -51,7 +51,7 @@ async def test_heavy_entries_do_not_share_a_transaction(autojump_clock: MockCloc
 
         assert two.application.items == payloads
         assert [payload for _, payload in two.application.seen] == payloads
-        base = two.replica.stack.find(Base)
+        base = two.replica.stack.find(BaseEngine)
         assert base is not None
         assert sum(base.meter.transaction_entries.distribution().counts) == 6
 
@@ -127,7 +127,7 @@ async def test_a_crash_between_commit_and_flush_is_played_again(autojump_clock: 
         one = await r.start(recipe=only_base)
         for number in range(10):
             await one.propose(b"%d" % number)
-        await one.replica._base.surroundings.store.flush()
+        await one.replica._base.context.store.flush()
         for number in range(10, 30):
             await one.propose(b"%d" % number)
         await one.crash(random.Random(3))
@@ -168,12 +168,12 @@ async def test_the_error_of_one_layer_does_not_undo_the_layers_below(autojump_cl
 
     told: list[type] = []
     async with replicas() as r:
-        one = await r.start(recipe=lambda surroundings, _: [Counting(surroundings)])
+        one = await r.start(recipe=lambda context, _: [Counting(context)])
         with pytest.raises(ValueError, match="refuse"):
             await one.propose(b"refuse")
 
         assert one.disk.content.get(b"\0counting") == b"0"
-        assert told == [Failed]
+        assert told == [FailedApply]
         assert one.application.seen == []
 
 
@@ -235,7 +235,7 @@ async def test_the_log_is_trimmed_to_the_least_that_any_layer_allows(autojump_cl
             self.below.set_trim_prefix(min(position, LogPosition(4)))
 
     async with replicas() as r:
-        one = await r.start(recipe=lambda surroundings, _: [Cautious(surroundings)])
+        one = await r.start(recipe=lambda context, _: [Cautious(context)])
         for number in range(10):
             await one.propose(b"%d" % number)
         one.replica.set_trim_prefix(LogPosition(3))
@@ -364,7 +364,7 @@ async def test_raw_writes_reach_every_replica_at_the_same_place(autojump_clock: 
         one, two = await r.start(1), await r.start(2)
         await one.propose(b"a")
         key = b"item/" + bytes(8)
-        doctor = one.replica.stack.find(BrainDoctor)
+        doctor = one.replica.stack.find(BrainDoctorEngine)
         assert doctor is not None
         done = trio.Event()
         doctor.operate({key: b"mended", b"other": b"x", b"gone": None}, lambda _: done.set())
@@ -387,7 +387,7 @@ async def test_an_engine_that_runs_into_an_error_stops_the_replica(autojump_cloc
             raise StorageError("elsewhere")
 
     async with replicas() as r:
-        one = await r.start(recipe=lambda surroundings, _: [Broken(surroundings)])
+        one = await r.start(recipe=lambda context, _: [Broken(context)])
         await one.ended.wait()
 
         assert str(one.failure) == "elsewhere"

@@ -9,27 +9,27 @@ import attrs
 import trio
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import ITEMS, SETTINGS, Running, caught_up, replicas
-from virtuallog.errors import CorruptionError
-from virtuallog.ports import Clock
-from virtuallog.testing.process import Process
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.checksums import ROUNDS_MAX, Checksums, ChecksumSettings, Report, begin, report
-from virtuallog_database.engines.digests import Fold, differences, majority
-from virtuallog_database.engines.keys import section_span
+from tests.database.engines.world import ITEMS, SETTINGS, Running, caught_up, replicas
+from virtuallog.contract.errors import CorruptionError
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import LogPosition
+from virtuallog.testing.sim.process import Process
+from virtuallog_database.engines.checksums import ROUNDS_MAX, ChecksumEngine, ChecksumSettings, Report, begin, report
+from virtuallog_database.engines.core.keys import section_span
+from virtuallog_database.engines.core.state_digests import StateDigest, differences, majority
 from virtuallog_database.engines.stack import StackSettings
 from virtuallog_database.engines.view_tracking import ViewSettings
-from virtuallog_database.ports import Reading
+from virtuallog_database.ports import StoreReader
 from virtuallog_database.testing.memory_store import MemoryDisk, MemoryStore
-from virtuallog_database.transaction import Transaction
+from virtuallog_database.transaction import StoreTransaction
 
 QUIET = ChecksumSettings(first_seconds=1000.0)
 FAST: StackSettings = attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0), checksums=QUIET)
 SOON = 3.0
 
 
-def checksums(running: Running) -> Checksums:
-    found = running.replica.stack.find(Checksums)
+def checksums(running: Running) -> ChecksumEngine:
+    found = running.replica.stack.find(ChecksumEngine)
     assert found is not None
     return found
 
@@ -38,7 +38,7 @@ def checksums(running: Running) -> Checksums:
 class RememberingDisk(MemoryDisk):
     """One whose store knows which of its snapshots are still there."""
 
-    snapshots: list[weakref.ref[Reading]] = attrs.field(factory=list)
+    snapshots: list[weakref.ref[StoreReader]] = attrs.field(factory=list)
 
     def open(self, process: Process | None = None, clock: Clock | None = None) -> MemoryStore:
         return RememberingStore(self, process, clock, made=self.snapshots)
@@ -48,9 +48,9 @@ class RememberingDisk(MemoryDisk):
 class RememberingStore(MemoryStore):
     """See above."""
 
-    made: list[weakref.ref[Reading]] = attrs.field(kw_only=True)
+    made: list[weakref.ref[StoreReader]] = attrs.field(kw_only=True)
 
-    def snapshot(self) -> Reading:
+    def snapshot(self) -> StoreReader:
         snapshot = MemoryStore.snapshot(self)
         self.made.append(weakref.ref(snapshot))
         return snapshot
@@ -163,7 +163,7 @@ async def test_what_was_folded_is_let_go_of(autojump_clock: MockClock) -> None:
 
 def test_reports_on_the_newest_few_comparisons_count() -> None:
     """A replica with slow disks folds for longer than some others wait until they compare again; if it is wrong, it is to be found."""
-    state = Transaction(MemoryDisk().open())
+    state = StoreTransaction(MemoryDisk().open())
     for position in range(ROUNDS_MAX + 2):
         begin(state, LogPosition(position))
 
@@ -188,7 +188,7 @@ def test_digests_tell_lists_of_pairs_apart() -> None:
     """However keys and values are cut into one another."""
 
     def fold(*pairs: tuple[bytes, bytes]) -> dict[str, str]:
-        made = Fold()
+        made = StateDigest()
         made.add(pairs)
         return dict(made.finish())
 

@@ -11,20 +11,20 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import SETTINGS, Replicas, Running, replicas
-from virtuallog.appender import AppenderSettings
-from virtuallog.errors import InvalidSettingError, UnavailableError, VirtualLogError
-from virtuallog.ports import Done
-from virtuallog.testing.process import CrashedError
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.asking import ask
-from virtuallog_database.engines.base import BaseSettings
-from virtuallog_database.engines.brain_doctor import BrainDoctor
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.keys import section
-from virtuallog_database.engines.lease import Lease, LeaseSettings
-from virtuallog_database.engines.lease_state import Expire, Renew
-from virtuallog_database.engines.rollout import Rollout
+from tests.database.engines.world import SETTINGS, Replicas, Running, replicas
+from virtuallog.client.appender import AppenderSettings
+from virtuallog.contract.errors import InvalidSettingError, UnavailableError, VirtualLogError
+from virtuallog.contract.ports import Done
+from virtuallog.contract.types import LogPosition
+from virtuallog.testing.sim.process import CrashedError
+from virtuallog_database.engines.base.base_engine import BaseSettings
+from virtuallog_database.engines.brain_doctor import BrainDoctorEngine
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core.keys import section
+from virtuallog_database.engines.core.lease_state import Expire, Renew
+from virtuallog_database.engines.layers.replicated_call import propose_and_wait
+from virtuallog_database.engines.lease import LeaseEngine, LeaseSettings
+from virtuallog_database.engines.rollout import RolloutEngine
 from virtuallog_database.engines.stack import StackSettings
 from virtuallog_database.engines.view_tracking import ViewSettings
 
@@ -39,18 +39,18 @@ WANTED: StackSettings = attrs.evolve(FAST, lease=attrs.evolve(FAST.lease, wanted
 
 def lagging(settings: StackSettings, seconds: float) -> StackSettings:
     """A replica that looks only now and then for what others have put into the log."""
-    base = BaseSettings(appender=AppenderSettings(give_up=1.0), follow_pause=seconds, follow_burst=0)
+    base = BaseSettings(appender=AppenderSettings(give_up=1.0), follow_pause_seconds=seconds, follow_burst=0)
     return attrs.evolve(settings, base=base)
 
 
-def lease(running: Running) -> Lease:
-    found = running.replica.stack.find(Lease)
+def lease(running: Running) -> LeaseEngine:
+    found = running.replica.stack.find(LeaseEngine)
     assert found is not None
     return found
 
 
-def rollout(running: Running) -> Rollout:
-    found = running.replica.stack.find(Rollout)
+def rollout(running: Running) -> RolloutEngine:
+    found = running.replica.stack.find(RolloutEngine)
     assert found is not None
     return found
 
@@ -339,7 +339,7 @@ async def test_who_waits_is_told_when_a_raw_write_takes_the_lease_away(autojump_
         await _applied(second, 4)
         first.scope.cancel()
         assert not heard
-        doctor = second.replica.stack.find(BrainDoctor)
+        doctor = second.replica.stack.find(BrainDoctorEngine)
         assert doctor is not None
         doctor.operate({section("lease") + b"lease": None}, lambda _: None)
         while lease(second).holder is not None:
@@ -394,7 +394,7 @@ async def _client(running: Running, witness: Witness, chance: random.Random) -> 
             await trio.sleep(chance.uniform(0.0, 0.2))
             began = trio.current_time()
             if chance.random() < 0.4:
-                number = await ask(running.application.engine, Entry(b"x"))
+                number = await propose_and_wait(running.application.engine, Entry(b"x"))
                 witness.add(began, number + 1)
             else:
                 witness.add(began, await strong_read(running))

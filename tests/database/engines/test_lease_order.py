@@ -8,8 +8,8 @@ import trio
 from trio.testing import MockClock
 
 from tests.database.engines.test_lease import FAST, enabled, lagging
-from tests.database.engines.worlds import replicas
-from virtuallog_database.engines.entry import Entry
+from tests.database.engines.world import replicas
+from virtuallog_database.engines.core.entry import Entry
 
 
 async def test_who_waited_for_the_holder_is_told_once_all_that_the_store_shows_was_seen(

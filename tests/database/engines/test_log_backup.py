@@ -9,20 +9,20 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
-from virtuallog.errors import StorageError
-from virtuallog.types import LogPosition
-from virtuallog_database.engines import backup_state, view
-from virtuallog_database.engines.backup_state import Bid, DropBid, Uploaded
-from virtuallog_database.engines.log_backup import LogBackup, LogBackupSettings
-from virtuallog_database.engines.rollout import Rollout
+from tests.database.engines.world import SETTINGS, Replicas, Running, caught_up, replicas
+from virtuallog.contract.errors import StorageError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core import backup_state, view
+from virtuallog_database.engines.core.backup_state import Bid, DropBid, Uploaded
+from virtuallog_database.engines.core.switches import Enable, switch
+from virtuallog_database.engines.log_backup import LogBackupEngine, LogBackupSettings
+from virtuallog_database.engines.rollout import RolloutEngine
 from virtuallog_database.engines.stack import StackSettings
-from virtuallog_database.engines.switches import Enable, switch
 from virtuallog_database.engines.view_tracking import ViewSettings
 from virtuallog_database.testing.memory_store import MemoryDisk
-from virtuallog_database.transaction import Transaction
-from virtuallog_loglets.archive.manifest import NAME, Manifest, decode_untrusted
-from virtuallog_loglets.archive.trimming import marker
+from virtuallog_database.transaction import StoreTransaction
+from virtuallog_loglets.archive.core.manifest import NAME, ArchiveManifest, decode_untrusted
+from virtuallog_loglets.archive.drivers.trim_markers import marker
 
 
 @attrs.define
@@ -48,13 +48,13 @@ class Place:
         """Parts of ranges that had been trimmed before they were copied."""
         return [(each.start, each.trimmed) for each in self._manifests() if each.trimmed > each.start]
 
-    def _manifests(self) -> list[Manifest]:
+    def _manifests(self) -> list[ArchiveManifest]:
         return [decode_untrusted(files[NAME]) for files in self.directories.values() if NAME in files]
 
 
 @attrs.define
 class PlaceFiles:
-    """Implements `virtuallog_loglets.archive.files.Files`."""
+    """Implements `virtuallog_loglets.archive.drivers.files.Files`."""
 
     place: Place
     files: dict[str, bytes]
@@ -95,14 +95,14 @@ def settings(place: Place | None) -> StackSettings:
     return attrs.evolve(SETTINGS, view=ViewSettings(announce_seconds=1.0), log_backup=backup)
 
 
-def backup(running: Running) -> LogBackup:
-    found = running.replica.stack.find(LogBackup)
+def backup(running: Running) -> LogBackupEngine:
+    found = running.replica.stack.find(LogBackupEngine)
     assert found is not None
     return found
 
 
-def rollout(running: Running) -> Rollout:
-    found = running.replica.stack.find(Rollout)
+def rollout(running: Running) -> RolloutEngine:
+    found = running.replica.stack.find(RolloutEngine)
     assert found is not None
     return found
 
@@ -233,7 +233,7 @@ async def test_enabled_again_backups_begin_behind_what_was_trimmed_meanwhile(aut
 
 def test_backups_begin_where_nobody_can_have_trimmed() -> None:
     """Replicas trim when they have read that they may: the proposer's log may still have what another one's has not."""
-    state = Transaction(MemoryDisk().open())
+    state = StoreTransaction(MemoryDisk().open())
     view.change_member(state, "1-a", view.Member(LogPosition(30), LogPosition(40), (backup_state.NAME,)))
     view.raise_floor(state)
     switch(state, Enable(backup_state.NAME), LogPosition(50))

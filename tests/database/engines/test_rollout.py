@@ -9,19 +9,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
-from virtuallog.errors import CorruptionError, UnsupportedError
-from virtuallog.types import LogPosition
-from virtuallog_database.engines.checksums import Checksums, ChecksumSettings
-from virtuallog_database.engines.entry import Entry
-from virtuallog_database.engines.keys import section
-from virtuallog_database.engines.layer import Layer, Surroundings
-from virtuallog_database.engines.rollout import Rollout, RolloutSettings
-from virtuallog_database.engines.stack import StackSettings, zelos
-from virtuallog_database.engines.switches import is_enabled
-from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
+from tests.database.engines.world import SETTINGS, Running, caught_up, replicas
+from virtuallog.contract.errors import CorruptionError, UnsupportedError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.checksums import ChecksumEngine, ChecksumSettings
+from virtuallog_database.engines.core.entry import Entry
+from virtuallog_database.engines.core.keys import section
+from virtuallog_database.engines.core.switches import is_enabled
+from virtuallog_database.engines.layers.layer import Layer, LayerContext
+from virtuallog_database.engines.rollout import RolloutEngine, RolloutSettings
+from virtuallog_database.engines.stack import StackSettings, database_recipe
+from virtuallog_database.engines.view_tracking import ViewSettings, ViewTrackingEngine
 from virtuallog_database.errors import BinaryTooOldError
-from virtuallog_database.transaction import Transaction
+from virtuallog_database.transaction import StoreTransaction
 
 FAST: StackSettings = attrs.evolve(
     SETTINGS,
@@ -38,12 +38,12 @@ class Counting(Layer):
 
     name: ClassVar[str] = "counting"
 
-    def apply(self, transaction: Transaction, entry: Entry, position: LogPosition) -> Any:
+    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Any:
         if self.may_write(transaction):
             transaction.put(COUNT, b"%d" % (int(transaction.get(COUNT) or b"0") + 1))
         return self.apply_above(transaction, entry, position)
 
-    def may_write(self, transaction: Transaction) -> bool:
+    def may_write(self, transaction: StoreTransaction) -> bool:
         return is_enabled(transaction, self.name)
 
 
@@ -51,17 +51,17 @@ class Counting(Layer):
 class Hasty(Counting):
     """Leaves phase 1 out: writes as soon as it is installed."""
 
-    def may_write(self, transaction: Transaction) -> bool:
+    def may_write(self, transaction: StoreTransaction) -> bool:
         return True
 
 
 def with_engine(kind: type[Layer]) -> Any:
     """The stack of a newer program."""
 
-    def recipe(surroundings: Surroundings, settings: StackSettings) -> list[Layer]:
-        layers = [kind(surroundings), *zelos(surroundings, settings)]
+    def recipe(context: LayerContext, settings: StackSettings) -> list[Layer]:
+        layers = [kind(context), *database_recipe(context, settings)]
         for layer in layers:
-            if isinstance(layer, ViewTracking | Rollout):
+            if isinstance(layer, ViewTrackingEngine | RolloutEngine):
                 layer.known = tuple(each.name for each in layers)
         return layers
 
@@ -73,8 +73,8 @@ def count(running: Running) -> bytes | None:
     return found
 
 
-def rollout(running: Running) -> Rollout:
-    found = running.replica.stack.find(Rollout)
+def rollout(running: Running) -> RolloutEngine:
+    found = running.replica.stack.find(RolloutEngine)
     assert found is not None
     return found
 
@@ -160,7 +160,7 @@ async def test_an_engine_that_nobody_knows_is_not_switched(autojump_clock: MockC
         assert rollout(newer).switches() == {"counting": True}
         await newer.crash()
         older = await world.start(1, newer.disk, recipe=with_engine(Counting), settings=FAST)
-        older.replica.stack.find(ViewTracking).known = ("base",)  # type: ignore[union-attr]
+        older.replica.stack.find(ViewTrackingEngine).known = ("base",)  # type: ignore[union-attr]
         await trio.sleep(5.0)
         await rollout(older).disable("counting")
         assert rollout(older).switches() == {"counting": False}
@@ -191,7 +191,7 @@ async def test_who_leaves_phase_1_out_is_found_by_checksums(autojump_clock: Mock
         hasty = await world.start(3, recipe=with_engine(Hasty), settings=FAST)
         for each in (*running, hasty):
             await each.propose(b"a")
-        checksums = running[0].replica.stack.find(Checksums)
+        checksums = running[0].replica.stack.find(ChecksumEngine)
         assert checksums is not None
         await checksums.compare()
         await trio.sleep(5.0)

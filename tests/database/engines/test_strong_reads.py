@@ -11,26 +11,26 @@ import trio
 from trio.testing import MockClock
 
 from tests.database.engines.test_lease import WANTED, enabled_over, lagging
-from tests.database.engines.worlds import Running, replicas
-from virtuallog_database.kv.client import Access, KeyValueClient, NoNodeError
-from virtuallog_database.kv.database import Database
+from tests.database.engines.world import Running, replicas
+from virtuallog_database.client import DatabaseClient, DatabaseHandle, NoNodeError
+from virtuallog_database.replica.database import Database
 
 
-def client(running: Running) -> KeyValueClient:
+def client(running: Running) -> DatabaseClient:
     database = running.application
     assert isinstance(database, Database)
-    access = Access(clock=database.clock, random=database.random, node=running.replica.identity.node)
+    access = DatabaseHandle(clock=database.clock, random=database.random, node=running.replica.identity.node)
     access.begin(database)
-    return KeyValueClient(access)
+    return DatabaseClient(access)
 
 
-async def _nothing_there(reader: KeyValueClient) -> None:
+async def _nothing_there(reader: DatabaseClient) -> None:
     with pytest.raises(NoNodeError):
         await reader.get("/a", linearizable=True)
 
 
 @asynccontextmanager
-async def deletion_that_the_holder_has_not_applied() -> AsyncIterator[tuple[KeyValueClient, KeyValueClient]]:
+async def deletion_that_the_holder_has_not_applied() -> AsyncIterator[tuple[DatabaseClient, DatabaseClient]]:
     """Clients of the holder and of another replica, where /a is gone already; whoever deletes it has no answer yet."""
     async with replicas() as world:
         world.make_application = lambda environment: Database(clock=environment.clock, random=environment.random)
@@ -46,16 +46,16 @@ async def deletion_that_the_holder_has_not_applied() -> AsyncIterator[tuple[KeyV
             yield holder, reader
 
 
-READS: list[Callable[[KeyValueClient], Awaitable[object]]] = [
-    partial(KeyValueClient.exists, path="/a", linearizable=True),
-    partial(KeyValueClient.children, path="/", linearizable=True),
+READS: list[Callable[[DatabaseClient], Awaitable[object]]] = [
+    partial(DatabaseClient.exists, path="/a", linearizable=True),
+    partial(DatabaseClient.children, path="/", linearizable=True),
     _nothing_there,
 ]
 
 
 @pytest.mark.parametrize("read", READS)
 async def test_what_is_told_the_holder_has_seen(
-    read: Callable[[KeyValueClient], Awaitable[object]], autojump_clock: MockClock
+    read: Callable[[DatabaseClient], Awaitable[object]], autojump_clock: MockClock
 ) -> None:
     """Also that there is no such znode (any more)."""
     async with deletion_that_the_holder_has_not_applied() as (holder, reader):

@@ -7,15 +7,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import SETTINGS, Replicas, Running, caught_up, replicas
-from virtuallog.errors import OverloadedError, UnsupportedError
-from virtuallog.types import LogPosition
-from virtuallog_database.engines import time as time_engine
-from virtuallog_database.engines.rollout import Rollout
+from tests.database.engines.world import SETTINGS, Replicas, Running, caught_up, replicas
+from virtuallog.contract.errors import OverloadedError, UnsupportedError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines import time_engine
+from virtuallog_database.engines.rollout import RolloutEngine
 from virtuallog_database.engines.stack import StackSettings
-from virtuallog_database.engines.time import Elapsed, Time, TimeSettings
+from virtuallog_database.engines.time_engine import Elapsed, TimeEngine, TimeSettings
 from virtuallog_database.engines.view_tracking import ViewSettings
-from virtuallog_database.transaction import Transaction
+from virtuallog_database.transaction import StoreTransaction
 
 FAST: StackSettings = attrs.evolve(
     SETTINGS, view=ViewSettings(announce_seconds=1.0), time=TimeSettings(tick_seconds=0.2)
@@ -23,8 +23,8 @@ FAST: StackSettings = attrs.evolve(
 RATES = (1.0, 1.0, 1.0)
 
 
-def time(running: Running) -> Time:
-    found = running.replica.stack.find(Time)
+def time(running: Running) -> TimeEngine:
+    found = running.replica.stack.find(TimeEngine)
     assert found is not None
     return found
 
@@ -34,13 +34,13 @@ async def enabled(world: Replicas, rates: tuple[float, ...] = RATES) -> list[Run
     for each in running:
         time(each).on_fired["note"] = note
         await each.propose(b"hello")
-    rollout = running[0].replica.stack.find(Rollout)
+    rollout = running[0].replica.stack.find(RolloutEngine)
     assert rollout is not None
     await rollout.enable("time")
     return running
 
 
-def note(transaction: Transaction, timer: str, position: LogPosition) -> None:
+def note(transaction: StoreTransaction, timer: str, position: LogPosition) -> None:
     """Deterministic, like any apply."""
     transaction.put(b"fired/" + timer.encode(), b"%d" % position)
 
@@ -137,7 +137,7 @@ async def test_their_number_is_bounded_and_they_have_to_be_enabled(
         lonely = await world.start(1, settings=FAST)
         with pytest.raises(UnsupportedError):
             await time(lonely).set("note/a", 1.0)
-        rollout = lonely.replica.stack.find(Rollout)
+        rollout = lonely.replica.stack.find(RolloutEngine)
         assert rollout is not None
         await lonely.propose(b"hello")
         await rollout.enable("time")

@@ -7,12 +7,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.database.engines.worlds import SETTINGS, Running, caught_up, replicas
-from virtuallog.errors import InvalidSettingError
-from virtuallog.register import NodeEntry
-from virtuallog.types import LogPosition, NodeId
+from tests.database.engines.world import SETTINGS, Running, caught_up, replicas
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.register import NodeEntry
+from virtuallog.contract.types import LogPosition, NodeId
 from virtuallog_database.engines.stack import StackSettings
-from virtuallog_database.engines.view_tracking import Eject, ViewSettings, ViewTracking
+from virtuallog_database.engines.view_tracking import Eject, ViewSettings, ViewTrackingEngine
 from virtuallog_database.errors import SnapshotNeededError
 from virtuallog_database.testing.memory_store import MemoryDisk
 
@@ -21,8 +21,8 @@ SOON = 3.0
 """Everybody has announced itself by then."""
 
 
-def view(running: Running) -> ViewTracking:
-    found = running.replica.stack.find(ViewTracking)
+def view(running: Running) -> ViewTrackingEngine:
+    found = running.replica.stack.find(ViewTrackingEngine)
     assert found is not None
     return found
 

@@ -9,19 +9,19 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from virtuallog.errors import UnavailableError, VirtualLogError
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.network import SimulatedNetwork
-from virtuallog.testing.process import Process
-from virtuallog.testing.timeline import Timeline
-from virtuallog.types import LogPosition, NodeId
-from virtuallog_database.engines.keys import CURSOR
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.network import SimulatedNetwork
+from virtuallog.testing.sim.process import Process
+from virtuallog.testing.sim.timeline import Timeline
+from virtuallog_database.engines.core.keys import CURSOR
 from virtuallog_database.ports import LocalStore, StoreDirectory
-from virtuallog_database.snapshots.keeping import Snapshots
-from virtuallog_database.snapshots.meter import SnapshotMeter
+from virtuallog_database.snapshots.metrics import SnapshotMetrics
 from virtuallog_database.snapshots.policy import NONE, SnapshotSettings
-from virtuallog_database.snapshots.restoring import Restorer
-from virtuallog_database.snapshots.serving import SnapshotService
+from virtuallog_database.snapshots.restorer import Restorer
+from virtuallog_database.snapshots.service import SnapshotService
+from virtuallog_database.snapshots.snapshotter import Snapshotter
 from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 CLUSTER = b"c" * 16
@@ -30,7 +30,7 @@ EVERYTHING = (b"", b"\xff")
 
 @attrs.define(eq=False)
 class Replica:
-    """What `Snapshots` sees of one: `Progress`."""
+    """What `Snapshotter` sees of one: `Progress`."""
 
     store: LocalStore
     cursor: LogPosition = NONE
@@ -67,11 +67,11 @@ class Machine:
     may_hold: trio.Event = attrs.field(factory=trio.Event)
     """Not set: the log takes no entries."""
 
-    async def replica(self, cursor: int, settings: SnapshotSettings | None = None) -> tuple[Replica, Snapshots]:
+    async def replica(self, cursor: int, settings: SnapshotSettings | None = None) -> tuple[Replica, Snapshotter]:
         """A replica that has played so far, and serves its snapshots."""
         replica = Replica(await self.directory.open())
         replica.play(cursor)
-        snapshots = await Snapshots.open(self.directory.checkpoints, self.clock, settings)
+        snapshots = await Snapshotter.open(self.directory.checkpoints, self.clock, settings)
         service = SnapshotService(snapshots, CLUSTER, self.world.nursery, self.hold, self.clock)
         self.world.network.listen(self.process, service.handlers)
         return replica, snapshots
@@ -92,7 +92,7 @@ class Machine:
             replica=f"{self.node}-0000",
             peers=lambda: [NodeId(peer) for peer in peers],
             trim_point=self.world.find_trim_point,
-            meter=SnapshotMeter(),
+            meter=SnapshotMetrics(),
         )
 
     def crash(self) -> Machine:

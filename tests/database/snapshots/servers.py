@@ -9,23 +9,23 @@ from contextlib import asynccontextmanager
 import attrs
 import trio
 
-from tests.virtuallog.worlds import World
-from virtuallog.ports import Environment
-from virtuallog.testing.clock import SimulatedClock
-from virtuallog.testing.network import SimulatedNetwork
-from virtuallog.testing.process import CrashedError, Process
-from virtuallog.testing.timeline import Timeline
-from virtuallog.types import LogPosition, NodeId
-from virtuallog.virtual_log import VirtualLog
-from virtuallog_database.engines.base import BaseSettings
+from tests.virtuallog.client.world import World
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import LogPosition, NodeId
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.network import SimulatedNetwork
+from virtuallog.testing.sim.process import CrashedError, Process
+from virtuallog.testing.sim.timeline import Timeline
+from virtuallog_database.engines.base.base_engine import BaseSettings
 from virtuallog_database.engines.stack import StackSettings
-from virtuallog_database.engines.view_tracking import ViewSettings, ViewTracking
-from virtuallog_database.hosting import Host, HostSettings, Life
+from virtuallog_database.engines.view_tracking import ViewSettings, ViewTrackingEngine
 from virtuallog_database.identity import ReplicaIdentity
-from virtuallog_database.kv.commands import Create, Origin, SetData
-from virtuallog_database.replica import ReplicaSettings
+from virtuallog_database.replica.host import Host, HostSettings, ReplicaIncarnation
+from virtuallog_database.replica.replica import ReplicaSettings
 from virtuallog_database.snapshots.policy import SnapshotSettings
-from virtuallog_database.snapshots.serving import SnapshotService
+from virtuallog_database.snapshots.service import SnapshotService
+from virtuallog_database.tree.commands import Create, Origin, SetData
 from virtuallog_simulation.world.store_disk import SimulatedDirectory, StoreDisk
 
 CLUSTER = b"c" * 16
@@ -33,7 +33,7 @@ NODES = (1, 2, 3)
 SETTINGS = HostSettings(
     replica=ReplicaSettings(
         stack=StackSettings(
-            base=BaseSettings(follow_pause=0.5, follow_burst=0, trim_pause=0.5),
+            base=BaseSettings(follow_pause_seconds=0.5, follow_burst=0, trim_pause_seconds=0.5),
             view=ViewSettings(announce_seconds=0.5, eject_seconds=10.0),
         )
     ),
@@ -54,13 +54,13 @@ class Server:
     served: trio.Event = attrs.field(factory=trio.Event)
 
     @property
-    def life(self) -> Life:
+    def life(self) -> ReplicaIncarnation:
         assert self.host.life is not None
         return self.host.life
 
     @property
-    def view(self) -> ViewTracking:
-        found = self.life.replica.stack.find(ViewTracking)
+    def view(self) -> ViewTrackingEngine:
+        found = self.life.replica.stack.find(ViewTrackingEngine)
         assert found is not None
         return found
 
@@ -131,7 +131,7 @@ class Servers:
         return next(iter(self.running.values())).host.log
 
     async def _run(self, server: Server) -> None:
-        async def attend(life: Life) -> None:
+        async def attend(life: ReplicaIncarnation) -> None:
             service = SnapshotService(
                 life.snapshots, CLUSTER, life.environment.nursery, server.view.hold_exactly, life.environment.clock
             )

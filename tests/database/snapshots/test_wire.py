@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from virtuallog.rpc.codec import derive
-from virtuallog.rpc.frames import FRAME_BYTES_MAX
-from virtuallog.rpc.roles import Role
-from virtuallog.types import POSITION_MAX
+from virtuallog.contract.roles import Role
+from virtuallog.contract.types import POSITION_MAX
+from virtuallog.rpc.protocol.codec import derive
+from virtuallog.rpc.protocol.frames import FRAME_BYTES_MAX
 from virtuallog_database.ports import CheckpointFile
 from virtuallog_database.snapshots import wire
 from virtuallog_database.snapshots.messages import PIECE_BYTES_MAX, GetSnapshot, Piece, ReadPiece, SnapshotOffer

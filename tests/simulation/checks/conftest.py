@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.checks.story import Story
+from tests.simulation.checks.told_history import Story
 
 
 @pytest.fixture

@@ -8,22 +8,22 @@ from collections.abc import Mapping
 
 import attrs
 
-from virtuallog.testing.files import FilesServer
-from virtuallog.testing.network import SimulatedNetwork
-from virtuallog.testing.timeline import Timeline
-from virtuallog.testing.violation import Violation
-from virtuallog_loglets.archive import manifest as manifests
+from virtuallog.testing.checker.violation import Violation
+from virtuallog.testing.sim.network import SimulatedNetwork
+from virtuallog.testing.sim.object_store import FilesServer
+from virtuallog.testing.sim.timeline import Timeline
 from virtuallog_loglets.archive.config import ArchiveConfig
-from virtuallog_loglets.archive.manifest import DataFile, Manifest, RowGroup, checksum
-from virtuallog_loglets.archive.trimming import marker
-from virtuallog_simulation.checks.archives import ARCHIVED, ArchiveWatch, archive_is_whole
+from virtuallog_loglets.archive.core import manifest as manifests
+from virtuallog_loglets.archive.core.manifest import ArchiveManifest, DataFile, RowGroup, checksum
+from virtuallog_loglets.archive.drivers.trim_markers import marker
+from virtuallog_simulation.checks.cluster.archives import ARCHIVED, ArchiveWatch, archive_is_whole
 
 DATA = b"four rows"
 FILE = DataFile(
     name="rows.parquet", start=0, stop=4, entries=4, gaps=0, bytes=len(DATA), checksum=checksum(DATA), footer_bytes=4,
     footer_checksum=checksum(DATA[-4:]), groups=(RowGroup(0, 0, 5),),
 )  # fmt: skip
-BLOB = Manifest(
+BLOB = ArchiveManifest(
     cluster="c3", start=0, stop=4, trimmed=0, files=(FILE,), content=checksum(b""), writer="a test"
 ).encode()
 CONFIG = ArchiveConfig(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from tests.simulation.checks.story import FIRST, SECOND, Story, put, register
-from virtuallog import chain
-from virtuallog.chain import Chain
-from virtuallog.errors import ChainConflictError
-from virtuallog.testing.actions import Get, LogletRead, LogletSeal, LogletTail, Put
-from virtuallog.types import LogPosition, Open, Sealed
-from virtuallog_simulation.checks.chain import SEGMENT_BYTES
+from tests.simulation.checks.told_history import FIRST, SECOND, Story, put, register
+from virtuallog.contract import chain
+from virtuallog.contract.chain import Chain
+from virtuallog.contract.errors import ChainConflictError
+from virtuallog.contract.types import LogPosition, Open, Sealed
+from virtuallog.testing.checker.actions import LogletRead, LogletSeal, LogletTail, RegisterGet, RegisterPut
+from virtuallog_simulation.checks.history.chain import SEGMENT_BYTES
 
 OLD, NEW = SECOND.segments
 
@@ -31,7 +31,7 @@ def test_changes_one_after_the_other(story: Story) -> None:
     truncated = chain.truncate(reopened, 5)
     assert truncated is not None
     story.became(truncated)
-    story.happened(Get(), (6, register(truncated)), "b")
+    story.happened(RegisterGet(), (6, register(truncated)), "b")
 
     assert story.broken() == set()
 
@@ -40,8 +40,8 @@ def test_two_values_of_one_version(story: Story) -> None:
     """I2: the conditional put has one winner."""
     other = chain.genesis("memory", b"", 9)
     with story.during(put(FIRST, 1)), story.during(put(other, 2)):
-        story.happened(Get(), (1, register(FIRST)))
-        story.happened(Get(), (1, register(other)))
+        story.happened(RegisterGet(), (1, register(FIRST)))
+        story.happened(RegisterGet(), (1, register(other)))
 
     assert story.broken() == {"one value per version"}
 
@@ -59,7 +59,7 @@ def test_a_register_that_goes_back(story: Story) -> None:
     """Somebody knew version 2 before this read began."""
     story.happened(put(FIRST), 1)
     story.became(SECOND)
-    story.happened(Get(), (1, register(FIRST)), "b")
+    story.happened(RegisterGet(), (1, register(FIRST)), "b")
 
     assert story.broken() == {"versions move forward"}
 
@@ -67,9 +67,9 @@ def test_a_register_that_goes_back(story: Story) -> None:
 def test_a_client_whose_register_goes_back(story: Story) -> None:
     """Both reads were under way at once, so their order is open to others; but one client never goes back."""
     story.happened(put(FIRST), 1)
-    with story.during(Get()) as returned:
+    with story.during(RegisterGet()) as returned:
         story.became(SECOND)
-        story.happened(Get(), (2, register(SECOND)), "b")
+        story.happened(RegisterGet(), (2, register(SECOND)), "b")
         returned((1, register(FIRST)))
 
     assert story.broken() == {"versions of a client move forward"}
@@ -78,7 +78,7 @@ def test_a_client_whose_register_goes_back(story: Story) -> None:
 def test_a_refused_put_that_was_decided(story: Story) -> None:
     """Its caller would do its change a second time."""
     story.failed(put(FIRST), ChainConflictError(0, 1))
-    story.happened(Get(), (1, register(FIRST)))
+    story.happened(RegisterGet(), (1, register(FIRST)))
 
     assert story.broken() == {"refused stays refused"}
 
@@ -88,7 +88,7 @@ def test_equal_bytes_of_two_puts(story: Story) -> None:
     with story.during(put(FIRST, 2)) as returned:
         story.failed(put(FIRST, 1), ChainConflictError(0, 1))
         returned(1)
-    story.happened(Get(), (1, register(FIRST)))
+    story.happened(RegisterGet(), (1, register(FIRST)))
 
     assert story.broken() == set()
 
@@ -145,7 +145,7 @@ def test_a_client_that_reads_past_the_stop_that_it_knows(story: Story) -> None:
     """A read of a closed segment is clamped to the chain's stop, whatever the loglet holds beyond."""
     story.happened(put(FIRST), 1)
     story.became(SECOND)
-    story.happened(Get(), (2, register(SECOND)), "b")
+    story.happened(RegisterGet(), (2, register(SECOND)), "b")
     with story.during(LogletRead(OLD.id, 4, 6), "b"):
         pass
 
@@ -177,6 +177,6 @@ def test_a_register_that_grows_without_segments(story: Story) -> None:
     """Endless reconfiguration must not fill the register with what is over."""
     story.happened(put(FIRST), 1)
     padded = attrs.evolve(FIRST.last, config=bytes(2 * SEGMENT_BYTES + 4096))
-    story.happened(Put(2, register(Chain(2, (padded,))), 2), 2)
+    story.happened(RegisterPut(2, register(Chain(2, (padded,))), 2), 2)
 
     assert "register is bounded" in story.broken()

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.checks.story import FIRST, SECOND, Story, put, register
-from virtuallog import chain
-from virtuallog.errors import UnavailableError
-from virtuallog.register import decode_untrusted
-from virtuallog.testing.actions import (
-    ChangeAsked,
-    CheckTail,
-    CloseAsked,
-    ExtendAsked,
+from tests.simulation.checks.told_history import FIRST, SECOND, Story, put, register
+from virtuallog.contract import chain
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.register import decode_untrusted
+from virtuallog.contract.types import LogletOffset, NodeId, Open, Sealed
+from virtuallog.testing.checker.actions import (
+    CloseChange,
+    ExtendChange,
+    LogCheckTail,
     LogletSeal,
     LogletTail,
-    MembersAsked,
-    ModifyAsked,
-    Put,
+    LogTrim,
+    MembersChange,
+    ModifyChange,
     Reconfigure,
-    Trim,
-    TruncateAsked,
+    RegisterPut,
+    RequestedChange,
+    TruncateChange,
 )
-from virtuallog.types import LogletOffset, NodeId, Open, Sealed
 
 OLD = SECOND.segments[0]
 THIRD = chain.extend(SECOND, 9, "native", b"", 3)
@@ -43,14 +43,14 @@ def members(*nodes: int) -> bytes:
     return changed.encode()
 
 
-def changed(story: Story, asked: ChangeAsked, value: bytes) -> None:
+def changed(story: Story, asked: RequestedChange, value: bytes) -> None:
     """Somebody asks for a change of `SECOND`, and is told that version 3 is it."""
     with story.during(Reconfigure(asked), "operator") as returned:
         end = decode_untrusted(value).chain.segments[-1]
         if end.id != SECOND.last.id or end.stop is not None:
             story.happened(LogletSeal(SECOND.last.id), None, "operator")
             story.happened(LogletTail(SECOND.last.id), Sealed(LogletOffset(4)), "operator")
-        story.happened(Put(3, value, 3), 3, "operator")
+        story.happened(RegisterPut(3, value, 3), 3, "operator")
         returned(3)
 
 
@@ -65,14 +65,14 @@ def begun(story: Story) -> Story:
 @pytest.mark.parametrize(
     ("asked", "value"),
     [
-        (ExtendAsked("native"), register(THIRD)),
-        (ModifyAsked(OLD.id, "copy", 7), register(COPIED)),
-        (CloseAsked(), register(CLOSED)),
-        (MembersAsked((NodeId(2), NodeId(1))), members(1, 2)),
+        (ExtendChange("native"), register(THIRD)),
+        (ModifyChange(OLD.id, "copy", 7), register(COPIED)),
+        (CloseChange(), register(CLOSED)),
+        (MembersChange((NodeId(2), NodeId(1))), members(1, 2)),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_change_that_is_made(begun: Story, asked: ChangeAsked, value: bytes) -> None:
+def test_a_change_that_is_made(begun: Story, asked: RequestedChange, value: bytes) -> None:
     """The version shows it."""
     changed(begun, asked, value)
 
@@ -82,26 +82,26 @@ def test_a_change_that_is_made(begun: Story, asked: ChangeAsked, value: bytes) -
 @pytest.mark.parametrize(
     ("asked", "value"),
     [
-        (ExtendAsked("memory"), register(THIRD)),
-        (ExtendAsked("memory"), members(1)),
-        (ExtendAsked("native"), register(CLOSED)),
-        (ModifyAsked(OLD.id, "copy", 0), register(COPIED)),
-        (ModifyAsked(OLD.id, "native", 7), register(COPIED)),
-        (ModifyAsked(OLD.id, "memory", 0), register(CLOSED)),
-        (CloseAsked(), register(THIRD)),
-        (MembersAsked((NodeId(1), NodeId(3))), members(1, 2)),
+        (ExtendChange("memory"), register(THIRD)),
+        (ExtendChange("memory"), members(1)),
+        (ExtendChange("native"), register(CLOSED)),
+        (ModifyChange(OLD.id, "copy", 0), register(COPIED)),
+        (ModifyChange(OLD.id, "native", 7), register(COPIED)),
+        (ModifyChange(OLD.id, "memory", 0), register(CLOSED)),
+        (CloseChange(), register(THIRD)),
+        (MembersChange((NodeId(1), NodeId(3))), members(1, 2)),
     ],
     ids=str,
 )
-def test_a_change_that_is_not_made(begun: Story, asked: ChangeAsked, value: bytes) -> None:
+def test_a_change_that_is_not_made(begun: Story, asked: RequestedChange, value: bytes) -> None:
     """Another kind, another offset, another segment, open, other members."""
     changed(begun, asked, value)
 
     assert begun.broken() == BROKEN
 
 
-@pytest.mark.parametrize(("asked"), [ExtendAsked("memory"), ModifyAsked(FIRST.last.id, "memory", 0)], ids=str)
-def test_a_change_that_others_had_made_before(begun: Story, asked: ChangeAsked) -> None:
+@pytest.mark.parametrize(("asked"), [ExtendChange("memory"), ModifyChange(FIRST.last.id, "memory", 0)], ids=str)
+def test_a_change_that_others_had_made_before(begun: Story, asked: RequestedChange) -> None:
     """The segment was there when this one began."""
     begun.happened(Reconfigure(asked), 2)
 
@@ -111,15 +111,15 @@ def test_a_change_that_others_had_made_before(begun: Story, asked: ChangeAsked) 
 def test_a_close_and_members_that_others_have_made(begun: Story) -> None:
     """These may find it done."""
     begun.became(CLOSED)
-    begun.happened(Reconfigure(CloseAsked()), 3)
-    begun.happened(Reconfigure(MembersAsked(())), 3)
+    begun.happened(Reconfigure(CloseChange()), 3)
+    begun.happened(Reconfigure(MembersChange(())), 3)
 
     assert begun.broken() == set()
 
 
 def test_a_version_that_nobody_knows(begun: Story) -> None:
     """It has not been decided, as far as anybody could tell when the change returned."""
-    begun.happened(Reconfigure(CloseAsked()), 3)
+    begun.happened(Reconfigure(CloseChange()), 3)
     begun.became(CLOSED)
 
     assert begun.broken() == BROKEN
@@ -127,7 +127,7 @@ def test_a_version_that_nobody_knows(begun: Story) -> None:
 
 def test_a_change_of_unknown_outcome(begun: Story) -> None:
     """Nothing is said of it."""
-    begun.failed(Reconfigure(ExtendAsked("native")), UnavailableError("no answer"))
+    begun.failed(Reconfigure(ExtendChange("native")), UnavailableError("no answer"))
 
     assert begun.broken() == set()
 
@@ -135,19 +135,19 @@ def test_a_change_of_unknown_outcome(begun: Story) -> None:
 @pytest.mark.parametrize(("trimmed", "expected"), [(4, set()), (5, BROKEN)])
 def test_a_truncate_that_leaves_what_is_trimmed(begun: Story, trimmed: int, expected: set[str]) -> None:
     """The first segment ends at 5."""
-    begun.happened(CheckTail(), Open(9))
-    begun.happened(Trim(trimmed), trimmed)
-    begun.happened(Reconfigure(TruncateAsked()), 2)
+    begun.happened(LogCheckTail(), Open(9))
+    begun.happened(LogTrim(trimmed), trimmed)
+    begun.happened(Reconfigure(TruncateChange()), 2)
 
     assert begun.broken() == expected
 
 
 def test_a_truncate_that_drops_what_is_trimmed(begun: Story) -> None:
     """The chain starts where the trim ended."""
-    begun.happened(CheckTail(), Open(9))
-    begun.happened(Trim(5), 5)
+    begun.happened(LogCheckTail(), Open(9))
+    begun.happened(LogTrim(5), 5)
     assert SHORT is not None
-    changed(begun, TruncateAsked(), register(SHORT))
+    changed(begun, TruncateChange(), register(SHORT))
 
     assert begun.broken() == set()
 
@@ -157,8 +157,8 @@ def test_a_copy_may_take_the_place_of_an_empty_segment(story: Story) -> None:
     story.happened(put(FIRST), 1)
     story.became(EMPTY)
     copied = chain.modify(EMPTY, EMPTY.last.id, "copy", b"", 3, LogletOffset(0))
-    with story.during(Reconfigure(ModifyAsked(EMPTY.last.id, "copy", 0)), "operator") as returned:
-        story.happened(Put(3, register(copied), 3), 3, "operator")
+    with story.during(Reconfigure(ModifyChange(EMPTY.last.id, "copy", 0)), "operator") as returned:
+        story.happened(RegisterPut(3, register(copied), 3), 3, "operator")
         returned(3)
 
     assert story.broken() == set()

@@ -15,8 +15,10 @@ ABOUT_RUNS = {"comes to an end", "no unexpected error", "progress"}
 
 def names_in_code() -> set[str]:
     """The words that begin a violation, or are told apart just before."""
-    folders = (SIMULATION / "checks", SIMULATION / "zelos", ROOT / "virtuallog" / "testing")
-    sources = [source for folder in folders for source in folder.glob("*.py")]
+    folders = (SIMULATION / "checks", SIMULATION / "workload" / "database", ROOT / "virtuallog" / "testing")
+    database = SIMULATION / "scenarios" / "database"
+    others = [SIMULATION / "world" / "stop_reasons.py", database / "lag.py", database / "witness.py"]
+    sources = [*(source for folder in folders for source in folder.rglob("*.py")), *others]
     return {name for source in sources for name in _names(ast.parse(source.read_text()))}
 
 

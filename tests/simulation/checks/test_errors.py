@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.checks.story import LOGLET, A, Story, offer
-from virtuallog.errors import (
+from tests.simulation.checks.told_history import LOGLET, A, Story, offer
+from virtuallog.contract.errors import (
     ChainConflictError,
     CorruptionError,
     DiskFullError,
@@ -20,24 +20,24 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.testing.actions import (
+from virtuallog.testing.checker.actions import (
     Action,
-    Append,
-    CheckTail,
-    CloseAsked,
-    ExtendAsked,
-    FindTrimPoint,
-    Follow,
-    Get,
+    CloseChange,
+    ExtendChange,
+    LogAppend,
+    LogCheckTail,
+    LogFindTrimPoint,
+    LogFollow,
     LogletRead,
     LogletTail,
-    Put,
-    Read,
+    LogRead,
+    LogTrim,
     Reconfigure,
-    Trim,
+    RegisterGet,
+    RegisterPut,
 )
-from virtuallog_simulation.checks.errors import DOCUMENTED, register_errors_as_documented
-from virtuallog_simulation.checks.register import REGISTER_CHECKS
+from virtuallog_simulation.checks.history.errors import DOCUMENTED, register_errors_as_documented
+from virtuallog_simulation.checks.history.register import REGISTER_CHECKS
 
 BROKEN = {"errors as documented"}
 SILENT = UnavailableError("no answer")
@@ -47,15 +47,15 @@ DAMAGED = CorruptionError("every copy is damaged")
 @pytest.mark.parametrize(
     ("action", "error"),
     [
-        (Append((b"x",)), SILENT),
-        (Append((b"x",), 3), TailMismatchError(3, 4)),
-        (Trim(3), SILENT),
-        (FindTrimPoint(), SILENT),
-        (Reconfigure(ExtendAsked("native")), InvalidSettingError("servers", "too few")),
+        (LogAppend((b"x",)), SILENT),
+        (LogAppend((b"x",), 3), TailMismatchError(3, 4)),
+        (LogTrim(3), SILENT),
+        (LogFindTrimPoint(), SILENT),
+        (Reconfigure(ExtendChange("native")), InvalidSettingError("servers", "too few")),
         (offer(A, 0), OutOfOrderError(3)),
         (offer(A, 0), ReconfigurationNeededError("restarted")),
         (LogletTail(LOGLET), SealedError("dropped")),
-        (Put(3, b"", 1), SILENT),
+        (RegisterPut(3, b"", 1), SILENT),
     ],
     ids=str,
 )
@@ -69,16 +69,16 @@ def test_an_error_that_is_documented(story: Story, action: Action, error: Virtua
 @pytest.mark.parametrize(
     ("action", "error"),
     [
-        (Append((b"x",)), TailMismatchError(3, 4)),
-        (Append((b"x",)), StorageError("no disk")),
-        (Append((b"x",)), SealedError("nobody has closed it")),
-        (CheckTail(), SealedError()),
-        (Follow(0), SILENT),
-        (Trim(3), ReconfigurationNeededError("restarted")),
-        (Reconfigure(CloseAsked()), InvalidSettingError("servers", "too few")),
+        (LogAppend((b"x",)), TailMismatchError(3, 4)),
+        (LogAppend((b"x",)), StorageError("no disk")),
+        (LogAppend((b"x",)), SealedError("nobody has closed it")),
+        (LogCheckTail(), SealedError()),
+        (LogFollow(0), SILENT),
+        (LogTrim(3), ReconfigurationNeededError("restarted")),
+        (Reconfigure(CloseChange()), InvalidSettingError("servers", "too few")),
         (offer(A, 0), DiskFullError("full")),
         (LogletTail(LOGLET), StorageError("no disk")),
-        (Get(), ChainConflictError(1, 2)),
+        (RegisterGet(), ChainConflictError(1, 2)),
     ],
     ids=str,
 )
@@ -89,7 +89,7 @@ def test_an_error_that_nobody_expects(story: Story, action: Action, error: Virtu
     assert story.broken() == BROKEN
 
 
-@pytest.mark.parametrize("action", [Read(0, 1), Follow(0), LogletRead(LOGLET, 0, 1)], ids=str)
+@pytest.mark.parametrize("action", [LogRead(0, 1), LogFollow(0), LogletRead(LOGLET, 0, 1)], ids=str)
 def test_damage_is_reported_only_where_there_is_some(story: Story, action: Any) -> None:
     """Bits must have changed before."""
     story.failed(action, DAMAGED)
@@ -104,15 +104,15 @@ def test_damage_is_reported_only_where_there_is_some(story: Story, action: Any) 
 
 def test_an_append_to_a_log_that_somebody_wanted_closed(story: Story) -> None:
     """He need not have heard that it was."""
-    story.failed(Reconfigure(CloseAsked()), SILENT)
-    story.failed(Append((b"x",)), SealedError())
+    story.failed(Reconfigure(CloseChange()), SILENT)
+    story.failed(LogAppend((b"x",)), SealedError())
 
     assert story.broken() == set()
 
 
 def test_a_crash_is_no_error_of_ours(story: Story) -> None:
     """Who is cancelled or dies has heard nothing."""
-    with pytest.raises(KeyboardInterrupt), story.history.record("a", Get()):
+    with pytest.raises(KeyboardInterrupt), story.history.record("a", RegisterGet()):
         raise KeyboardInterrupt
 
     assert story.broken() == set()
@@ -121,4 +121,4 @@ def test_a_crash_is_no_error_of_ours(story: Story) -> None:
 def test_the_register_alone_is_judged_as_well() -> None:
     """The table has a row for each of its calls."""
     assert register_errors_as_documented in REGISTER_CHECKS
-    assert {Get, Put} <= set(DOCUMENTED)
+    assert {RegisterGet, RegisterPut} <= set(DOCUMENTED)

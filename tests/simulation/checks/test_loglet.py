@@ -1,6 +1,6 @@
 """One loglet: every promise has a history that breaks it, and the check that objects has the promise's name.
 
-What a loglet may do is tested with the judge itself, tests/conformance/test_linearizability.py.
+What a loglet may do is tested with the judge itself, tests/virtuallog/testing/test_linearizability.py.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.simulation.checks.story import LOGLET, A, B, Story, batch, filler, offer, trimmed
-from virtuallog.batch import SessionId
-from virtuallog.chain import SegmentId
-from virtuallog.errors import (
+from tests.simulation.checks.told_history import LOGLET, A, B, Story, batch, filler, offer, trimmed
+from virtuallog.contract.batch import SessionId
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import (
     OutOfOrderError,
     OverloadedError,
     SealedError,
@@ -21,8 +21,8 @@ from virtuallog.errors import (
     UnavailableError,
     VirtualLogError,
 )
-from virtuallog.testing.actions import LogletAppend, LogletCopy, LogletRead, LogletSeal, LogletTail, LogletTrim
-from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed
+from virtuallog.contract.types import Gap, GapKind, Open, PlacedBatch, Sealed
+from virtuallog.testing.checker.actions import LogletAppend, LogletCopy, LogletRead, LogletSeal, LogletTail, LogletTrim
 
 OTHER = SegmentId(2, 8)
 C = SessionId(b"c" * 16)

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.checks.story import Story
-from virtuallog.testing.actions import Put
-from virtuallog.types import NodeId
-from virtuallog_metastore.acceptor import Acceptor
+from tests.simulation.checks.told_history import Story
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.checker.actions import RegisterPut
+from virtuallog_metastore.core.acceptor import Acceptor
 from virtuallog_metastore.messages import BALLOT_ZERO, Ballot, Decision, Proposal, Vote, genesis
-from virtuallog_simulation.checks.metastore import CHOSEN, DECIDED, UNDECIDED, Seen, acceptors_agree
+from virtuallog_simulation.checks.state.acceptors import CHOSEN, DECIDED, UNDECIDED, Seen, acceptors_agree
 
 NODES = ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 
@@ -44,7 +44,7 @@ def broken(story: Story, *acceptors: Acceptor | None) -> set[str]:
 
 def test_acceptors_without_fault(story: Story) -> None:
     """One has learned the decision, one has accepted it, one lies behind and has accepted what lost in a lower ballot."""
-    story.happened(Put(1, b"7", 7), 1)
+    story.happened(RegisterPut(1, b"7", 7), 1)
 
     assert broken(story, knows(7), founded(7, 2), founded(8, 1)) == set()
 
@@ -56,7 +56,7 @@ def test_two_decisions_of_one_version(story: Story) -> None:
 
 def test_a_decision_that_is_not_what_a_client_knows(story: Story) -> None:
     """Whoever reads it now sees another value than the one that was acknowledged."""
-    story.happened(Put(1, b"7", 7), 1)
+    story.happened(RegisterPut(1, b"7", 7), 1)
 
     assert "acceptors agree" in broken(story, knows(8), knows(8), knows(8))
 
@@ -83,7 +83,7 @@ def test_votes_of_different_ballots_choose_nothing(story: Story) -> None:
 
 def test_a_decision_that_a_majority_does_not_have(story: Story) -> None:
     """The client was answered before the votes were on disk: one more crash and the version may be decided anew."""
-    story.happened(Put(1, b"7", 7), 1)
+    story.happened(RegisterPut(1, b"7", 7), 1)
 
     assert broken(story, knows(7), founded(), founded(8)) == {"decided is durable"}
 
@@ -91,7 +91,7 @@ def test_a_decision_that_a_majority_does_not_have(story: Story) -> None:
 @pytest.mark.parametrize("third", [None, founded(7), knows(9, version=2)])
 def test_a_decision_that_a_majority_has_or_may_have(story: Story, third: Acceptor | None) -> None:
     """A disk that is lost may have had it; a vote will do; and so does a later decision."""
-    story.happened(Put(1, b"7", 7), 1)
+    story.happened(RegisterPut(1, b"7", 7), 1)
 
     assert broken(story, knows(7), founded(), third) == set()
 

@@ -7,18 +7,30 @@ from collections.abc import Mapping
 import attrs
 import pytest
 
-from tests.simulation.checks.story import LOGLET, A, B, Story, batch
-from virtuallog.batch import SessionId
-from virtuallog.testing.actions import LogletSeal, LogletTail
-from virtuallog.types import NodeId
-from virtuallog.types import Sealed as End
-from virtuallog_loglets.native import wave as waves
+from tests.simulation.checks.told_history import LOGLET, A, B, Story, batch
+from virtuallog.contract.batch import SessionId
+from virtuallog.contract.types import NodeId
+from virtuallog.contract.types import Sealed as End
+from virtuallog.testing.checker.actions import LogletSeal, LogletTail
 from virtuallog_loglets.native.config import NativeConfig
-from virtuallog_loglets.native.durable import DurableLogs, Floor, Known, Sealed, Trimmed, WaveStored
-from virtuallog_loglets.native.liveness import Liveness
-from virtuallog_loglets.native.log_server import LogServer
-from virtuallog_loglets.wal.record import Address
-from virtuallog_simulation.checks.native import Held, committed_below_the_stop, restart_forgets_nothing, servers_agree
+from virtuallog_loglets.native.core import wave as waves
+from virtuallog_loglets.native.core.durable_state import (
+    DurableLogs,
+    KnownTailRaised,
+    LogletSealed,
+    LogletTrimmed,
+    Tombstones,
+    VersionFloor,
+    WaveStored,
+)
+from virtuallog_loglets.native.core.log_server import LogServer
+from virtuallog_loglets.wal.core.record import Address
+from virtuallog_simulation.checks.state.log_servers import (
+    HeldLoglet,
+    committed_below_the_stop,
+    restart_forgets_nothing,
+    servers_agree,
+)
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 CONFIG = NativeConfig(servers=(ONE, TWO, THREE), sequencer=ONE, boot=1)
@@ -31,7 +43,7 @@ def stored(first: int, session: SessionId = A) -> WaveStored:
     )
 
 
-def logs(*changes: WaveStored | Sealed | Trimmed | Known | Floor) -> DurableLogs:
+def logs(*changes: WaveStored | LogletSealed | LogletTrimmed | KnownTailRaised | VersionFloor) -> DurableLogs:
     durable = DurableLogs()
     for address, change in enumerate(changes):
         durable.apply(change, Address(address))
@@ -45,7 +57,7 @@ def broken(servers: Mapping[NodeId, DurableLogs], config: NativeConfig = CONFIG)
 
 def test_servers_without_fault() -> None:
     """Two have both waves, one lies behind; what they know is committed."""
-    both = stored(0), stored(1), Known(LOGLET, 2)
+    both = stored(0), stored(1), KnownTailRaised(LOGLET, 2)
 
     assert broken({ONE: logs(*both), TWO: logs(*both), THREE: logs(stored(0))}) == set()
 
@@ -57,7 +69,11 @@ def test_two_waves_at_one_offset() -> None:
 
 def test_a_known_tail_that_is_not_committed() -> None:
     """Only one of three servers has the second wave."""
-    servers = {ONE: logs(stored(0), stored(1), Known(LOGLET, 2)), TWO: logs(stored(0)), THREE: logs(stored(0))}
+    servers = {
+        ONE: logs(stored(0), stored(1), KnownTailRaised(LOGLET, 2)),
+        TWO: logs(stored(0)),
+        THREE: logs(stored(0)),
+    }
 
     assert broken(servers) == {"known is committed"}
 
@@ -65,7 +81,7 @@ def test_a_known_tail_that_is_not_committed() -> None:
 def test_what_was_trimmed_before_a_loglet_moved_is_on_none_of_its_servers() -> None:
     """There was nothing left to copy; that all of it was committed, they have been told. Of a loglet that has not moved, a
     majority must have it, trimmed or not."""
-    emptied = logs(Known(LOGLET, 5))
+    emptied = logs(KnownTailRaised(LOGLET, 5))
     emptied.loglet(LOGLET).trim = 5
     servers = {ONE: emptied, TWO: emptied, THREE: logs()}
 
@@ -85,7 +101,7 @@ def told(story: Story, tail: int) -> set[str]:
     """After somebody was told this tail, two sealed servers have both waves."""
     story.happened(LogletSeal(LOGLET))
     story.happened(LogletTail(LOGLET), End(tail))
-    both = stored(0), stored(1), Sealed(LOGLET)
+    both = stored(0), stored(1), LogletSealed(LOGLET)
     servers = {ONE: LogServer(logs(*both)), TWO: LogServer(logs(*both)), THREE: LogServer(logs(stored(0)))}
     found = committed_below_the_stop(story.history, LOGLET, CONFIG, servers)
     return {violation.check for violation in found}
@@ -103,26 +119,26 @@ def test_a_repair_up_to_the_stop(story: Story) -> None:
 
 def test_a_server_that_nobody_can_look_into_may_have_it() -> None:
     """It has crashed, or was wiped."""
-    assert broken({ONE: logs(stored(0), stored(1), Known(LOGLET, 2)), TWO: logs(stored(0))}) == set()
+    assert broken({ONE: logs(stored(0), stored(1), KnownTailRaised(LOGLET, 2)), TWO: logs(stored(0))}) == set()
 
 
 def restarted(before: DurableLogs, after: DurableLogs) -> set[str]:
-    return {violation.check for violation in restart_forgets_nothing(ONE, Held.by(before), after)}
+    return {violation.check for violation in restart_forgets_nothing(ONE, HeldLoglet.by(before), after)}
 
 
 @pytest.mark.parametrize(
     "forgotten",
     [
-        logs(stored(0), Sealed(LOGLET), Trimmed(LOGLET, 1)),
-        logs(stored(0), stored(1), Trimmed(LOGLET, 1)),
-        logs(stored(0), stored(1), Sealed(LOGLET)),
+        logs(stored(0), LogletSealed(LOGLET), LogletTrimmed(LOGLET, 1)),
+        logs(stored(0), stored(1), LogletTrimmed(LOGLET, 1)),
+        logs(stored(0), stored(1), LogletSealed(LOGLET)),
         logs(),
     ],
     ids=["a wave", "the seal", "the trim", "everything"],
 )
 def test_a_server_that_forgets(forgotten: DurableLogs) -> None:
     """It had told others that this is durable."""
-    before = logs(stored(0), stored(1), Sealed(LOGLET), Trimmed(LOGLET, 1))
+    before = logs(stored(0), stored(1), LogletSealed(LOGLET), LogletTrimmed(LOGLET, 1))
 
     assert restarted(before, forgotten) == {"restart forgets nothing"}
 
@@ -130,18 +146,18 @@ def test_a_server_that_forgets(forgotten: DurableLogs) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "forgets"),
     [
-        (Liveness(4), Liveness(3), True),
-        (Liveness().seen(9, [LOGLET]), Liveness(), True),
-        (Liveness().seen(9, []), Liveness().seen(9, [LOGLET]), True),
-        (Liveness(4), Liveness(5), False),
-        (Liveness().seen(9, [LOGLET]), Liveness().seen(9, []), False),
-        (Liveness().seen(9, []), Liveness().seen(10, [LOGLET]), False),
+        (Tombstones(4), Tombstones(3), True),
+        (Tombstones().seen(9, [LOGLET]), Tombstones(), True),
+        (Tombstones().seen(9, []), Tombstones().seen(9, [LOGLET]), True),
+        (Tombstones(4), Tombstones(5), False),
+        (Tombstones().seen(9, [LOGLET]), Tombstones().seen(9, []), False),
+        (Tombstones().seen(9, []), Tombstones().seen(10, [LOGLET]), False),
     ],
 )
-def test_what_was_dropped_stays_dropped(before: Liveness, after: Liveness, forgets: bool) -> None:
+def test_what_was_dropped_stays_dropped(before: Tombstones, after: Tombstones, forgets: bool) -> None:
     """A floor that goes back, or a loglet that lives again; what is newer may say more."""
-    recovered = DurableLogs(liveness=after)
-    found = {violation.check for violation in restart_forgets_nothing(ONE, {}, recovered, liveness=before)}
+    recovered = DurableLogs(tombstones=after)
+    found = {violation.check for violation in restart_forgets_nothing(ONE, {}, recovered, tombstones=before)}
     assert found == ({"restart forgets nothing"} if forgets else set())
 
 
@@ -149,6 +165,6 @@ def test_a_server_that_remembers_more() -> None:
     """What was being written when the power went may be there, and may have been trimmed or dropped."""
     before = logs(stored(0), stored(1))
 
-    assert restarted(before, logs(stored(0), stored(1), stored(2), Sealed(LOGLET))) == set()
-    assert restarted(before, logs(stored(0), stored(1), stored(2), Trimmed(LOGLET, 2))) == set()
-    assert restarted(before, logs(Floor(LOGLET.version + 1))) == set()
+    assert restarted(before, logs(stored(0), stored(1), stored(2), LogletSealed(LOGLET))) == set()
+    assert restarted(before, logs(stored(0), stored(1), stored(2), LogletTrimmed(LOGLET, 2))) == set()
+    assert restarted(before, logs(VersionFloor(LOGLET.version + 1))) == set()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.checks.story import LOGLET, A, B, Story, batch
-from virtuallog.testing.actions import LogletAppend
-from virtuallog.types import NodeId
-from virtuallog_loglets.paxos import values
-from virtuallog_loglets.paxos.messages import NOWHERE, Record, Status
-from virtuallog_simulation.checks.paxos import ACKNOWLEDGED, LOOKED, RECOVERED, Ledger
+from tests.simulation.checks.told_history import LOGLET, A, B, Story, batch
+from virtuallog.contract.types import NodeId
+from virtuallog.testing.checker.actions import LogletAppend
+from virtuallog_loglets.paxos.core import values
+from virtuallog_loglets.paxos.messages import NOWHERE, PaxosRecord, Status
+from virtuallog_simulation.checks.state.paxos_ledger import ACKNOWLEDGED, LOOKED, RECOVERED, Ledger
 
 ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
 X, Y = values.append(batch(A, 0).blob, 1), values.append(batch(B, 0).blob, 2)
@@ -22,12 +22,12 @@ def ledger() -> Ledger:
 
 
 def accept(ledger: Ledger, node: NodeId, proposal: int, value: bytes, *, position: int = 1, now: int = NOW) -> None:
-    record = Record(position=position, promised=proposal, performed=proposal, value=value)
+    record = PaxosRecord(position=position, promised=proposal, performed=proposal, value=value)
     ledger.wrote(LOGLET, node, record, now)
 
 
 def learn(ledger: Ledger, node: NodeId, proposal: int, value: bytes, *, position: int = 1) -> None:
-    record = Record(position=position, promised=proposal, performed=proposal, value=value, learned=True)
+    record = PaxosRecord(position=position, promised=proposal, performed=proposal, value=value, learned=True)
     ledger.wrote(LOGLET, node, record, NOW)
 
 
@@ -140,11 +140,11 @@ def test_a_lost_store_begins_anew(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     "after",
     [
-        Record(position=1, promised=1, performed=1, value=X),
-        Record(position=1, promised=2, performed=NOWHERE),
+        PaxosRecord(position=1, promised=1, performed=1, value=X),
+        PaxosRecord(position=1, promised=2, performed=NOWHERE),
     ],
 )
-def test_a_position_goes_back(ledger: Ledger, after: Record) -> None:
+def test_a_position_goes_back(ledger: Ledger, after: PaxosRecord) -> None:
     """With its promise, or with what was accepted."""
     accept(ledger, ONE, 2, X)
     ledger.wrote(LOGLET, ONE, after, NOW)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.checks.story import FIRST, SECOND, Story, data, filler, put, read, trimmed
-from virtuallog.errors import UnavailableError
-from virtuallog.testing.actions import Append, CheckTail, Follow, Read, Trim
-from virtuallog.types import Gap, GapKind, Open
-from virtuallog_simulation.checks.readers import followers_reach_the_tail
+from tests.simulation.checks.told_history import FIRST, SECOND, Story, data, filler, put, read, trimmed
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.types import Gap, GapKind, Open
+from virtuallog.testing.checker.actions import LogAppend, LogCheckTail, LogFollow, LogRead, LogTrim
+from virtuallog_simulation.checks.history.readers import followers_reach_the_tail
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ from virtuallog_simulation.checks.readers import followers_reach_the_tail
 def test_a_read_with_a_hole(story: Story, records: list[Any]) -> None:
     """A read begins at its start and covers every position once, in order; it may end early, not late."""
     for payload in (b"x", b"y", b"z", b"w"):
-        story.failed(Append((payload,)), UnavailableError("no answer"))
-    story.happened(Read(0, 3), records)
+        story.failed(LogAppend((payload,)), UnavailableError("no answer"))
+    story.happened(LogRead(0, 3), records)
 
     assert story.broken() == {"reads without holes"}
 
@@ -38,51 +38,51 @@ def test_a_read_with_a_hole(story: Story, records: list[Any]) -> None:
 @pytest.mark.parametrize("gap", [filler(0, 1), trimmed(0, 1)])
 def test_an_acknowledged_entry_that_is_gone(story: Story, gap: Gap) -> None:
     """I10. A gap is no excuse: nobody asked for a trim."""
-    story.happened(Append((b"x",)), range(1))
-    story.happened(Read(0, 1), [gap])
+    story.happened(LogAppend((b"x",)), range(1))
+    story.happened(LogRead(0, 1), [gap])
 
     assert story.broken() == {"acknowledged survives", "gaps are honest"}
 
 
 def test_an_entry_that_was_read_and_is_gone(story: Story) -> None:
     """Nobody acknowledged it; but once it appears, it stays. The second reader may have begun where the first passed."""
-    story.failed(Append((b"x",)), UnavailableError("no answer"))
-    story.happened(Read(0, 1), [data(0, b"x")])
-    story.happened(Read(0, 1), [trimmed(0, 1)], client="b")
+    story.failed(LogAppend((b"x",)), UnavailableError("no answer"))
+    story.happened(LogRead(0, 1), [data(0, b"x")])
+    story.happened(LogRead(0, 1), [trimmed(0, 1)], client="b")
 
     assert story.broken() == {"what was read stays", "gaps are honest"}
 
 
 def test_a_trim_explains_a_gap_only_below_it(story: Story) -> None:
     """Position 1 was not to be trimmed."""
-    story.happened(Append((b"x", b"y")), range(2))
-    with story.during(Trim(1)):
-        story.happened(Read(0, 2), [trimmed(0, 2)])
+    story.happened(LogAppend((b"x", b"y")), range(2))
+    with story.during(LogTrim(1)):
+        story.happened(LogRead(0, 2), [trimmed(0, 2)])
 
     assert story.broken() == {"acknowledged survives", "gaps are honest"}
 
 
 def test_a_trim_on_its_way_explains_a_gap(story: Story) -> None:
     """It may have had its effect already; and an entry below it may be gone before anybody has read it."""
-    story.happened(Append((b"x", b"y")), range(2))
-    with story.during(Trim(2)):
-        story.happened(Read(0, 2), [trimmed(0, 2)])
+    story.happened(LogAppend((b"x", b"y")), range(2))
+    with story.during(LogTrim(2)):
+        story.happened(LogRead(0, 2), [trimmed(0, 2)])
 
     assert story.broken() == set()
 
 
 def test_a_trim_that_comes_later_explains_nothing(story: Story) -> None:
     """When the gap was read, nobody had asked for one."""
-    story.happened(Read(0, 1), [trimmed(0, 1)])
-    story.happened(Trim(1), 1)
+    story.happened(LogRead(0, 1), [trimmed(0, 1)])
+    story.happened(LogTrim(1), 1)
 
     assert story.broken() == {"gaps are honest"}
 
 
 def test_filler_where_an_entry_is(story: Story) -> None:
     """Even if the entry came later: filler is for good, so it hides the entry."""
-    story.happened(Read(0, 1), [filler(0, 1)])
-    with story.during(Append((b"x",))) as returned:
+    story.happened(LogRead(0, 1), [filler(0, 1)])
+    with story.during(LogAppend((b"x",))) as returned:
         returned(range(1))
 
     assert "gaps are honest" in story.broken()
@@ -90,35 +90,35 @@ def test_filler_where_an_entry_is(story: Story) -> None:
 
 def test_filler_where_no_entry_ever_is(story: Story) -> None:
     """A sparse loglet has such places."""
-    story.happened(Append((b"x",)), range(1))
+    story.happened(LogAppend((b"x",)), range(1))
     story.happened(read(data(0, b"x"), filler(1, 8)), [data(0, b"x"), filler(1, 8)])
-    story.happened(Append((b"y",)), range(8, 9))
+    story.happened(LogAppend((b"y",)), range(8, 9))
 
     assert story.broken() == set()
 
 
 def test_entries_offered_together_that_lie_apart(story: Story) -> None:
     """Side by side, in the order in which they were offered."""
-    with story.during(Append((b"x", b"y"))):
-        story.happened(Append((b"z",)), range(1, 2))
-        story.happened(Read(0, 3), [data(0, b"x", 0), data(1, b"z", 7), data(2, b"y", 8)])
+    with story.during(LogAppend((b"x", b"y"))):
+        story.happened(LogAppend((b"z",)), range(1, 2))
+        story.happened(LogRead(0, 3), [data(0, b"x", 0), data(1, b"z", 7), data(2, b"y", 8)])
 
     assert "batches are whole" in story.broken()
 
 
 def test_half_of_what_was_offered_together(story: Story) -> None:
     """All or none: another entry stands where the second half belongs, so that will never come."""
-    with story.during(Append((b"x", b"y"))):
-        story.happened(Read(0, 1), [data(0, b"x")])
-        story.happened(Append((b"z",)), range(1, 2))
+    with story.during(LogAppend((b"x", b"y"))):
+        story.happened(LogRead(0, 1), [data(0, b"x")])
+        story.happened(LogAppend((b"z",)), range(1, 2))
 
     assert story.broken() == {"batches are whole"}
 
 
 def test_a_tail_in_the_middle_of_what_was_offered_together(story: Story) -> None:
     """One moment it is half in the log: not atomic."""
-    with story.during(Append((b"x", b"y"))) as returned:
-        story.happened(CheckTail(), Open(1))
+    with story.during(LogAppend((b"x", b"y"))) as returned:
+        story.happened(LogCheckTail(), Open(1))
         returned(range(2))
 
     assert story.broken() == {"batches are whole"}
@@ -127,7 +127,7 @@ def test_a_tail_in_the_middle_of_what_was_offered_together(story: Story) -> None
 def test_a_boundary_in_the_middle_of_what_was_offered_together(story: Story) -> None:
     """Batches are sealed whole."""
     story.happened(put(FIRST), 1)
-    with story.during(Append((b"x", b"y"))) as returned:
+    with story.during(LogAppend((b"x", b"y"))) as returned:
         story.became(SECOND)
         returned(range(4, 6))
 
@@ -137,61 +137,61 @@ def test_a_boundary_in_the_middle_of_what_was_offered_together(story: Story) -> 
 def test_what_was_offered_together_and_is_whole(story: Story) -> None:
     """Tails at both ends, a boundary behind it."""
     story.happened(put(FIRST), 1)
-    story.happened(CheckTail(), Open(3))
-    story.happened(Append((b"x", b"y")), range(3, 5))
-    story.happened(CheckTail(), Open(5))
+    story.happened(LogCheckTail(), Open(3))
+    story.happened(LogAppend((b"x", b"y")), range(3, 5))
+    story.happened(LogCheckTail(), Open(5))
     story.became(SECOND)
-    story.happened(Read(4, 5), [data(4, b"y")])
+    story.happened(LogRead(4, 5), [data(4, b"y")])
 
     assert story.broken() == set()
 
 
 def test_an_append_that_got_too_few_positions(story: Story) -> None:
     """One for each entry."""
-    story.happened(Append((b"x", b"y")), range(1))
+    story.happened(LogAppend((b"x", b"y")), range(1))
 
     assert story.broken() == {"batches are whole"}
 
 
 def test_a_follower_that_skips(story: Story) -> None:
     """Each of its reads is fine by itself; what lies between them it was never told."""
-    story.happened(Append((b"x", b"y", b"z")), range(3))
-    with story.during(Follow(0), "tailer"):
-        story.happened(Read(0, 1), [data(0, b"x")], "tailer")
-        story.happened(Read(2, 3), [data(2, b"z")], "tailer")
+    story.happened(LogAppend((b"x", b"y", b"z")), range(3))
+    with story.during(LogFollow(0), "tailer"):
+        story.happened(LogRead(0, 1), [data(0, b"x")], "tailer")
+        story.happened(LogRead(2, 3), [data(2, b"z")], "tailer")
 
     assert story.broken() == {"followers go on"}
 
 
 def test_a_follower_that_is_handed_a_record_twice(story: Story) -> None:
     """Unique, also across a reconfiguration: nothing is handed out again."""
-    story.happened(Append((b"x", b"y")), range(2))
-    with story.during(Follow(0), "tailer"):
-        story.happened(Read(0, 2), [data(0, b"x"), data(1, b"y")], "tailer")
-        story.happened(Read(1, 2), [data(1, b"y")], "tailer")
+    story.happened(LogAppend((b"x", b"y")), range(2))
+    with story.during(LogFollow(0), "tailer"):
+        story.happened(LogRead(0, 2), [data(0, b"x"), data(1, b"y")], "tailer")
+        story.happened(LogRead(1, 2), [data(1, b"y")], "tailer")
 
     assert story.broken() == {"followers go on"}
 
 
 def test_a_follower_that_begins_elsewhere(story: Story) -> None:
     """It was to begin at 1: that is how one resumes."""
-    story.happened(Append((b"x", b"y")), range(2))
-    with story.during(Follow(1), "tailer"):
-        story.happened(Read(0, 2), [data(0, b"x"), data(1, b"y")], "tailer")
+    story.happened(LogAppend((b"x", b"y")), range(2))
+    with story.during(LogFollow(1), "tailer"):
+        story.happened(LogRead(0, 2), [data(0, b"x"), data(1, b"y")], "tailer")
 
     assert story.broken() == {"followers go on"}
 
 
 def test_a_follower_that_goes_on_and_one_that_starts_anew(story: Story) -> None:
     """A client may follow from one place for a while, then from another; what others read meanwhile is their affair."""
-    story.happened(Append((b"x", b"y")), range(2))
-    with story.during(Follow(0), "tailer") as stopped:
-        story.happened(Read(0, 1), [data(0, b"x")], "tailer")
-        story.happened(Read(0, 1), [data(0, b"x")], "reader")
-        story.happened(Read(1, 2), [data(1, b"y")], "tailer")
+    story.happened(LogAppend((b"x", b"y")), range(2))
+    with story.during(LogFollow(0), "tailer") as stopped:
+        story.happened(LogRead(0, 1), [data(0, b"x")], "tailer")
+        story.happened(LogRead(0, 1), [data(0, b"x")], "reader")
+        story.happened(LogRead(1, 2), [data(1, b"y")], "tailer")
         stopped(None)
-    with story.during(Follow(0), "tailer"):
-        story.happened(Read(0, 2), [data(0, b"x"), data(1, b"y")], "tailer")
+    with story.during(LogFollow(0), "tailer"):
+        story.happened(LogRead(0, 2), [data(0, b"x"), data(1, b"y")], "tailer")
 
     assert story.broken() == set()
 
@@ -203,30 +203,30 @@ def reached(story: Story) -> set[str]:
 def test_a_frozen_follower(story: Story) -> None:
     """It waits at the boundary for a segment that everybody else has found."""
     story.happened(put(FIRST), 1)
-    with story.during(Follow(4), "tailer"):
-        story.happened(Append((b"x",)), range(4, 5))
-        story.happened(Read(4, 5), [data(4, b"x")], "tailer")
+    with story.during(LogFollow(4), "tailer"):
+        story.happened(LogAppend((b"x",)), range(4, 5))
+        story.happened(LogRead(4, 5), [data(4, b"x")], "tailer")
         story.became(SECOND)
-        story.happened(Append((b"y",)), range(5, 6))
-        story.happened(CheckTail(), Open(6))
+        story.happened(LogAppend((b"y",)), range(5, 6))
+        story.happened(LogCheckTail(), Open(6))
 
         assert reached(story) == {"followers reach the tail"}
 
 
 def test_a_follower_that_reached_the_tail_and_one_that_died_before(story: Story) -> None:
     """Only who is alive can be asked."""
-    story.happened(Append((b"x",)), range(1))
-    story.failed(Follow(0), UnavailableError("killed"), "tailer 1")
-    with story.during(Follow(0), "tailer 2"):
-        story.happened(Read(0, 1), [data(0, b"x")], "tailer 2")
-        story.happened(CheckTail(), Open(1))
+    story.happened(LogAppend((b"x",)), range(1))
+    story.failed(LogFollow(0), UnavailableError("killed"), "tailer 1")
+    with story.during(LogFollow(0), "tailer 2"):
+        story.happened(LogRead(0, 1), [data(0, b"x")], "tailer 2")
+        story.happened(LogCheckTail(), Open(1))
 
         assert reached(story) == set()
 
 
 def test_a_follower_beyond_the_tail(story: Story) -> None:
     """It waits for what is to come, and is further than the tail: that is where it began."""
-    with story.during(Follow(7), "tailer"):
-        story.happened(CheckTail(), Open(3))
+    with story.during(LogFollow(7), "tailer"):
+        story.happened(LogCheckTail(), Open(3))
 
         assert reached(story) == set()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tests.simulation.checks.story import FIRST, SECOND, A, B, Story, batch, data, offer, put
-from virtuallog import chain
-from virtuallog.batch import Batch
-from virtuallog.errors import TooLargeError
-from virtuallog.testing.actions import Append, LogletAppend, LogletRead, Read
-from virtuallog.types import PlacedBatch
+from tests.simulation.checks.told_history import FIRST, SECOND, A, B, Story, batch, data, offer, put
+from virtuallog.contract import chain
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.errors import TooLargeError
+from virtuallog.contract.types import PlacedBatch
+from virtuallog.testing.checker.actions import LogAppend, LogletAppend, LogletRead, LogRead
 
 OLD, NEW = SECOND.segments
 
 
 def test_a_session_out_of_order(story: Story) -> None:
     """Sequence 1 stands before sequence 0."""
-    with story.during(Append((b"x",))), story.during(Append((b"y",))):
-        story.happened(Read(0, 2), [data(0, b"y", 1), data(1, b"x", 0)])
+    with story.during(LogAppend((b"x",))), story.during(LogAppend((b"y",))):
+        story.happened(LogRead(0, 2), [data(0, b"y", 1), data(1, b"x", 0)])
 
     assert story.broken() == {"entries in order and once"}
 
@@ -92,7 +92,7 @@ def test_what_was_refused_as_too_large_is_offered_all_the_same(story: Story) -> 
     error = TooLargeError(what="bytes in an entry", size=9, limit=8)
     large = b"too large, really"
     with story.during(LogletAppend(OLD.id, Batch.build(A, 0, [large]))):
-        story.failed(Append((large,)), error)
+        story.failed(LogAppend((large,)), error)
 
     assert story.broken() == {"too large is refused at the door"}
 
@@ -100,6 +100,6 @@ def test_what_was_refused_as_too_large_is_offered_all_the_same(story: Story) -> 
 def test_what_is_refused_at_the_door(story: Story) -> None:
     """Nobody but the caller ever hears of it."""
     story.happened(offer(A, 0), range(1))
-    story.failed(Append((b"too large, really",)), TooLargeError(what="bytes in an entry", size=9, limit=8))
+    story.failed(LogAppend((b"too large, really",)), TooLargeError(what="bytes in an entry", size=9, limit=8))
 
     assert story.broken() == set()

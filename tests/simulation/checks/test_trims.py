@@ -4,68 +4,68 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.checks.story import FIRST, SECOND, Story, put, trimmed
-from virtuallog import chain
-from virtuallog.errors import UnavailableError
-from virtuallog.testing.actions import (
-    Append,
-    CheckTail,
-    FindTrimPoint,
+from tests.simulation.checks.told_history import FIRST, SECOND, Story, put, trimmed
+from virtuallog.contract import chain
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.types import Open
+from virtuallog.testing.checker.actions import (
+    LogAppend,
+    LogCheckTail,
+    LogFindTrimPoint,
     LogletTrim,
-    ModifyAsked,
-    Read,
+    LogRead,
+    LogTrim,
+    ModifyChange,
     Reconfigure,
-    Trim,
 )
-from virtuallog.types import Open
 
 
 def test_a_trim_past_what_was_asked_for(story: Story) -> None:
     """It would drop entries that somebody needs."""
-    story.happened(Trim(3), 4)
+    story.happened(LogTrim(3), 4)
 
     assert story.broken() == {"trims are modest"}
 
 
 def test_a_trim_that_finds_the_work_of_others(story: Story) -> None:
     """Somebody else asked for more, even if he never heard what came of it."""
-    story.failed(Trim(5), UnavailableError("no answer"))
-    story.happened(Trim(3), 5)
+    story.failed(LogTrim(5), UnavailableError("no answer"))
+    story.happened(LogTrim(3), 5)
 
     assert story.broken() == set()
 
 
 def test_a_trim_that_decided_too_early_that_there_is_nothing_to_do(story: Story) -> None:
     """The log was known to reach 5; a trim that did not look for the tail has left something behind."""
-    story.happened(CheckTail(), Open(5))
-    story.happened(Trim(4), 0)
+    story.happened(LogCheckTail(), Open(5))
+    story.happened(LogTrim(4), 0)
 
     assert story.broken() == {"trims are effective"}
 
 
 def test_a_trim_past_the_tail_stops_there(story: Story) -> None:
     """What is effective is told: not more than there is."""
-    story.happened(CheckTail(), Open(5))
-    story.happened(Trim(9), 5)
-    story.happened(CheckTail(), Open(5))
+    story.happened(LogCheckTail(), Open(5))
+    story.happened(LogTrim(9), 5)
+    story.happened(LogCheckTail(), Open(5))
 
     assert story.broken() == set()
 
 
 def test_a_trim_point_that_goes_back(story: Story) -> None:
     """The second trim had nothing to do, and should have said how far the log is trimmed."""
-    story.happened(CheckTail(), Open(9))
-    story.happened(Trim(5), 5)
-    story.happened(Trim(3), 3)
+    story.happened(LogCheckTail(), Open(9))
+    story.happened(LogTrim(5), 5)
+    story.happened(LogTrim(3), 3)
 
     assert story.broken() == {"trim points move forward"}
 
 
 def test_overlapping_trims_may_differ(story: Story) -> None:
     """The smaller one may have been done first."""
-    story.happened(CheckTail(), Open(9))
-    with story.during(Trim(3)) as returned:
-        story.happened(Trim(5), 5)
+    story.happened(LogCheckTail(), Open(9))
+    with story.during(LogTrim(3)) as returned:
+        story.happened(LogTrim(5), 5)
         returned(3)
 
     assert story.broken() == set()
@@ -73,11 +73,11 @@ def test_overlapping_trims_may_differ(story: Story) -> None:
 
 def test_a_trim_point_is_found(story: Story) -> None:
     """At least what anybody had been told before, and no more than somebody had asked for."""
-    story.happened(CheckTail(), Open(9))
-    story.happened(Trim(5), 5)
-    story.happened(FindTrimPoint(), 5)
-    with story.during(Trim(7)):
-        story.happened(FindTrimPoint(), 7)
+    story.happened(LogCheckTail(), Open(9))
+    story.happened(LogTrim(5), 5)
+    story.happened(LogFindTrimPoint(), 5)
+    with story.during(LogTrim(7)):
+        story.happened(LogFindTrimPoint(), 7)
 
     assert story.broken() == set()
 
@@ -85,39 +85,39 @@ def test_a_trim_point_is_found(story: Story) -> None:
 @pytest.mark.parametrize(("found", "broken"), [(0, "trim points move forward"), (6, "trims are modest")])
 def test_a_trim_point_that_is_wrong(story: Story, found: int, broken: str) -> None:
     """Nobody has looked for it; or nobody has asked for so much."""
-    story.happened(CheckTail(), Open(9))
-    story.happened(Trim(5), 5)
-    story.happened(FindTrimPoint(), found)
+    story.happened(LogCheckTail(), Open(9))
+    story.happened(LogTrim(5), 5)
+    story.happened(LogFindTrimPoint(), found)
 
     assert story.broken() == {broken}
 
 
 def test_a_trim_point_past_the_tail(story: Story) -> None:
     """It proves a tail, as what a trim has returned does."""
-    with story.during(Trim(9)):
-        story.happened(FindTrimPoint(), 5)
-    story.happened(CheckTail(), Open(4))
+    with story.during(LogTrim(9)):
+        story.happened(LogFindTrimPoint(), 5)
+    story.happened(LogCheckTail(), Open(4))
 
     assert story.broken() == {"tails move forward"}
 
 
 def test_a_trim_past_the_tail_is_no_excuse_for_what_comes_later(story: Story) -> None:
     """It has returned 5: what is appended there later is not trimmed."""
-    story.happened(CheckTail(), Open(5))
-    story.happened(Trim(9), 5)
-    story.happened(Append((b"x",)), range(5, 6))
-    story.happened(FindTrimPoint(), 6)
-    story.happened(Read(5, 6), [trimmed(5, 6)])
+    story.happened(LogCheckTail(), Open(5))
+    story.happened(LogTrim(9), 5)
+    story.happened(LogAppend((b"x",)), range(5, 6))
+    story.happened(LogFindTrimPoint(), 6)
+    story.happened(LogRead(5, 6), [trimmed(5, 6)])
 
     assert story.broken() == {"trims are modest", "gaps are honest", "acknowledged survives"}
 
 
 def test_a_trim_past_the_tail_that_has_not_returned_may_reach_farther(story: Story) -> None:
     """Nobody knows at which tail it will end."""
-    story.happened(CheckTail(), Open(5))
-    with story.during(Trim(9)):
-        story.happened(Append((b"x",)), range(5, 6))
-        story.happened(Read(5, 6), [trimmed(5, 6)])
+    story.happened(LogCheckTail(), Open(5))
+    with story.during(LogTrim(9)):
+        story.happened(LogAppend((b"x",)), range(5, 6))
+        story.happened(LogRead(5, 6), [trimmed(5, 6)])
 
     assert story.broken() == set()
 
@@ -126,7 +126,7 @@ def test_a_trim_past_the_tail_that_has_not_returned_may_reach_farther(story: Sto
 
 OLD = SECOND.segments[0]
 COPIED = chain.modify(SECOND, OLD.id, "copy", b"", 3)
-COPY = Reconfigure(ModifyAsked(OLD.id, "copy", 0))
+COPY = Reconfigure(ModifyChange(OLD.id, "copy", 0))
 
 
 @pytest.fixture
@@ -134,44 +134,44 @@ def begun(story: Story) -> Story:
     """Positions 0 to 4 are in a closed segment."""
     story.happened(put(FIRST), 1)
     story.became(SECOND)
-    story.happened(CheckTail(), Open(9))
+    story.happened(LogCheckTail(), Open(9))
     return story
 
 
 def test_a_copy_may_be_behind_while_it_takes_the_place_of_a_segment(begun: Story) -> None:
     """And no longer: once the change has returned, what was trimmed before it stays trimmed."""
     with begun.during(COPY) as returned:
-        begun.happened(Trim(4), 4)
+        begun.happened(LogTrim(4), 4)
         begun.happened(put(COPIED), 3)
-        begun.happened(FindTrimPoint(), 0)
+        begun.happened(LogFindTrimPoint(), 0)
         assert begun.broken() == set()
         returned(3)
-    begun.happened(FindTrimPoint(), 0)
+    begun.happened(LogFindTrimPoint(), 0)
 
     assert begun.broken() == {"trim points move forward"}
 
 
 def test_a_copy_whose_client_dies_may_be_behind_until_the_next_trim(begun: Story) -> None:
     """Nobody has carried the trims over."""
-    begun.happened(Trim(4), 4)
+    begun.happened(LogTrim(4), 4)
     with begun.during(COPY):
         begun.happened(put(COPIED), 3)
-    begun.happened(FindTrimPoint(), 0)
-    begun.happened(Trim(2), 2)
+    begun.happened(LogFindTrimPoint(), 0)
+    begun.happened(LogTrim(2), 2)
     assert begun.broken() == set()
 
-    begun.happened(FindTrimPoint(), 1)
+    begun.happened(LogFindTrimPoint(), 1)
     assert begun.broken() == {"trim points move forward"}
 
 
 def test_a_copy_whose_original_does_not_answer_may_be_behind(begun: Story) -> None:
     """The change is made all the same: the copy is what is left."""
-    begun.happened(Trim(4), 4)
+    begun.happened(LogTrim(4), 4)
     with begun.during(COPY) as returned:
         begun.failed(LogletTrim(OLD.id, 0), UnavailableError("no answer"))
         begun.happened(put(COPIED), 3)
         returned(3)
-    begun.happened(FindTrimPoint(), 0)
+    begun.happened(LogFindTrimPoint(), 0)
 
     assert begun.broken() == set()
 
@@ -179,10 +179,10 @@ def test_a_copy_whose_original_does_not_answer_may_be_behind(begun: Story) -> No
 @pytest.mark.parametrize(("told", "found"), [(9, 5), (4, 0)])
 def test_a_copy_is_no_excuse_elsewhere(begun: Story, told: int, found: int) -> None:
     """Not for what lies behind it, nor if it has never got into the chain."""
-    begun.happened(Trim(told), told)
+    begun.happened(LogTrim(told), told)
     with begun.during(COPY):
         if told > 5:
             begun.happened(put(COPIED), 3)
-    begun.happened(FindTrimPoint(), found)
+    begun.happened(LogFindTrimPoint(), found)
 
     assert begun.broken() == {"trim points move forward"}

@@ -6,12 +6,12 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.simulation.checks.story import LOGLET, batch
-from virtuallog.batch import SessionId
-from virtuallog.testing.actions import LogletAppend, LogletRead, LogletSeal, LogletTail
-from virtuallog.testing.history import History, Operation
-from virtuallog.testing.linearizability import loglets_are_linearizable
-from virtuallog.types import Gap, GapKind, Open, PlacedBatch, Sealed
+from tests.simulation.checks.told_history import LOGLET, batch
+from virtuallog.contract.batch import SessionId
+from virtuallog.contract.types import Gap, GapKind, Open, PlacedBatch, Sealed
+from virtuallog.testing.checker.actions import LogletAppend, LogletRead, LogletSeal, LogletTail
+from virtuallog.testing.checker.history import History, Operation
+from virtuallog.testing.checker.linearizability import loglets_are_linearizable
 
 PLACES = 3
 """Few, so that operations get into each other's way."""

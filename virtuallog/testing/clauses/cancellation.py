@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from virtuallog.errors import RetryableError, SealedError
-from virtuallog.testing.cancelling import cancel_at
-from virtuallog.testing.clauses.support import Client, LogletFixture, open_clients
-from virtuallog.testing.expect import entries, expect, expect_error
-from virtuallog.types import LogletOffset, Sealed
+from virtuallog.contract.errors import RetryableError, SealedError
+from virtuallog.contract.types import LogletOffset, Sealed
+from virtuallog.testing.checker.expectations import entries, expect, expect_error
+from virtuallog.testing.clauses.cancel_points import cancel_at
+from virtuallog.testing.clauses.fixture import Client, LogletFixture, open_clients
 
 SUSPENSIONS_MAX: Final = 60
 """Operations that wait for a slow network suspend without end; the first awaits are the interesting ones."""

@@ -8,14 +8,14 @@ from typing import Final
 import attrs
 import trio
 
-from virtuallog.batch import Batch, SessionId
-from virtuallog.errors import ReconfigurationNeededError, SealedError
-from virtuallog.testing.clauses.support import Client, LogletFixture
-from virtuallog.testing.expect import expect
-from virtuallog.testing.history import History
-from virtuallog.testing.linearizability import check_log
-from virtuallog.testing.recorded import RecordedLoglet
-from virtuallog.types import Sealed, Tail
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.errors import ReconfigurationNeededError, SealedError
+from virtuallog.contract.types import Sealed, Tail
+from virtuallog.testing.checker.expectations import expect
+from virtuallog.testing.checker.history import History
+from virtuallog.testing.checker.linearizability import check_log
+from virtuallog.testing.checker.recorders import RecordedLoglet
+from virtuallog.testing.clauses.fixture import Client, LogletFixture
 
 ROUNDS: Final = 8
 """Histories per run of the clause; each is short, so that a contradiction is easy to read."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from virtuallog.testing.clauses.support import LogletFixture, open_clients
-from virtuallog.testing.expect import entries, expect
-from virtuallog.types import Open, Sealed
+from virtuallog.contract.types import Open, Sealed
+from virtuallog.testing.checker.expectations import entries, expect
+from virtuallog.testing.clauses.fixture import LogletFixture, open_clients
 
 
 async def an_empty_log_is_open_and_holds_nothing(fixture: LogletFixture) -> None:

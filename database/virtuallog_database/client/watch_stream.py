@@ -1,0 +1,117 @@
+"""Changes of the tree as a stream: an async iterator over what a watch tells.
+
+A watch tells of changes in their order, and a reader that is slower than they come has them wait here, up to a bound. Beyond it
+changes are dropped, and the stream says so where they would have stood: whoever wants to know the state reads it again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import Final, TypeAlias
+
+import attrs
+import trio
+
+from virtuallog_database.client.database_handle import DatabaseHandle
+from virtuallog_database.replica.database import Database
+from virtuallog_database.tree.commands import Identity
+from virtuallog_database.tree.results import ChangeKind
+from virtuallog_database.tree.watches import WatchMode
+
+BACKLOG_MAX: Final = 1024
+"""Changes that wait for one reader: a burst of one full group of commands, some 200 KB with usual paths."""
+
+
+@attrs.frozen
+class Changed:
+    """Something happened to the znode `path`, by the command `zxid`. Reads of the same replica show it."""
+
+    kind: ChangeKind
+    path: str
+    zxid: int
+
+
+@attrs.frozen
+class Missed:
+    """Changes were dropped here, up to the command `zxid`, since the reader was too slow, or since the replica has put a snapshot
+    in their place. Read again what you watch: that shows them all."""
+
+    count: int
+    """So many; 0: nobody knows."""
+    zxid: int
+
+
+Event: TypeAlias = Changed | Missed
+
+
+@attrs.define(eq=False)
+class WatchStream:
+    """An async iterator and a context manager: the watch is set from entering the block until leaving it. For one task.
+
+    Raises:
+        BusyResourceError (of trio): entered within its own block.
+    """
+
+    _access: DatabaseHandle
+    _path: str
+    _mode: WatchMode
+    _backlog: int = BACKLOG_MAX
+    _events: deque[Event] = attrs.field(factory=deque, init=False)
+    _came: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _database: Database | None = attrs.field(default=None, init=False)
+    """Where the watch is set."""
+
+    async def __aenter__(self) -> WatchStream:
+        if self._database is not None:
+            raise trio.BusyResourceError("a stream of changes is for one block at a time")
+        self._access.enter(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._access.leave(self)
+        if self._database is not None:
+            self._database.watches.remove_all(self)
+            self._database = None
+
+    def __aiter__(self) -> WatchStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next change; waits for it. Cancelled, nothing is lost."""
+        await trio.lowlevel.checkpoint()
+        while not self._events:
+            self._came = trio.Event()
+            await self._came.wait()
+        return self._events.popleft()
+
+    def begin(self, database: Database) -> None:
+        """For `DatabaseHandle`."""
+        former, self._database = self._database, database
+        database.watches.add(self._path, self, self._mode)
+        if former is not None:
+            self._miss(0, database.tree.last_zxid)
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """For `Watches`."""
+        return self._access.identities
+
+    def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
+        """For `Watches`."""
+        if len(self._events) >= self._backlog:
+            self._miss(1, zxid)
+        else:
+            self._events.append(Changed(kind, path, zxid))
+            self._came.set()
+
+    def _miss(self, count: int, zxid: int) -> None:
+        """At the end of what waits, which holds one more than the backlog then."""
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Missed):
+            self._events[-1] = Missed(last.count + count if last.count and count else 0, zxid)
+        else:
+            self._events.append(Missed(count, zxid))
+        self._came.set()

@@ -1,0 +1,1 @@
+"""A replica of the database: the engine stack over one store, the database that it serves, and the host that restarts both. Also sessions' expiry, and the replay of a log into a store without a replica. Imports engines, tree and snapshots."""

@@ -1,0 +1,255 @@
+"""The tree as a replicated service: what a server of ZooKeeper's protocol, or a program that embeds it, talks to.
+
+    database = Database(clock=..., random=...)
+    replica = Replica(log, store, environment, identity, application=database)
+    ... replica.run
+    await nursery.start(database.run)       # expiry, touches, reaping
+
+It is the application on top of a stack of engines. What was applied becomes visible like this, for each command in order: its watches
+fire, those who serve sessions that are over or have moved are told, and then, at its proposer, `done` is called.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import trio
+
+from virtuallog.contract.errors import OverloadedError, VirtualLogError
+from virtuallog.contract.metrics import MetricFamily, gauge
+from virtuallog.contract.ports import Clock, Done, Outcome
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core.entry import Entry, HeavyEntry
+from virtuallog_database.engines.layers.contract import Engine
+from virtuallog_database.engines.layers.replicated_call import wait_for_done
+from virtuallog_database.ports import LocalStore
+from virtuallog_database.replica.session_expiry import TICK_SECONDS, SessionExpiry
+from virtuallog_database.transaction import StoreTransaction
+from virtuallog_database.tree import acl, apply, bounds, codec
+from virtuallog_database.tree.commands import Command, Multi, Operation, Origin, Reap
+from virtuallog_database.tree.results import ChangeKind, RefusedError, Result
+from virtuallog_database.tree.session_operations import is_reapable
+from virtuallog_database.tree.tree import Tree
+from virtuallog_database.tree.watches import Watcher, Watches, WatchMode
+
+# FOLDED from virtuallog_database.kv.metrics: What a database tells about itself.
+
+
+def database_families(tree: Tree, watches: Watches, expiry: SessionExpiry, outstanding: int) -> list[MetricFamily]:
+    """As of now; the counters of the tree are part of the state, so nothing is counted for it."""
+    meta = tree.meta
+    return [
+        gauge("virtuallog_database_zxid", "Number of the last command that this replica has applied.", meta.zxid),
+        gauge("virtuallog_database_znodes", "Znodes in the tree.", meta.znodes),
+        gauge("virtuallog_database_ephemerals", "Znodes that go with their sessions.", meta.ephemerals),
+        gauge("virtuallog_database_sessions", "Sessions of all servers together.", meta.sessions),
+        gauge("virtuallog_database_attached_sessions", "Sessions that this server serves.", expiry.attached),
+        gauge("virtuallog_database_data_bytes", "Bytes of data in all znodes.", meta.data_bytes),
+        gauge("virtuallog_database_watches", "Watches that clients of this server have set.", watches.count),
+        gauge("virtuallog_database_outstanding_commands", "Proposed by this server, and not applied.", outstanding),
+    ]
+
+
+# FOLDED from virtuallog_database.kv.reaping: Which znodes nobody needs any more: containers that have emptied, and znodes whose time to live is over.
+#
+# Every replica may propose to reap; each looks about once a minute, at a moment of its own, so that as a rule one of them finds what
+# there is. Whether it still holds is decided where the proposal is applied (`session_operations.reap`): two of them do no harm.
+
+REAP_PAGE_COUNT: Final = 256
+"""Znodes that are looked at in one turn of the scheduler, some 2 ms, and at most so many in one command."""
+
+
+async def reap_commands(tree: Tree, now_ms: int) -> AsyncIterator[Reap]:
+    """What is to be proposed."""
+    after = ""
+    while page := tree.reapable(after, REAP_PAGE_COUNT):
+        after = page[-1][0]
+        found = tuple(path for path, znode in page if is_reapable(znode, now_ms))
+        if found:
+            yield Reap(found)
+        await trio.lowlevel.checkpoint()
+
+
+NOBODY: Final = Origin()
+
+
+@attrs.frozen(kw_only=True)
+class UpkeepSettings:
+    """How often a replica looks after what ends of itself."""
+
+    reap_seconds: float = 60.0
+    """About how often it looks for containers and TTL znodes to reap; ZooKeeper's `znode.container.checkIntervalMs`."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Database:
+    """One replica of the tree. Implements `virtuallog_database.engines.layers.contract.Application`."""
+
+    clock: Clock
+    random: random.Random
+    settings: UpkeepSettings = attrs.field(factory=UpkeepSettings)
+    watches: Watches = attrs.field(factory=Watches, init=False)
+    tree: Tree = attrs.field(init=False)
+    """From `attach` on."""
+    expiry: SessionExpiry = attrs.field(init=False)
+    """From `attach` on."""
+    _engine: Engine = attrs.field(init=False)
+    _outstanding: int = attrs.field(default=0, init=False)
+
+    # -- for those who use it -------------------------------------------------------------------------------------------
+
+    def submit(self, operation: Operation, origin: Origin, done: Done) -> None:
+        """Put one command into the log. `done` is called once: with its `Result` (also one that says why it was refused), after
+        its watches have fired; or with a VirtualLogError: TooLargeError or InvalidSettingError, at once, if it cannot be
+        proposed, UnavailableError: unknown outcome. Commands of one caller are applied in the order of these calls. Costs no task; whoever calls
+        bounds how many are under way."""
+        try:
+            payload = codec.encode(Command(operation, origin, int(self.clock.wall() * 1000)))
+        except VirtualLogError as error:
+            done(error)
+            return
+        self._outstanding += 1
+        entry = (
+            HeavyEntry(payload, operations=len(operation.operations)) if type(operation) is Multi else Entry(payload)
+        )
+        self._engine.propose(entry, partial(self._settled, done))
+
+    def _settled(self, done: Done, outcome: Outcome[Result]) -> None:
+        self._outstanding -= 1
+        done(outcome)
+
+    async def execute(self, operation: Operation, origin: Origin = NOBODY) -> Result:
+        """`submit`, and wait. A caller that is cancelled does not know what became of it; it may still happen.
+
+        Raises:
+            VirtualLogError: see `submit`.
+        """
+        result: Result = await wait_for_done(partial(self.submit, operation, origin))
+        return result
+
+    async def sync(self) -> None:
+        """On return the tree shows whatever had been shown by any replica before the call: completed commands and others. Always
+        asks the log.
+
+        Raises:
+            UnavailableError: the log cannot be asked now.
+        """
+        await self._engine.sync()
+
+    async def prepare_read(self) -> None:
+        """Before a linearizable read, which `confirm` ends: see `Engine.prepare_read`.
+
+        Raises:
+            UnavailableError: the log has to be asked, and cannot be.
+        """
+        await self._engine.prepare_read()
+
+    async def confirm(self) -> None:
+        """What was read after `prepare_read` may be told to a client that is promised linearizable reads: see `Engine.confirm`.
+
+        Raises:
+            UnavailableError: the replica has stopped.
+        """
+        await self._engine.confirm()
+
+    def set_watches(self, watcher: Watcher, relative_zxid: int, *, data: Sequence[str] = (), exist: Sequence[str] = (),
+                    child: Sequence[str] = (), persistent: Sequence[str] = (), recursive: Sequence[str] = ()) -> None:  # fmt: skip
+        """Watches of a client that comes back, having seen everything up to `relative_zxid`: those whose change it has missed
+        fire at once, the others are set. Each path counts once.
+
+        Raises:
+            OverloadedError: it has missed changes of znodes with long ACLs, and to read these is more work than a command of as many bytes
+                may do. What comes before is done.
+        """
+        missed = ((ChangeKind.DATA_CHANGED, data), (ChangeKind.CREATED, exist), (ChangeKind.CHILDREN_CHANGED, child))
+        most = self.tree.looked_at_acls + bounds.allowance(sum(len(path) for _, asked in missed for path in asked))
+        for awaited, asked in missed:
+            for path in dict.fromkeys(asked):
+                self._set_watch(watcher, path, relative_zxid, awaited)
+                if self.tree.looked_at_acls > most:
+                    raise OverloadedError("to restore these watches takes more work than a request of this size may do")
+        for path in persistent:
+            self.watches.add(path, watcher, WatchMode.PERSISTENT)
+        for path in recursive:
+            self.watches.add(path, watcher, WatchMode.PERSISTENT_RECURSIVE)
+
+    def _set_watch(self, watcher: Watcher, path: str, relative_zxid: int, awaited: ChangeKind) -> None:
+        """`awaited` is what an event would say if it has been missed; CREATED stands for an `exists` that found nothing. Told only if
+        the znode, as it is now, may be read. That there is none may be told to any client, as by `exists`."""
+        table = self.watches.child if awaited is ChangeKind.CHILDREN_CHANGED else self.watches.data
+        try:
+            stat = self.tree.exists(path)
+        except RefusedError:
+            if awaited is ChangeKind.CREATED:
+                table.add(path, watcher)
+            else:
+                watcher.fire(ChangeKind.DELETED, path, self.tree.last_zxid)
+            return
+        changed = stat.pzxid if awaited is ChangeKind.CHILDREN_CHANGED else stat.mzxid
+        if awaited is not ChangeKind.CREATED and changed <= relative_zxid:
+            table.add(path, watcher)
+        elif acl.allows(self.tree.look(path)[1], acl.READ, watcher.identities):
+            watcher.fire(awaited, path, changed)
+
+    def metrics(self) -> list[MetricFamily]:
+        """As of now."""
+        return database_families(self.tree, self.watches, self.expiry, self._outstanding)
+
+    # -- for the stack --------------------------------------------------------------------------------------------------
+
+    def attach(self, engine: Engine, store: LocalStore) -> None:
+        """See `Application`."""
+        self._engine = engine
+        self.tree = Tree(store)
+        self.expiry = SessionExpiry(self.tree, self.random)
+
+    def load(self) -> None:
+        """See `Application`."""
+        self.tree.load()
+        self.expiry.load()
+
+    def apply(self, transaction: StoreTransaction, entry: Entry, position: LogPosition) -> Result:
+        """See `Applicator`. A command that cannot be read is refused by all replicas: MalformedError."""
+        return apply.apply(transaction, codec.parse_untrusted(entry.payload))
+
+    def post_apply(self, entry: Entry, position: LogPosition, result: Any) -> None:
+        """See `Applicator`."""
+        assert isinstance(result, Result)
+        self.tree.applied(result.zxid)
+        for change, rights in zip(result.changes, result.rights, strict=True):
+            self.watches.fire(change, result.zxid, rights)
+        self.expiry.applied(result)
+
+    # -- upkeep ---------------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Expire sessions, tell of those heard, reap containers and TTL znodes, until cancelled. May be started as soon as the
+        replica runs; proposals that are lost are made again."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_sessions)
+            nursery.start_soon(self._reap)
+            task_status.started()
+
+    async def _keep_sessions(self) -> None:
+        while True:
+            await self.clock.sleep(TICK_SECONDS)
+            try:
+                await self.sync()
+            except VirtualLogError:
+                continue  # `SessionExpiry` sees by the time that has passed that it was blind; what is fatal ends the replica
+            for command in self.expiry.tick(self.clock.monotonic()):
+                self.submit(command, NOBODY, _ignore)
+
+    async def _reap(self) -> None:
+        while True:
+            await self.clock.sleep(self.settings.reap_seconds * self.random.uniform(0.5, 1.5))
+            async for command in reap_commands(self.tree, int(self.clock.wall() * 1000)):
+                self.submit(command, NOBODY, _ignore)
+
+
+def _ignore(outcome: Outcome[Result]) -> None:
+    """Whatever came of it, the next look will see."""

@@ -1,0 +1,218 @@
+"""Keeps a replica of the tree running in a directory, through everything that needs another store under it.
+
+    restoring     the store lacks what the log no longer has: a peer's snapshot, or a compaction, is installed (`virtuallog_database.snapshots.restorer`)
+    catching up   the log is played up to its tail of that moment
+    serving       the replica follows; whoever uses it may do so
+       |
+       |--- the log was trimmed past the cursor (this process stood still for too long): once more from the top
+       '--- an error that is retryable has ended a task of the replica: the same, after a pause (`virtuallog.runtime.restart_backoff`)
+
+From the first to the last is one *life*: a store, a replica, a tree, watches. The next one has new objects, and whoever used the former
+ones (connections of clients, say) begins anew as well. The same for a node that serves clients, for a program that embeds a
+replica, and in the simulator.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import attrs
+import structlog
+import trio
+
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import RetryableError, VirtualLogError
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import NodeId
+from virtuallog.runtime.restart_backoff import RestartBackoff, is_bug, retryable_cause
+from virtuallog_database.engines.view_tracking import ViewTrackingEngine
+from virtuallog_database.errors import SnapshotNeededError
+from virtuallog_database.identity import ReplicaIdentity
+from virtuallog_database.ports import LocalStore, StoreDirectory
+from virtuallog_database.replica.database import Database, UpkeepSettings
+from virtuallog_database.replica.replica import Replica, ReplicaSettings
+from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.metrics import SnapshotMetrics
+from virtuallog_database.snapshots.policy import SnapshotSettings
+from virtuallog_database.snapshots.restorer import Restorer, release_own_hold
+from virtuallog_database.snapshots.snapshotter import Snapshotter
+
+RETRY_SECONDS: Final = 0.5
+"""Between two attempts to learn the tail, while the log does not answer."""
+
+log = structlog.get_logger(__name__)
+
+
+class HostState(enum.Enum):
+    """How far a host is; see above."""
+
+    OPENING = "opening"
+    RESTORING = "restoring"
+    CATCHING_UP = "catching up"
+    SERVING = "serving"
+
+
+@attrs.frozen(kw_only=True)
+class HostSettings:
+    """How a replica, its snapshots and its tree behave."""
+
+    replica: ReplicaSettings = attrs.field(factory=ReplicaSettings)
+    snapshots: SnapshotSettings = attrs.field(factory=SnapshotSettings)
+    upkeep: UpkeepSettings = attrs.field(factory=UpkeepSettings)
+    places: Sequence[CompactionStore] = ()
+    """Where compactions may be that a store can begin with, beside the snapshots of peers."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ReplicaIncarnation:
+    """What there is between two snapshots that were installed."""
+
+    store: LocalStore
+    replica: Replica
+    database: Database
+    snapshots: Snapshotter
+    environment: Environment
+    """Its nursery ends with this life."""
+
+
+@attrs.define(eq=False, kw_only=True)
+class Host:
+    """See above.
+
+    Args:
+        log: what is played. Not closed here.
+        directory: of the store. Not closed here.
+        environment: to run in.
+        identity: of the replica.
+        cluster: id of the cluster that the log is of; may be asked as soon as `run` is called.
+        peers: nodes that may have a snapshot.
+        settings: how it behaves.
+    """
+
+    log: VirtualLog
+    directory: StoreDirectory
+    environment: Environment
+    identity: ReplicaIdentity
+    cluster: bytes
+    peers: Callable[[], Sequence[NodeId]]
+    settings: HostSettings = attrs.field(factory=HostSettings)
+    state: HostState = attrs.field(default=HostState.OPENING, init=False)
+    life: ReplicaIncarnation | None = attrs.field(default=None, init=False)
+    """From `catching up` on; None while there is no replica."""
+    meter: SnapshotMetrics = attrs.field(factory=SnapshotMetrics, init=False)
+    """Of the snapshots that are taken and restored, in all lives together."""
+    setbacks: RestartBackoff = attrs.field(factory=RestartBackoff, init=False)
+    """What a life has begun anew after."""
+    _lives: int = attrs.field(default=0, init=False)
+    """So far, over all calls of `run`: each is another incarnation of the replica."""
+    _restorer: Restorer = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._restorer = Restorer(
+            directory=self.directory,
+            services=self.environment.services,
+            clock=self.environment.clock,
+            random=self.environment.random,
+            cluster=self.cluster,
+            replica=self.identity.name,
+            peers=self.peers,
+            trim_point=self.log.find_trim_point,
+            meter=self.meter,
+            places=self.settings.places,
+        )
+
+    @property
+    def waiting_for(self) -> str:
+        """What keeps a snapshot from being restored; empty while nothing does."""
+        return self._restorer.waiting_for
+
+    async def run(self, attend: Callable[[ReplicaIncarnation], Awaitable[None]]) -> None:
+        """Keep a replica running until cancelled, or until one can no longer be trusted. May be called again once it has ended.
+
+        Args:
+            attend: called in each life once it serves, and cancelled when that ends. What it raises ends the life, and
+                the host as well unless it is retryable.
+
+        Raises (within exception groups):
+            VirtualLogError: this replica must stop; it says why. Never a RetryableError alone.
+        """
+        while True:
+            self.state = HostState.RESTORING
+            try:
+                await self._live_once(attend)
+            except (VirtualLogError, BaseExceptionGroup) as error:
+                setback = retryable_cause(error)
+                if setback is None:
+                    raise
+                pause = self.setbacks.met(setback, self.environment.clock.monotonic())
+                tell = log.error if is_bug(setback) else log.warning
+                tell("the replica begins anew", reason=str(setback), seconds=pause, is_bug=is_bug(setback))
+                await self.environment.clock.sleep(pause)
+
+    async def _live_once(self, attend: Callable[[ReplicaIncarnation], Awaitable[None]]) -> None:
+        async with self._open_store() as store:
+            number, self._lives = self._lives, self._lives + 1
+            try:
+                await self._live(store, number, attend)
+            except* SnapshotNeededError as group:
+                log.warning("a snapshot is needed", reason=str(group.exceptions[0]))
+            finally:
+                self.life = None
+
+    @asynccontextmanager
+    async def _open_store(self) -> AsyncIterator[LocalStore]:
+        store = await self._restorer.open_store()
+        try:
+            yield store
+        finally:
+            # Shielded: a process that is told to end flushes, so that the next one need not play what this one has played. It takes as
+            # long as the disk does: nothing can call a write back. Who does not want to wait kills the process, and loses nothing.
+            with trio.CancelScope(shield=True):
+                await _flush(store)
+                await store.close()
+
+    async def _live(
+        self, store: LocalStore, number: int, attend: Callable[[ReplicaIncarnation], Awaitable[None]]
+    ) -> None:
+        async with trio.open_nursery() as nursery:
+            environment = attrs.evolve(self.environment, nursery=nursery)
+            database = Database(clock=environment.clock, random=environment.random, settings=self.settings.upkeep)
+            identity = attrs.evolve(self.identity, life=number)
+            replica = Replica(self.log, store, environment, identity, database, self.settings.replica)
+            snapshots = await Snapshotter.open(
+                self.directory.checkpoints, environment.clock, self.settings.snapshots, self.meter
+            )
+            life = ReplicaIncarnation(
+                store=store, replica=replica, database=database, snapshots=snapshots, environment=environment
+            )  # fmt: skip
+            self.state = HostState.CATCHING_UP
+            await nursery.start(replica.run)
+            self.life = life
+            nursery.start_soon(snapshots.run, replica)
+            nursery.start_soon(database.run)
+            await self._catch_up(replica)
+            if (view := replica.stack.find(ViewTrackingEngine)) is not None:
+                nursery.start_soon(release_own_hold, identity.name, view, environment.clock)
+            self.state = HostState.SERVING
+            await attend(life)
+            await trio.sleep_forever()
+
+    async def _catch_up(self, replica: Replica) -> None:
+        while True:
+            try:
+                await replica.sync()
+            except RetryableError as error:
+                log.info("the log cannot be played yet", reason=str(error))
+                await self.environment.clock.sleep(RETRY_SECONDS)
+            else:
+                return
+
+
+async def _flush(store: LocalStore) -> None:
+    try:
+        await store.flush()
+    except VirtualLogError as error:
+        log.warning("the store was not flushed in the end", reason=str(error))

@@ -1,0 +1,79 @@
+"""A compaction at a place, as a snapshot that can be restored: beside those of peers, and in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
+
+import attrs
+
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.contract.metrics import Counter
+from virtuallog.contract.ports import Clock
+from virtuallog_database.snapshots.compaction_manifest import Manifest
+from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.messages import SnapshotOffer
+
+READ_SECONDS: Final = 30.0
+"""For one call, as for archives: a place may be far away."""
+
+
+@attrs.frozen(kw_only=True)
+class CompactionSource:
+    """Implements `virtuallog_database.snapshots.transfer.SnapshotSource`."""
+
+    place: CompactionStore
+    manifest: Manifest
+    clock: Clock
+    fetched: Counter
+    """Counts the bytes as they come."""
+
+    @property
+    def name(self) -> str:
+        return name_of(self.place)
+
+    @property
+    def offer(self) -> SnapshotOffer:
+        files = sorted((each.file for each in self.manifest.store), key=attrgetter("name"))
+        return SnapshotOffer(position=self.manifest.position, files=tuple(files))
+
+    async def read(self, file: str, offset: int, length: int) -> bytes:
+        """See `Source.read`. Checks no checksum: `fetch` does, of the whole file."""
+        stored, content = self.manifest.stored(file), b""
+        try:
+            with self.clock.timeout(READ_SECONDS):
+                content = await self.place.read_file(self.manifest, stored, offset, offset + length)
+        except VirtualLogError as error:  # that place is not our disk: no error of it may be taken for one of our own
+            raise UnavailableError(f"{self.name}: {error}") from error
+        if not 0 < len(content) <= length:
+            raise UnavailableError(
+                f"{self.name} gave {len(content)} bytes of {stored} at {offset}, not {length}, in time"
+            )
+        self.fetched.value += len(content)
+        return content
+
+
+def name_of(place: CompactionStore) -> str:
+    return f"the compaction at {place.url}"
+
+
+async def newest_at(
+    place: CompactionStore, cluster: bytes, known: Sequence[str], clock: Clock, fetched: Counter
+) -> CompactionSource | None:
+    """The newest compaction there that a program with these engines can go on from; None: there is none at all.
+
+    Raises:
+        UnavailableError: the place does not answer, or what it has cannot be used: says why.
+    """
+    try:
+        with clock.timeout(READ_SECONDS) as scope:
+            manifest = await place.newest(cluster)
+            if manifest is None:
+                return None
+            manifest.check(cluster, known)
+            return CompactionSource(place=place, manifest=manifest, clock=clock, fetched=fetched)
+    except VirtualLogError as error:
+        raise UnavailableError(f"{name_of(place)}: {error}") from error
+    assert scope.cancelled_caught
+    raise UnavailableError(f"{name_of(place)}: no answer in time")

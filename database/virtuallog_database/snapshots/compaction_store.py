@@ -1,0 +1,139 @@
+"""A place where compactions are: what is there, and how one gets there (`compaction_manifest.py` has the layout).
+
+Whoever makes one writes its files first, under names that have their checksums in them, then the manifest, in one step. What
+is there without a manifest is nothing: left by somebody who was killed, or is at it. Whoever reads believes what is in a manifest, and
+compares each file with it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+from crc32c import crc32c
+
+from virtuallog.contract.errors import CorruptionError, MalformedError, UnavailableError
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.snapshots import compaction_manifest
+from virtuallog_database.snapshots.compaction_manifest import (
+    BYTES_MAX,
+    DIRECTORY,
+    Manifest,
+    directory_of,
+    manifest_name,
+)
+from virtuallog_loglets.archive.config import join
+from virtuallog_loglets.archive.drivers.files import Files, OpenFiles
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
+
+KEPT: Final = 2
+"""Compactions that stay: a server that has begun with the former one shall end with it."""
+
+
+def stored_name(stem: str, content: bytes, suffix: str) -> str:
+    """What a file of a compaction is called: `000007-9f3ab210.sst`."""
+    return f"{stem}-{crc32c(content):08x}{suffix}"
+
+
+@attrs.frozen
+class CompactionStore:
+    """Compactions at a URL, of any clusters. Every method may raise what `virtuallog_loglets.archive.drivers.files.Files` says.
+
+    Args:
+        url: a directory that fsspec knows; theirs is `compacted` below it.
+        open_files: how a directory is opened.
+    """
+
+    url: str
+    open_files: OpenFiles = FsspecFiles
+
+    async def clusters(self) -> set[bytes]:
+        """Whose compactions there are."""
+        return {
+            cluster
+            for name in await self._published.list()
+            if (cluster := compaction_manifest.cluster_of(name)) is not None
+        }
+
+    async def positions(self, cluster: bytes) -> list[LogPosition]:
+        """Of all compactions of this cluster, in order."""
+        names = await self._published.list()
+        found = (compaction_manifest.position_of(name, cluster) for name in names)
+        return sorted(position for position in found if position is not None)
+
+    async def read(self, cluster: bytes, position: int) -> Manifest:
+        """The compaction of this cluster at this position.
+
+        Raises:
+            UnavailableError: it is not there (any more).
+            CorruptionError: its manifest is damaged, or is that of another one.
+            BinaryTooOldError: it is of a later version.
+        """
+        name = manifest_name(cluster, position)
+        blob = await self._published.read_range(name, 0, BYTES_MAX)
+        if blob is None:
+            raise UnavailableError(f"there is no compaction at {position} at {self.url} (any more)")
+        try:
+            manifest = compaction_manifest.decode_untrusted(blob)
+        except MalformedError as error:
+            raise CorruptionError(f"{name} at {self.url}: {error}") from error
+        if (manifest.cluster, manifest.position) != (cluster, position):
+            raise CorruptionError(f"{name} at {self.url} is that of another compaction")
+        return manifest
+
+    async def newest(self, cluster: bytes, up_to: int | None = None) -> Manifest | None:
+        """The newest compaction of this cluster, or the newest one at or below `up_to`; None: there is none. Errors as `read`."""
+        found = [each for each in await self.positions(cluster) if up_to is None or each <= up_to]
+        return await self.read(cluster, found[-1]) if found else None
+
+    async def read_file(self, manifest: Manifest, stored: str, start: int, stop: int) -> bytes:
+        """Bytes [start, stop) of a file, fewer at its end. Unchecked: the manifest has the checksum of the whole.
+
+        Raises:
+            UnavailableError: it is not there (any more).
+        """
+        content = await self.files(manifest.cluster, manifest.position).read_range(stored, start, stop)
+        if content is None:
+            raise UnavailableError(f"{stored} of the compaction at {manifest.position} is not at {self.url} (any more)")
+        return content
+
+    async def write_file(self, cluster: bytes, position: int, stem: str, content: bytes, suffix: str) -> str:
+        """Put one file of a compaction there that is being made; returns what it is called. Durable on return; nobody reads it before
+        the manifest is there."""
+        name = stored_name(stem, content, suffix)
+        await self.files(cluster, position).write(name, content)
+        return name
+
+    async def publish(self, manifest: Manifest) -> Manifest:
+        """Put the manifest there, by which the compaction is one; returns it, or the one that somebody else has published there
+        before. All its files are there already."""
+        name = manifest_name(manifest.cluster, manifest.position)
+        if await self._published.write(name, manifest.encode(), replace=False):
+            return manifest
+        return await self.read(manifest.cluster, manifest.position)
+
+    async def remove_old(self, cluster: bytes, keep: int = KEPT) -> list[LogPosition]:
+        """Remove all but the newest compactions of this cluster; returns which. What is being read of them ends with an error."""
+        removed = (await self.positions(cluster))[:-keep]
+        for position in removed:
+            await self._published.delete(manifest_name(cluster, position))
+            await self.remove_files(cluster, position)
+        return removed
+
+    async def remove_files(self, cluster: bytes, position: int) -> None:
+        """Remove the files of a compaction that has no manifest (any more)."""
+        files = self.files(cluster, position)
+        for name in await files.list():
+            await files.delete(name)
+
+    @property
+    def _published(self) -> Files:
+        return self.open_files(join(self.url, DIRECTORY))
+
+    def files(self, cluster: bytes, position: int) -> Files:
+        """Those of one compaction, whether it is published or not."""
+        return self.open_files(self.location(cluster, position))
+
+    def location(self, cluster: bytes, position: int) -> str:
+        """URL of the directory with these files."""
+        return join(join(self.url, DIRECTORY), directory_of(cluster, position))

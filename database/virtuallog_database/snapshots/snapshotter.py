@@ -1,0 +1,146 @@
+"""Takes the snapshots of one replica, keeps the newest ones, and tells the replica what the log is no longer needed for.
+
+    run     looks now and then whether one is due (policy.py)
+            -> checkpoint of the store, which is durable -> the replica hears of its position -> older ones are removed
+
+The position of a snapshot is that of the replica's cursor before it was taken. What is in it may be a little newer; whoever
+restores it goes by the cursor inside.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import attrs
+import structlog
+import trio
+
+from virtuallog.contract.errors import DiskFullError
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.ports import Checkpoints
+from virtuallog_database.snapshots.metrics import SnapshotMetrics
+from virtuallog_database.snapshots.policy import (
+    NONE,
+    SnapshotSchedule,
+    SnapshotSettings,
+    name_of,
+    position_of,
+    superfluous,
+)
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS: Final = 0.5
+"""Between two looks whether a snapshot is due."""
+READ_SECONDS: Final = 30.0
+"""A snapshot that a peer has read from so recently is kept: it will read on."""
+
+
+class AppliedProgress(Protocol):
+    """What a replica shows to whom takes its snapshots."""
+
+    @property
+    def cursor(self) -> LogPosition:
+        """First position that is not applied."""
+        ...
+
+    @property
+    def applied_bytes(self) -> int:
+        """Of log entries, since it was opened."""
+        ...
+
+    def snapshotted(self, position: LogPosition) -> None:
+        """There is a durable snapshot with everything below `position`."""
+        ...
+
+
+@attrs.define(eq=False)
+class Snapshotter:
+    """The snapshots of one replica. Use `open`, or `of` in a test."""
+
+    checkpoints: Checkpoints
+    _clock: Clock
+    _schedule: SnapshotSchedule
+    _meter: SnapshotMetrics
+    _read_at: dict[LogPosition, float] = attrs.field(factory=dict, init=False)
+    """When peers have last read from snapshots."""
+    _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    @classmethod
+    async def open(
+        cls,
+        checkpoints: Checkpoints,
+        clock: Clock,
+        settings: SnapshotSettings | None = None,
+        meter: SnapshotMetrics | None = None,
+    ) -> Snapshotter:
+        """Find the snapshots that are there.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        newest = max(await positions(checkpoints), default=NONE)
+        schedule = SnapshotSchedule(settings or SnapshotSettings(), newest, clock.monotonic())
+        return cls(checkpoints, clock, schedule, meter or SnapshotMetrics())
+
+    @property
+    def newest(self) -> LogPosition:
+        """Everything below is in a durable snapshot. 0: there is none."""
+        return self._schedule.newest
+
+    async def run(self, replica: AppliedProgress) -> None:
+        """Take a snapshot whenever one is due, for ever. While the disk is full none is taken, and the log grows.
+
+        Raises:
+            StorageError: the disk failed: the replica must stop.
+        """
+        replica.snapshotted(self.newest)
+        while True:
+            if self._schedule.is_due(replica.cursor, replica.applied_bytes, self._clock.monotonic()):
+                try:
+                    await self.take(replica)
+                except DiskFullError as error:
+                    log.warning("no room for a snapshot", reason=str(error))
+                    await self._clock.sleep(self._schedule.settings.seconds_min)
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def take(self, replica: AppliedProgress) -> LogPosition:
+        """Take one now, unless the newest one has it all; returns the position of the newest. Cancelled, there is one more or
+        there is not; `open` finds out.
+
+        Raises:
+            DiskFullError: no room for it now.
+            StorageError: the disk failed: the replica must stop.
+        """
+        async with self._turn:
+            position, applied_bytes = replica.cursor, replica.applied_bytes
+            if position > self.newest:
+                began = self._clock.monotonic()
+                await self.checkpoints.take(name_of(position))
+                now = self._clock.monotonic()
+                self._schedule.took(position, applied_bytes, now)
+                replica.snapshotted(position)
+                self._meter.took(now - began, await self._size(position))
+                await self._remove_old()
+            return self.newest
+
+    def reading(self, position: LogPosition) -> None:
+        """A peer is at the snapshot of this position."""
+        self._read_at[position] = self._clock.monotonic()
+
+    async def _size(self, position: LogPosition) -> int:
+        return sum(file.size for file in await self.checkpoints.files(name_of(position)))
+
+    async def _remove_old(self) -> None:
+        since = self._clock.monotonic() - READ_SECONDS
+        self._read_at = {position: read_at for position, read_at in self._read_at.items() if read_at >= since}
+        found = await positions(self.checkpoints)
+        for position in superfluous(found, self._schedule.settings.keep, self._read_at):
+            await self.checkpoints.remove(name_of(position))
+
+
+async def positions(checkpoints: Checkpoints) -> list[LogPosition]:
+    """Of all snapshots, in order."""
+    found = [position_of(name) for name in await checkpoints.names()]
+    return sorted(position for position in found if position is not None)

@@ -1,0 +1,180 @@
+"""Reading the tree: the applied state of one replica.
+
+Every method answers at once, from the local store; it sees all that this replica has applied, and nothing else, so it may be
+older than what others have been told (docs/promises.md). `identities` are those of whoever reads: rights are checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import attrs
+
+from virtuallog.contract.ports import Span
+from virtuallog_database.ports import StoreReader
+from virtuallog_database.tree import acl, bounds, keys, paths
+from virtuallog_database.tree.acl import ADMIN, READ
+from virtuallog_database.tree.commands import OPEN_ACL, Acl, Identity
+from virtuallog_database.tree.execution import FOUNDING, find_acl, find_data, find_session
+from virtuallog_database.tree.records import (
+    APART_BYTES,
+    Meta,
+    SeparateRecord,
+    SessionRecord,
+    Znode,
+    decode_meta,
+    decode_session,
+    decode_znode,
+)
+from virtuallog_database.tree.results import Error, RefusedError, Stat
+
+Identities: TypeAlias = tuple[Identity, ...]
+
+_CHILD_LOOK: Final = 256
+"""Work of a read for each name of a child, in bytes: 1.5 us, as for 200 bytes of records."""
+_SCAN_CHILDREN: Final = 4
+"""Names that a scan costs besides."""
+
+
+class _Founding:
+    """The tree before the first command: nothing of it is in the store yet."""
+
+    def get(self, key: bytes) -> bytes | None:
+        return FOUNDING.get(key)
+
+    def scan(self, span: Span, count: int) -> list[tuple[bytes, bytes]]:
+        start, stop = span
+        return sorted((key, value) for key, value in FOUNDING.items() if start <= key < stop)[:count]
+
+
+@attrs.define(eq=False)
+class Tree:
+    """Raises RefusedError with what ZooKeeper would answer, from every method but those that say otherwise."""
+
+    _store: StoreReader
+    last_zxid: int = attrs.field(init=False)
+    """Of the last command that was applied. As of the last `applied`."""
+    looked: int = attrs.field(default=0, init=False)
+    """Work of the reads so far, in bytes (`bounds`): of records that were looked at, 64 for each look, and 256 for each child."""
+    looked_at_acls: int = attrs.field(default=0, init=False)
+    """The part of it that long ACLs have taken."""
+    _reading: StoreReader = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.load()
+
+    def load(self) -> None:
+        """Look at the store anew, after somebody has put another state there."""
+        is_founded = self._store.get(keys.META) is not None
+        self._reading = self._store if is_founded else _Founding()
+        self.last_zxid = self.meta.zxid
+
+    def applied(self, zxid: int) -> None:
+        """A command is in the store."""
+        self._reading = self._store
+        self.last_zxid = zxid
+
+    @property
+    def meta(self) -> Meta:
+        """Counters of the whole tree."""
+        blob = self._reading.get(keys.META)
+        assert blob is not None
+        return decode_meta(blob)
+
+    def get_data(self, path: str, identities: Identities) -> tuple[bytes | None, Stat]:
+        znode = self._readable(path, identities)
+        data = znode.data
+        if isinstance(data, SeparateRecord):
+            self.looked += bounds.LOOK + len(data)
+            data = find_data(self._reading, path, znode)
+        return data, znode.stat()
+
+    def exists(self, path: str) -> Stat:
+        """Needs no right, as in ZooKeeper 3.8."""
+        return self._znode(path).stat()
+
+    def look(self, path: str) -> tuple[Stat, tuple[Acl, ...]]:
+        """A stat, and the ACL as it is stored: for the replica itself, which checks rights by it."""
+        znode = self._znode(path)
+        return znode.stat(), self._acl(path, znode)
+
+    def get_children(self, path: str, identities: Identities) -> tuple[list[str], Stat]:
+        """Names, sorted."""
+        stat = self._readable(path, identities).stat()
+        if not stat.children:
+            return [], stat
+        start = len(keys.children(path)[0])
+        self.looked += _CHILD_LOOK * (stat.children + _SCAN_CHILDREN)
+        return [keys.decoded(key[start:]) for key, _ in keys.scan_all(self._reading, keys.children(path))], stat
+
+    def get_acl(self, path: str, identities: Identities) -> tuple[tuple[Acl, ...], Stat]:
+        """Hashes of passwords are hidden from those who may not change them."""
+        znode = self._znode(path)
+        rights = self._acl(path, znode)
+        acl.check(rights, READ | ADMIN, identities)
+        is_shown = acl.allows(rights, ADMIN, identities)
+        return rights if is_shown else acl.masked(rights), znode.stat()
+
+    def get_ephemerals(self, session: int, prefix: str) -> list[str]:
+        """Paths that start with `prefix`, sorted. Refuses nobody."""
+        owned = (keys.decoded(key[9:]) for key, _ in keys.scan_all(self._reading, keys.ephemerals(session)))
+        return [path for path in owned if path.startswith(prefix)]
+
+    def count_descendants(self, path: str, identities: Identities) -> int:
+        """All that is below, however far. Looks at each of them: the whole tree is counted already."""
+        self._readable(path, identities)
+        if path == paths.ROOT:
+            return self.meta.znodes - 1
+        return sum(1 for _ in keys.scan_all(self._reading, keys.znodes_below(path), keys.ZNODES_COUNT))
+
+    def session(self, session: int) -> SessionRecord | None:
+        """As its record has it; None: there is none, any more or yet. Refuses nobody."""
+        return find_session(self._reading, session)
+
+    def sessions(self) -> dict[int, SessionRecord]:
+        """All of them, in order of their numbers."""
+        return {keys.session_of(key): decode_session(blob) for key, blob in keys.scan_all(self._reading, keys.SESSIONS)}
+
+    def some_sessions(self, count: int) -> dict[int, SessionRecord]:
+        """So many of them at most, in order of their numbers."""
+        return {keys.session_of(key): decode_session(blob) for key, blob in self._reading.scan(keys.SESSIONS, count)}
+
+    def some_ephemerals(self, count: int) -> dict[int, list[str]]:
+        """Paths by session, so many in all at most, in order of the numbers of sessions. Refuses nobody."""
+        found: dict[int, list[str]] = {}
+        for key, _ in self._reading.scan(keys.EPHEMERALS, count):
+            found.setdefault(keys.session_of(key), []).append(keys.decoded(key[9:]))
+        return found
+
+    def reapable(self, after: str, count: int) -> list[tuple[str, Znode]]:
+        """Containers and TTL znodes: the next `count` behind this path, in order of their paths."""
+        start, stop = keys.REAPABLE
+        pairs = self._reading.scan((max(start, keys.reapable(after) + b"\0"), stop), count)
+        return [(path, self._znode(path)) for path in (keys.decoded(key[1:]) for key, _ in pairs)]
+
+    def _znode(self, path: str) -> Znode:
+        blob = self._reading.get(keys.znode(path))
+        if blob is None:
+            self.looked += bounds.LOOK
+            raise RefusedError(Error.NO_NODE)
+        self.looked += bounds.LOOK + len(blob)
+        znode = decode_znode(blob)
+        if znode.acl is not OPEN_ACL and len(blob) > 3 * APART_BYTES:  # of the former version
+            self._count_acl(len(blob) - len(znode.data or b""))
+        return znode
+
+    def _readable(self, path: str, identities: Identities) -> Znode:
+        znode = self._znode(path)
+        if znode.acl is not OPEN_ACL:
+            acl.check(self._acl(path, znode), READ, identities)
+        return znode
+
+    def _acl(self, path: str, znode: Znode) -> tuple[Acl, ...]:
+        if isinstance(znode.acl, SeparateRecord):
+            self._count_acl(len(znode.acl))
+        return find_acl(self._reading, path, znode)
+
+    def _count_acl(self, size: int) -> None:
+        work = bounds.LOOK + bounds.ACL_LOOKS * size
+        self.looked += work
+        self.looked_at_acls += work

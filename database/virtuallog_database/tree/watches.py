@@ -1,0 +1,234 @@
+"""Watches: who wants to be told when a znode changes. Soft state of one replica.                                   Pure.
+
+As in ZooKeeper 3.8 there are two tables. *data* is for the znode itself (set by reads of its data and by `exists`, also while
+there is none), *child* for the names of its children. A watch that was added with a mode stands in both. A standard watch fires
+once. A later watch by the same watcher on the same path and table takes the place of the earlier one.
+
+A watcher is told only of what it may read when the change happens: of a change of a znode if the ACL of that znode gives it READ, of a
+removed one that which it had, and of a change of children if that of the parent does (CVE-2024-23944; as ZooKeeper from 3.8.4 and
+3.9.2 on). A standard watch is used up in either case. To set a watch takes no right.
+
+The order is what makes watches useful: `fire` is called while a command is applied, in the order of zxids, before anybody can
+read what changed and before the command itself is answered. A watcher that is told must put it in front of what it says later.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from virtuallog_database.tree import paths
+from virtuallog_database.tree.acl import READ, PermittedIdentities
+from virtuallog_database.tree.acl_codec import decode_acl
+from virtuallog_database.tree.commands import OPEN_ACL, Identity
+from virtuallog_database.tree.results import Change, ChangeKind, Error, RefusedError, Rights, StoredAcl
+
+RECURSIVE_DEPTH_MAX: Final = 256
+"""Names in a path with a recursive watch. A change looks up so many znodes above it, at most."""
+READERS_MAX: Final = 256
+"""ACLs of one command that are remembered as they are compared: more than the long ones that a command may look at (`bounds`)."""
+PER_WATCHER_MAX: Final = 100_000
+"""Watches of one watcher in a table."""
+PATH_CHARACTERS_MAX: Final = 32 << 20
+"""Of the paths of these, in all."""
+
+
+class Watcher(Protocol):
+    """Somebody who watches; a connection, as a rule. Compared by identity."""
+
+    @property
+    def identities(self) -> tuple[Identity, ...]:
+        """Those that it has now: rights are checked when a watch fires."""
+        ...
+
+    def fire(self, kind: ChangeKind, path: str, zxid: int) -> None:
+        """The znode has changed. Must not block, must not raise, and must not set watches."""
+        ...
+
+
+class WatchMode(enum.IntEnum):
+    """Values of `PERSISTENT` and `PERSISTENT_RECURSIVE` are ZooKeeper's."""
+
+    STANDARD = -1
+    PERSISTENT = 0
+    """Fires any number of times, for this one path."""
+    PERSISTENT_RECURSIVE = 1
+    """For this path and everything below it; creations, deletions and data, but no change of children."""
+
+
+class WatchTable:
+    """One of the two tables."""
+
+    count: int = 0
+
+    def __init__(self) -> None:
+        self._modes: dict[str, dict[Watcher, WatchMode]] = {}
+        self._paths: dict[Watcher, dict[str, None]] = {}
+        self._characters: dict[Watcher, int] = {}
+        """Of the paths of each."""
+        self._recursive: Counter[int] = Counter()
+        """How many recursive watches there are on paths of this length. Of the znodes above a change those are looked up whose
+        paths are as long as one of these."""
+        self._longest = 0
+        """No recursive watch is on a longer path."""
+
+    def add(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.STANDARD) -> None:
+        """Raises RefusedError: BAD_ARGUMENTS: the watcher has too many."""
+        watched = self._paths.get(watcher, {})
+        if path in watched:
+            former = self._modes[path][watcher]
+        else:
+            former = None
+            characters = self._characters.get(watcher, 0) + len(path)
+            if len(watched) >= PER_WATCHER_MAX or characters > PATH_CHARACTERS_MAX:
+                raise RefusedError(Error.BAD_ARGUMENTS)
+            self.count += 1
+            self._characters[watcher] = characters
+            self._paths.setdefault(watcher, watched)[path] = None
+        self._modes.setdefault(path, {})[watcher] = mode
+        self._count_recursive(path, former, -1)
+        self._count_recursive(path, mode, 1)
+
+    def remove(self, path: str, watcher: Watcher) -> bool:
+        """Whether there was one."""
+        modes = self._modes.get(path)
+        if modes is None or watcher not in modes:
+            return False
+        self._count_recursive(path, modes.pop(watcher), -1)
+        self.count -= 1
+        if not modes:
+            del self._modes[path]
+        watched = self._paths[watcher]
+        del watched[path]
+        self._characters[watcher] -= len(path)
+        if not watched:
+            del self._paths[watcher], self._characters[watcher]
+        return True
+
+    def remove_all(self, watcher: Watcher) -> None:
+        for path in list(self._paths.get(watcher, ())):
+            self.remove(path, watcher)
+
+    def contains(self, path: str, watcher: Watcher) -> bool:
+        return watcher in self._modes.get(path, ())
+
+    def paths_of(self, watcher: Watcher) -> Iterable[str]:
+        """Its paths, in the order in which they were added."""
+        return self._paths.get(watcher, {}).keys()
+
+    def items(self) -> Iterator[tuple[str, Sequence[Watcher]]]:
+        """Paths with those who watch them."""
+        return ((path, list(modes)) for path, modes in self._modes.items())
+
+    def take(self, path: str, kind: ChangeKind) -> dict[Watcher, None]:
+        """Who is to be told of this change, in this order and each once; standard watches are gone with it."""
+        told: dict[Watcher, None] = {}
+        for watcher, mode in list(self._modes.get(path, {}).items()):
+            if mode is WatchMode.PERSISTENT_RECURSIVE and kind is ChangeKind.CHILDREN_CHANGED:
+                continue
+            told[watcher] = None
+            if mode is WatchMode.STANDARD:
+                self.remove(path, watcher)
+        if self._recursive and kind is not ChangeKind.CHILDREN_CHANGED:
+            told |= self._above(path)
+        return told
+
+    def _above(self, path: str) -> dict[Watcher, None]:
+        """Watchers of the whole of a tree that `path` is in. Takes as long as the path says, however many watches there are."""
+        found: dict[Watcher, None] = {}
+        length = 0
+        while 0 <= length <= self._longest:
+            if length in self._recursive:
+                modes = self._modes.get(path[:length] or paths.ROOT, {})
+                found |= {each: None for each, mode in modes.items() if mode is WatchMode.PERSISTENT_RECURSIVE}
+            length = path.find("/", length + 1)
+        return found
+
+    def _count_recursive(self, path: str, mode: WatchMode | None, change: int) -> None:
+        if mode is WatchMode.PERSISTENT_RECURSIVE:
+            length = 0 if path == paths.ROOT else len(path)  # what is below goes on with a slash
+            self._recursive[length] += change
+            self._longest = max(self._longest, length)
+            if not self._recursive[length]:
+                del self._recursive[length]
+            if not self._recursive:
+                self._longest = 0
+
+
+class _Readers:
+    """Whom one ACL lets read. The list is read once, and compared with the same identities once."""
+
+    def __init__(self, acl: StoredAcl) -> None:
+        self.acl: Final = acl
+        """Kept, as it is found by its address."""
+        self._holders = PermittedIdentities(decode_acl(acl) if isinstance(acl, bytes) else acl, READ)
+        self._known: dict[tuple[Identity, ...], bool] = {}
+
+    def include(self, identities: tuple[Identity, ...]) -> bool:
+        known = self._known.get(identities)
+        if known is None:
+            known = self._known[identities] = self._holders.include(identities)
+        return known
+
+
+@attrs.define(eq=False)
+class Watches:
+    """All watches of one replica."""
+
+    data: WatchTable = attrs.field(factory=WatchTable)
+    child: WatchTable = attrs.field(factory=WatchTable)
+    _readers: dict[int, _Readers] = attrs.field(factory=dict, init=False)
+    """Of ACLs in the changes of one command, by their addresses: a multi may change a znode with a long ACL many times."""
+    _zxid: int = attrs.field(default=0, init=False)
+    """Of that command."""
+
+    @property
+    def count(self) -> int:
+        return self.data.count + self.child.count
+
+    def add(self, path: str, watcher: Watcher, mode: WatchMode) -> None:
+        """Add a watch to both tables: ZooKeeper's addWatch.
+
+        Raises:
+            RefusedError: BAD_ARGUMENTS: a recursive one on a path of more than `RECURSIVE_DEPTH_MAX` names; or the watcher has too many.
+        """
+        if mode is WatchMode.PERSISTENT_RECURSIVE and path.count("/") > RECURSIVE_DEPTH_MAX:
+            raise RefusedError(Error.BAD_ARGUMENTS)
+        self.data.add(path, watcher, mode)
+        self.child.add(path, watcher, mode)
+
+    def remove_all(self, watcher: Watcher) -> None:
+        """The watcher is gone."""
+        self.data.remove_all(watcher)
+        self.child.remove_all(watcher)
+
+    def fire(self, change: Change, zxid: int, rights: Rights) -> None:
+        """Tell all watchers concerned that may read it, each at most once for each znode: the one that changed, then its parent."""
+        kind, path = change
+        acl, parent_acl = rights
+        told = self.data.take(path, kind)
+        if kind is not ChangeKind.DATA_CHANGED:
+            if kind is ChangeKind.DELETED:
+                told |= self.child.take(path, kind)
+            self._tell(told, kind, path, zxid, acl)
+            kind, path, acl = ChangeKind.CHILDREN_CHANGED, paths.parent_of(path), parent_acl
+            told = self.child.take(path, kind)
+        self._tell(told, kind, path, zxid, acl)
+
+    def _tell(self, watchers: Iterable[Watcher], kind: ChangeKind, path: str, zxid: int, acl: StoredAcl) -> None:
+        readers = None if acl is OPEN_ACL or not watchers else self._readers_of(acl, zxid)
+        for watcher in watchers:
+            if readers is None or readers.include(watcher.identities):
+                watcher.fire(kind, path, zxid)
+
+    def _readers_of(self, acl: StoredAcl, zxid: int) -> _Readers:
+        if zxid != self._zxid or len(self._readers) >= READERS_MAX:
+            self._readers, self._zxid = {}, zxid
+        found = self._readers.get(id(acl))
+        if found is None:
+            found = self._readers[id(acl)] = _Readers(acl)
+        return found

@@ -1,0 +1,39 @@
+"""The gaps that swaps make in the acknowledgements of a client.                                             Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from virtuallog_lab.workload.latencies import Pause, longest_pause
+
+
+@attrs.frozen
+class Swap:
+    """One reconfiguration, in seconds since the start."""
+
+    source: str
+    target: str
+    began: float
+    """When it was asked for."""
+    ended: float
+    """When the answer came: the new chain is decided."""
+
+
+@attrs.frozen
+class Gaps:
+    """What the client saw of the swaps."""
+
+    swaps: Sequence[Swap]
+    pauses: Sequence[Pause]
+    """One for each swap."""
+    quiet: Sequence[Pause]
+    """The same of as many windows without a swap."""
+
+
+def find_gaps(swaps: Sequence[Swap], times: Sequence[float], window_seconds: float) -> Gaps:
+    """The pauses that swaps made, and those of the windows before them, which end where a swap begins."""
+    pauses = [longest_pause(times, swap.began, swap.ended + window_seconds) for swap in swaps]
+    quiet = [longest_pause(times, swap.began - window_seconds, swap.began, cut=True) for swap in swaps]
+    return Gaps(swaps, pauses, quiet)

@@ -1,0 +1,180 @@
+"""`virtuallog bench reconfigure`: a tour through all ordered pairs of targets under a checked load, on processes of its own.
+
+Three nodes and three that only store, one client with so many appends outstanding. The gap of a swap is the longest stretch
+without any acknowledgement from when it is asked for until a window after it is decided; where the time goes is told by what the nodes
+write down. Afterwards everything is read back and judged.
+
+A chain gets longer with every swap, and what is put with it: after some rounds a new cluster goes on. On each, every target is
+visited once before the tour, which is told by itself: whoever comes to a kind for the first time imports its library and connects to
+its servers, and appends wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, repeat
+from pathlib import Path
+from statistics import median
+from typing import Final, TypeVar
+
+import attrs
+
+from virtuallog_lab.bench.gaps import find_gaps
+from virtuallog_lab.bench.matrix import Matrix
+from virtuallog_lab.bench.steps import client_steps, read_steps
+from virtuallog_lab.bench.swaps import SwapCost, swap_costs, swap_repeatedly
+from virtuallog_lab.bench.targets import LOG_NODES, Target
+from virtuallog_lab.harness.machine import Machine
+from virtuallog_lab.harness.report import Report, Table, tell
+from virtuallog_lab.harness.trial import OBSERVED, TrialLoad, run_trial, temporary_cluster
+
+# FOLDED from virtuallog_server.bench.tour: A walk through all ordered pairs: each thing is followed by each one exactly once, by itself as well.               Pure.
+#
+# An Eulerian circuit on the complete directed graph with loops, which is the same as a de Bruijn sequence of words of two letters,
+# and so is written down at once: all Lyndon words of one or two letters, in the order of the dictionary (Fredricksen and Maiorana).
+# For three: 0 01 02 1 12 2, and round again.
+
+PlaceT = TypeVar("PlaceT")
+
+
+def circuit(places: Sequence[PlaceT]) -> Iterator[PlaceT]:
+    """Every place as often as there are places; the last one is followed by the first."""
+    for index, first in enumerate(places):
+        yield first
+        for second in places[index + 1 :]:
+            yield first
+            yield second
+
+
+def tour(places: Sequence[PlaceT], rounds: int) -> Iterator[PlaceT]:
+    """So many circuits one after the other, back to the beginning: each ordered pair comes up once per round.
+
+    Rounds, and not all times of one pair in a row, so that whatever else a machine does meanwhile hits all pairs alike.
+    """
+    return chain(chain.from_iterable(repeat(list(circuit(places)), rounds)), places[:1])
+
+
+ROUNDS_MAX: Final = 5
+"""On one cluster: with five targets 130 segments, whose register is some 20 KB."""
+
+
+@attrs.frozen(kw_only=True)
+class SwapMatrixPlan:
+    """What is done."""
+
+    targets: Sequence[Target]
+    swaps: int
+    """For each ordered pair."""
+    load: TrialLoad
+    window_seconds: float
+    """Before and behind each swap."""
+    keep: Path | None = None
+    """Where the clusters stay, if they do."""
+
+    @property
+    def total(self) -> int:
+        """How many swaps that makes, first visits not counted."""
+        return self.swaps * len(self.targets) ** 2
+
+    @property
+    def rounds(self) -> list[int]:
+        """Of each cluster."""
+        return [min(ROUNDS_MAX, self.swaps - done) for done in range(0, self.swaps, ROUNDS_MAX)]
+
+
+@attrs.frozen(kw_only=True)
+class ClusterSwaps:
+    """What was seen on one cluster."""
+
+    first: Sequence[SwapCost]
+    """The first visits."""
+    seen: Sequence[SwapCost]
+    acknowledged: int
+    unknown: int
+    entries: int
+    """In the log."""
+    problems: Sequence[str]
+
+
+@attrs.frozen
+class SwapMatrixOutcome:
+    """All of it."""
+
+    matrix: Matrix
+    report: Report
+
+
+async def run(plan: SwapMatrixPlan, machine: Machine) -> SwapMatrixOutcome:
+    """Do all of it; takes a little more than twice the window for each swap, and reads everything back.
+
+    Raises:
+        UnavailableError: a swap could not be carried out, or appends did not come back.
+        VirtualLogError: a cluster could not be started.
+    """
+    parts = []
+    for number, rounds in enumerate(plan.rounds):
+        parts.append(await _run_on_one(plan, rounds, plan.keep / str(number) if plan.keep else None))
+        tell(f"cluster {number + 1} of {len(plan.rounds)} is done: {parts[-1].acknowledged:,} entries")
+    return conclude(plan, machine, parts)
+
+
+async def _run_on_one(plan: SwapMatrixPlan, rounds: int, keep: Path | None) -> ClusterSwaps:
+    visits = len(plan.targets)
+    story = partial(
+        swap_repeatedly, targets=[*plan.targets, *tour(plan.targets, rounds)], window_seconds=plan.window_seconds
+    )
+    async with temporary_cluster(OBSERVED, keep, log_nodes=LOG_NODES) as cluster:
+        with client_steps() as searched:
+            evidence = await run_trial(cluster, plan.load, story)
+        steps = read_steps(cluster, searched, evidence.workload.started)
+    seen = swap_costs(find_gaps(evidence.result, evidence.times, plan.window_seconds), steps)
+    return ClusterSwaps(
+        first=seen[: visits - 1],
+        seen=seen[visits:],  # what is between leads from the last visit to where the tour begins
+        acknowledged=evidence.workload.acknowledged,
+        unknown=evidence.workload.unknown,
+        entries=evidence.verdict.entries,
+        problems=evidence.verdict.problems,
+    )
+
+
+def conclude(plan: SwapMatrixPlan, machine: Machine, parts: Sequence[ClusterSwaps]) -> SwapMatrixOutcome:
+    """The figures, and the verdict."""
+    seen = [one for part in parts for one in part.seen]
+    matrix = Matrix.of([target.name for target in plan.targets], seen)
+    first = _first_visits(parts)
+    acknowledged, unknown, entries = (
+        sum(getattr(part, name) for part in parts) for name in ("acknowledged", "unknown", "entries")
+    )
+    report = Report(
+        title=f"{len(seen)} swaps under {plan.load.writers} outstanding appends",
+        machine=machine,
+        tables=[*matrix.tables(), _first_table(first)],
+        plain={
+            "swaps": len(seen),
+            "outstanding": plan.load.writers,
+            "acknowledged": acknowledged,
+            "unknown": unknown,
+            "first_visits_ms": first,
+            **matrix.plain(),
+        },
+        verdict=f"{acknowledged:,} entries acknowledged, {unknown} unknown, {entries:,} in the logs: nothing lost, nothing "
+        "doubled, nothing reordered",
+        problems=[problem for part in parts for problem in part.problems],
+    )
+    return SwapMatrixOutcome(matrix, report)
+
+
+def _first_visits(parts: Sequence[ClusterSwaps]) -> dict[str, list[float]]:
+    """By target, the gap of each cluster's first swap to it, in ms."""
+    found: dict[str, list[float]] = {}
+    for part in parts:
+        for one in part.first:
+            found.setdefault(one.target, []).append(round(1000 * one.gap, 1))
+    return found
+
+
+def _first_table(first: Mapping[str, Sequence[float]]) -> Table:
+    rows = [[target, str(len(gaps)), f"{median(gaps):,.1f}", f"{max(gaps):,.1f}"] for target, gaps in first.items()]
+    return Table("The first swap to each on a new cluster, before all these", ["", "swaps", "p50 ms", "max ms"], rows)

@@ -1,0 +1,95 @@
+"""Which loglet was active when, and what each change cost those who append.                                        Pure.
+
+The chain is looked at all the time, so that changes are known that nobody has asked for: the cluster makes them when a node dies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import attrs
+
+from virtuallog.contract.chain import Chain, Segment, SegmentId
+from virtuallog_lab.workload.latencies import longest_pause
+
+SETTLED_SECONDS: Final = 0.5
+"""Behind a change; what comes later has a cause of its own."""
+
+
+@attrs.frozen
+class ActiveSegment:
+    """A segment that takes appends, and since when: seconds since the start."""
+
+    since: float
+    segment: Segment
+
+
+@attrs.frozen
+class RequestedChange:
+    """A change that the demo has asked for."""
+
+    began: float
+    ended: float
+    """When the answer came: the new chain is decided."""
+    segment: SegmentId
+    """That it put in place."""
+
+
+@attrs.frozen(kw_only=True)
+class Change:
+    """One loglet gave way to another."""
+
+    source: Segment
+    target: Segment
+    began: float
+    """When it was asked for; if nobody asked, when the node was killed, or else when it was seen."""
+    ended: float
+    by_itself: bool
+    """Nobody has asked: the cluster has healed itself."""
+    gap_seconds: float
+    """The longest stretch meanwhile in which nothing at all was acknowledged."""
+
+
+@attrs.define
+class ActiveSegments:
+    """All of a run, in order."""
+
+    seen: list[ActiveSegment] = attrs.field(factory=list)
+
+    def see(self, at: float, chain: Chain) -> bool:
+        """Whether somebody new takes appends. What is put under closed segments is no matter here, nor is an old picture."""
+        if chain.active is None or (self.seen and chain.last.id.version <= self.seen[-1].segment.id.version):
+            return False
+        self.seen.append(ActiveSegment(at, chain.last))
+        return True
+
+
+def find_changes(
+    reigns: Sequence[ActiveSegment], asked: Sequence[RequestedChange], faults: Sequence[float], times: Sequence[float]
+) -> list[Change]:
+    """What a run has seen.
+
+    Args:
+        reigns: at least one, in order.
+        asked: what the demo did.
+        faults: when nodes were killed.
+        times: of all acknowledgements, ascending.
+    """
+    known = {one.segment: one for one in asked}
+    changes = []
+    for before, after in pairwise(reigns):
+        ours = known.get(after.segment.id)
+        began = (
+            ours.began if ours else max((at for at in faults if before.since <= at <= after.since), default=after.since)
+        )
+        ended = ours.ended if ours else after.since
+        pause = longest_pause(times, began, ended + SETTLED_SECONDS)
+        changes.append(
+            Change(
+                source=before.segment, target=after.segment, began=began, ended=ended, by_itself=ours is None,
+                gap_seconds=pause.seconds,
+            )
+        )  # fmt: skip
+    return changes

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""What an append costs: the bare pipeline, a loglet, and a VirtualLog on it, in turn, on this machine.
+
+    python -m virtuallog_lab.experiments.appends.append --bare ../shared/limits/bare_pipeline.py --rounds 5
+    python -m virtuallog_lab.experiments.appends.append --loglet paxos --rounds 5
+    python -m virtuallog_lab.experiments.appends.append --loglet striped --outstanding 256
+
+One round measures every system with every number of outstanding appends, one right after the other, so that whatever
+else the machine does hits them alike. Medians over the rounds are what counts, and ratios to the bare pipeline, or to the native
+loglet, of the same run: figures of two runs cannot be compared. CPU time per append hardly depends on noise; use it to judge
+a change. `--loglet paxos` puts the paxos loglet beside the native one, and PySyncObj, which syncs nothing to any disk.
+`--loglet striped` puts a striped loglet of two stripes over three servers beside a native one over as many, both with the same
+number of sessions.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import attrs
+import click
+import trio
+
+from virtuallog.runtime.clock import SystemClock
+from virtuallog_lab.experiments.appends.bare_pipeline import measure_bare
+from virtuallog_lab.experiments.appends.own_systems import open_own_systems
+from virtuallog_lab.experiments.appends.samples import (
+    BARE,
+    LOGLET,
+    NATIVE_SYSTEMS,
+    OWN,
+    PAXOS_SYSTEMS,
+    PYSYNCOBJ,
+    STRIPED_SYSTEMS,
+    SYSTEMS,
+    AppendSample,
+)
+from virtuallog_lab.experiments.appends.summary import as_markdown, draw, put_into, summarize
+from virtuallog_lab.experiments.contestants.pysyncobj import PySyncObjContestant
+from virtuallog_lab.harness.report import tell
+from virtuallog_server.process import log_output
+
+Measure: TypeAlias = Callable[[int, int, float], Awaitable[AppendSample]]
+"""Given how many appends are outstanding, the bytes of an entry, and for how many seconds."""
+COMPARED: Final = {"native": NATIVE_SYSTEMS, "paxos": PAXOS_SYSTEMS, "striped": STRIPED_SYSTEMS}
+FIGURES: Final = {"native": "{}.svg", "paxos": "{}-paxos.svg", "striped": "{}-striped.svg"}
+SESSIONS: Final = {"native": 1, "paxos": 1, "striped": 8}
+"""A striped loglet keeps a session to one stripe, so it needs some to have several at work; native ones beside it get as many."""
+
+
+@attrs.frozen(kw_only=True)
+class AppendPlan:
+    """What is measured."""
+
+    rounds: int
+    outstanding: Sequence[int]
+    size: int
+    seconds: float
+    segments: int
+    sessions: int
+    systems: Sequence[str]
+    bare: str
+    """The script of the bare pipeline."""
+
+
+async def run(plan: AppendPlan, show: Callable[[AppendSample], None]) -> list[AppendSample]:
+    """Measure all of it, round by round."""
+    samples = []
+    async with AsyncExitStack() as stack:
+        others = {PYSYNCOBJ: await stack.enter_async_context(_open_pysyncobj())} if PYSYNCOBJ in plan.systems else {}
+        for _ in range(plan.rounds):
+            async with _open_own(plan) as own:
+                measures: dict[str, Measure] = {BARE: partial(measure_bare, plan.bare, SystemClock()), **own, **others}
+                for outstanding in plan.outstanding:
+                    for system in plan.systems:
+                        samples.append(await measures[system](outstanding, plan.size, plan.seconds))
+                        show(samples[-1])
+    return samples
+
+
+@asynccontextmanager
+async def _open_own(plan: AppendPlan) -> AsyncIterator[dict[str, Measure]]:
+    """New clusters, one for each kind that is measured; those whose turn it is not are idle."""
+    async with AsyncExitStack() as stack:
+        measures: dict[str, Measure] = {}
+        for kind, systems in OWN.items():
+            if set(systems) & set(plan.systems):
+                own = await stack.enter_async_context(
+                    open_own_systems(SystemClock(), plan.segments, kind, plan.sessions)
+                )
+                measures |= {system: partial(own.measure, system) for system in systems}
+        yield measures
+
+
+@asynccontextmanager
+async def _open_pysyncobj() -> AsyncIterator[Measure]:
+    async with PySyncObjContestant().open() as running:
+
+        async def measure(outstanding: int, size: int, seconds: float) -> AppendSample:
+            figures = attrs.asdict(await running.measure(outstanding, size, seconds))
+            return AppendSample(system=PYSYNCOBJ, outstanding=outstanding, bytes=size, **figures)
+
+        yield measure
+
+
+def _numbers(_: click.Context, __: click.Parameter, text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise click.BadParameter("must be whole numbers above 0, separated by commas")
+    return numbers
+
+
+@click.command()
+@click.option(
+    "--loglet",
+    default="native",
+    show_default=True,
+    type=click.Choice([*OWN]),
+    help="What is compared: native with the bare pipeline, others with native.",
+)
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(min=1))
+@click.option("--outstanding", default="1,64,256", show_default=True, callback=_numbers, metavar="N,N")
+@click.option("--size", default=100, show_default=True, type=click.IntRange(min=1), help="Bytes of an entry.")
+@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Of one measurement.")
+@click.option("--segments", default=1, show_default=True, type=click.IntRange(min=1), help="Of the chain.")
+@click.option(
+    "--sessions", type=click.IntRange(1, 256), help="That share what is outstanding.  [default: 1, for striped 8]"
+)
+@click.option("--system", "systems", multiple=True, type=click.Choice(SYSTEMS), help="Only this one; may be repeated.")
+@click.option(
+    "--bare",
+    envvar="VIRTUALLOG_BARE_PIPELINE",
+    metavar="SCRIPT",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The script of the bare pipeline, which is not part of this project.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one object per measurement, and nothing else.")
+@click.option(
+    "--markdown",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Put tables and figure into this document, where it says so. docs/performance.md, normally.",
+)
+def main(
+    *,
+    loglet: str,
+    rounds: int,
+    outstanding: list[int],
+    size: int,
+    seconds: float,
+    segments: int,
+    sessions: int | None,
+    systems: tuple[str, ...],
+    bare: str | None,
+    as_json: bool,
+    markdown: Path | None,
+) -> None:
+    """Measure appends against the bare pipeline, or against the native loglet."""
+    log_output.configure("warning")
+    wanted = systems or COMPARED[loglet]
+    if BARE in wanted and bare is None:
+        click.echo("Without --bare the bare pipeline is left out: there are no ratios.", err=True)
+        wanted = tuple(system for system in wanted if system != BARE)
+    plan = AppendPlan(
+        rounds=rounds,
+        outstanding=outstanding,
+        size=size,
+        seconds=seconds,
+        segments=segments,
+        sessions=sessions or SESSIONS[loglet],
+        systems=wanted,
+        bare=bare or "",
+    )
+    summaries = summarize(trio.run(run, plan, partial(_show, as_json)))
+    table = as_markdown(summaries, BARE if loglet == "native" else LOGLET)
+    if not as_json:
+        click.echo(table)
+    if markdown is not None:
+        figure = markdown.with_name(FIGURES[loglet].format(markdown.stem))
+        draw(summaries, figure)
+        text = f"{table}\n![Throughput and latency]({figure.name})\n"
+        put_into(markdown, text, "" if loglet == "native" else f"--loglet {loglet} ")
+
+
+def _show(as_json: bool, sample: AppendSample) -> None:
+    if as_json:
+        click.echo(json.dumps(sample.plain()))
+        sys.stdout.flush()
+    else:
+        tell(sample.line())
+
+
+if __name__ == "__main__":
+    main()

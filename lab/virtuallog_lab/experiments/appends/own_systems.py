@@ -1,0 +1,101 @@
+"""Measures a loglet by itself and a VirtualLog on it, on three processes of this machine.
+
+With several sessions, for a loglet that keeps each to a part of itself, each has an equal share of what is outstanding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from virtuallog.client.appender import Appender
+from virtuallog.connect import connect, open_services_to
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import NodeId
+from virtuallog_lab.experiments.appends.loglet_client import LogletClient
+from virtuallog_lab.experiments.appends.samples import OWN, AppendSample
+from virtuallog_lab.harness.cpu_time import CpuMeter
+from virtuallog_lab.harness.orderer import ASKED, find_orderer
+from virtuallog_lab.harness.trial import temporary_cluster
+from virtuallog_lab.workload.appends import Append, Measurement, measure_spread, warm_up_seconds
+from virtuallog_server.local_cluster.supervisor import LocalCluster
+
+
+@attrs.frozen
+class OwnSystems:
+    """A cluster, and a client of it in this process."""
+
+    clock: Clock
+    appends: dict[str, list[Append]]
+    """How to append in each session, by system."""
+    _cluster: LocalCluster
+    _orderer: NodeId
+
+    async def measure(self, system: str, outstanding: int, size: int, seconds: float) -> AppendSample:
+        """One measurement; it warms up first."""
+        measured: list[Measurement] = []
+
+        async def run() -> None:
+            measured.append(await measure_spread(self.appends[system], self.clock, outstanding, size, seconds))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await self.clock.sleep(warm_up_seconds(seconds))
+            meter = CpuMeter(self._processes())
+            await self.clock.sleep(seconds)
+            used = meter.seconds()
+        return AppendSample(
+            system=system,
+            outstanding=outstanding,
+            bytes=size,
+            ops_per_s=measured[0].ops_per_s,
+            p50_ms=measured[0].p50_ms,
+            p99_ms=measured[0].p99_ms,
+            cpu_us={name: 1e6 * value / measured[0].ops for name, value in used.items()},
+        )
+
+    def _processes(self) -> list[tuple[str, int]]:
+        """The node that orders stores entries as well, as in the bare pipeline."""
+        nodes = [
+            ("sequencer" if node.id == self._orderer else "servers", node.pid)
+            for node in self._cluster.nodes.values()
+            if node.pid is not None
+        ]
+        return [("client", os.getpid()), *nodes]
+
+
+@asynccontextmanager
+async def open_own_systems(
+    clock: Clock, segments: int, kind: str = "native", sessions: int = 1
+) -> AsyncIterator[OwnSystems]:
+    """A new cluster, whose chain has so many segments of a kind, and clients with so many sessions, for the length of the block."""
+    async with (
+        temporary_cluster(loglet=kind) as cluster,
+        open_services_to(cluster.file, ASKED) as services,
+        connect(cluster.file) as log,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(segments - 1):
+            await log.append(b"in an earlier segment")
+            await log.reconfig_extend(kind)
+        active = (await log.view.current()).chain.last
+        clients = [LogletClient(log.view.loglet(active)) for _ in range(sessions)]
+        for client in clients:
+            nursery.start_soon(client.run)
+            await client.append(b"somebody orders from now on")
+        by_itself: list[Append] = [client.append for client in clients]
+        through_log = [_one_by_one(log.appender()) for _ in range(sessions)]
+        appends = dict(zip(OWN[kind], (by_itself, through_log), strict=True))
+        yield OwnSystems(clock, appends, cluster, await find_orderer(services, active))
+        nursery.cancel_scope.cancel()
+
+
+def _one_by_one(appender: Appender) -> Append:
+    async def append(payload: bytes) -> range:
+        return await appender.append([payload])
+
+    return append

@@ -1,0 +1,1 @@
+"""Experiment: the log as a table of Spark beside a plain reader (`scan`)."""

@@ -1,0 +1,1 @@
+"""Format of an archive: manifest, rows, Parquet files and content digest. Pure: bytes in, bytes out; imports nothing else of the archive."""

@@ -1,0 +1,1 @@
+"""Creation of archives from closed segments: data files, manifest, verification against the hot copy, and the way back. May import all other rooms of the archive."""

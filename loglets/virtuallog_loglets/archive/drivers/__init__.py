@@ -1,0 +1,1 @@
+"""Storage of archives: the port to a directory of files, its fsspec adapter, trim markers and Arrow tables. May import core and config."""

@@ -1,0 +1,323 @@
+"""What a LogServer's WAL says: the fold of its records.                                                          Pure.
+
+Every change of durable state is one of the changes below, and happens in `DurableLogs.apply`: when the WAL is
+replayed, and, while it runs, when a record has become durable. So memory and disk cannot disagree: what a server
+answers is what it would know after a crash at that moment.
+
+Each WAL segment begins with a `LogletSnapshot` of every loglet, so any prefix of segments may be dropped whose waves nobody
+needs. Durable formats: kinds 1 to 7 below, little-endian; they never change once released. Kind 7 is written only in a
+cluster of programs that know it (`virtuallog.contract.versions`), so that a node can go back to an older program.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+import attrs
+
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import MalformedError
+from virtuallog_loglets.native.core import segment_index
+from virtuallog_loglets.native.core import wave as waves
+from virtuallog_loglets.native.core.wave import Wave
+from virtuallog_loglets.native.core.wave_index import WaveIndex
+from virtuallog_loglets.wal.core.record import Address, WalRecord, address_of
+
+# FOLDED from virtuallog_loglets.native.liveness: Which loglets a LogServer may still hold.                                                                        Pure.
+#
+# What is dropped stays dropped, durably: a late message would create it again, empty, and its tail would be 0. That memory
+# is bounded: everything of a version below the `floor` is gone; and of those up to the `horizon`, a version of the chain,
+# only the `live` ones are not: those that the chain of that version names, so there are never more of them than segments.
+#
+# The floor alone would do for a log that is trimmed. But a loglet in the middle may go while older ones stay (an empty one
+# leaves the chain when it is closed, a moved one is replaced), and ten thousand such would be kept.
+
+
+@attrs.frozen
+class Tombstones:
+    """See above."""
+
+    floor: int = 0
+    horizon: int = 0
+    live: frozenset[SegmentId] = frozenset()
+
+    def is_dropped(self, segment: SegmentId) -> bool:
+        version = segment.version
+        return version < self.floor or (version <= self.horizon and segment not in self.live)
+
+    def raised(self, floor: int) -> Tombstones:
+        """Everything of a version below is dropped too."""
+        if floor <= self.floor:
+            return self
+        return Tombstones(floor, self.horizon, frozenset(s for s in self.live if s.version >= floor))
+
+    def seen(self, horizon: int, live: Iterable[SegmentId]) -> Tombstones:
+        """The chain of version `horizon` names no others. An older chain than one seen before says nothing."""
+        if horizon <= self.horizon:
+            return self
+        kept = frozenset(s for s in live if s.version <= horizon and not self.is_dropped(s))
+        return Tombstones(self.floor, horizon, kept)
+
+
+_WAVE, _SEALED, _TRIMMED, _KNOWN, _SNAPSHOT, _FLOOR, _LIVE = range(1, 8)
+_SEGMENT: Final = struct.Struct("<QQ")
+_OFFSET: Final = struct.Struct("<QQQ")
+_STATE: Final = struct.Struct("<QQQQQB")
+_VERSION: Final = struct.Struct("<Q")
+_ORIGIN: Final = Address(0)
+
+
+@attrs.frozen
+class WaveStored:
+    """A wave, if it follows what is there."""
+
+    wave: Wave
+
+
+@attrs.frozen
+class LogletSealed:
+    """No store behind this record is accepted."""
+
+    segment: SegmentId
+
+
+@attrs.frozen
+class LogletTrimmed:
+    """Offsets below `offset` are not needed any more; it was committed then."""
+
+    segment: SegmentId
+    offset: int
+
+
+@attrs.frozen
+class KnownTailRaised:
+    """Everything below `known_tail` is globally committed. Written only where a gap depends on it."""
+
+    segment: SegmentId
+    known_tail: int
+
+
+@attrs.frozen
+class LogletSnapshot:
+    """All there is to know about a loglet, but for its waves."""
+
+    segment: SegmentId
+    tail: int
+    known_tail: int
+    trim: int
+    sealed: bool
+
+
+@attrs.frozen
+class VersionFloor:
+    """Loglets of versions below are dropped, and never created again."""
+
+    lowest_live_version: int
+
+
+@attrs.frozen
+class LiveLogletSet:
+    """Of the loglets of versions up to `horizon` only these are not dropped."""
+
+    horizon: int
+    segments: tuple[SegmentId, ...]
+
+
+Change: TypeAlias = (
+    WaveStored | LogletSealed | LogletTrimmed | KnownTailRaised | LogletSnapshot | VersionFloor | LiveLogletSet
+)
+
+
+def encode(change: Change) -> WalRecord:
+    """The WAL record of a change. A wave's payload is the wave itself: nothing is copied."""
+    match change:
+        case WaveStored(wave):
+            return WalRecord(_WAVE, wave.blob)
+        case LogletSealed(segment):
+            return WalRecord(_SEALED, _SEGMENT.pack(segment.version, segment.attempt))
+        case LogletTrimmed(segment, offset):
+            return WalRecord(_TRIMMED, _OFFSET.pack(segment.version, segment.attempt, offset))
+        case KnownTailRaised(segment, known_tail):
+            return WalRecord(_KNOWN, _OFFSET.pack(segment.version, segment.attempt, known_tail))
+        case LogletSnapshot(segment, tail, known_tail, trim, sealed):
+            packed = _STATE.pack(segment.version, segment.attempt, tail, known_tail, trim, sealed)
+            return WalRecord(_SNAPSHOT, packed)
+        case VersionFloor(version):
+            return WalRecord(_FLOOR, _VERSION.pack(version))
+        case LiveLogletSet(horizon, segments):
+            packed = b"".join(_SEGMENT.pack(segment.version, segment.attempt) for segment in segments)
+            return WalRecord(_LIVE, _VERSION.pack(horizon) + packed)
+
+
+def decode_untrusted(record: WalRecord) -> Change:
+    """The change that a record holds.
+
+    Raises:
+        MalformedError: not one of ours, or of a later version.
+        CorruptionError: a wave that does not match its checksum.
+    """
+    payload = record.payload
+    try:
+        match record.kind:
+            case 1:
+                return WaveStored(waves.parse_untrusted(payload))
+            case 2:
+                return LogletSealed(SegmentId(*_SEGMENT.unpack(payload)))
+            case 3:
+                version, attempt, offset = _OFFSET.unpack(payload)
+                return LogletTrimmed(SegmentId(version, attempt), offset)
+            case 4:
+                version, attempt, known_tail = _OFFSET.unpack(payload)
+                return KnownTailRaised(SegmentId(version, attempt), known_tail)
+            case 5:
+                version, attempt, tail, known_tail, trim, sealed = _STATE.unpack(payload)
+                return LogletSnapshot(SegmentId(version, attempt), tail, known_tail, trim, bool(sealed))
+            case 6:
+                return VersionFloor(*_VERSION.unpack(payload))
+            case 7:
+                horizon = _VERSION.unpack_from(payload)[0]
+                pairs = _SEGMENT.iter_unpack(payload[_VERSION.size :])
+                return LiveLogletSet(horizon, tuple(SegmentId(version, attempt) for version, attempt in pairs))
+    except struct.error as error:
+        raise MalformedError(f"a record of kind {record.kind} has {len(payload)} bytes") from error
+    raise MalformedError(f"a record of kind {record.kind}, which this program does not know")
+
+
+@attrs.define(eq=False)
+class DurableLoglet:
+    """One loglet on one LogServer, as far as it is durable."""
+
+    tail: int = 0
+    """First unwritten offset here. Never drops, whatever is trimmed."""
+    sealed: bool = False
+    known_tail: int = 0
+    """As far as it was saved; what the server knows may be more."""
+    trim: int = 0
+    waves: WaveIndex = attrs.field(factory=WaveIndex)
+
+    def follows(self, first: int) -> bool:
+        """The local-commit rule: a wave is stored only if all before it is stored here or globally committed."""
+        return first == self.tail or self.known_tail >= first
+
+    def store(self, wave: Wave, address: Address) -> None:
+        """A wave that does not follow is passed over: its predecessor's record failed, and it was never accepted."""
+        self.learn(wave.known_tail)
+        if wave.first >= self.tail and wave.stop > self.trim and self.follows(wave.first):
+            self.waves.add(wave, address)
+            self.tail = wave.stop
+
+    def extend(self, part: WaveIndex) -> None:
+        """Waves that were stored, each by `store`, in an earlier life."""
+        self.waves.extend(part)
+        self.tail = max(self.tail, part.stop)
+
+    def learn(self, known_tail: int) -> None:
+        self.known_tail = max(self.known_tail, known_tail)
+
+    def trim_to(self, offset: int) -> None:
+        """The tail stays where it is: a trim says nothing about what was written here."""
+        self.trim = max(self.trim, offset)
+        self.learn(offset)
+        self.waves.drop_below(self.trim)
+
+    def restore(self, snapshot: LogletSnapshot) -> None:
+        self.tail = max(self.tail, snapshot.tail)
+        self.sealed = self.sealed or snapshot.sealed
+        self.learn(snapshot.known_tail)
+        self.trim_to(snapshot.trim)
+
+
+def tombstones_after(tombstones: Tombstones, change: Change) -> Tombstones:
+    """What may still be held once `change` is made."""
+    match change:
+        case VersionFloor(version):
+            return tombstones.raised(version)
+        case LiveLogletSet(horizon, segments):
+            return tombstones.seen(horizon, segments)
+        case _:
+            return tombstones
+
+
+@attrs.define(eq=False)
+class DurableLogs:
+    """All loglets of one LogServer."""
+
+    tombstones: Tombstones = attrs.field(factory=Tombstones)
+    loglets: dict[SegmentId, DurableLoglet] = attrs.field(factory=dict)
+    newest_address: Address = _ORIGIN
+
+    @property
+    def lowest_live_version(self) -> int:
+        """Loglets of versions below are dropped."""
+        return self.tombstones.floor
+
+    def replay(self, address: Address, record: WalRecord) -> None:
+        """Called by the WAL for every record it recovers. Raises like `decode_untrusted`."""
+        self.apply(decode_untrusted(record), address)
+
+    def apply(self, change: Change, address: Address) -> None:
+        """A record has become durable, or is read back."""
+        self.newest_address = max(self.newest_address, address)
+        match change:
+            case WaveStored(wave):
+                self.loglet(wave.segment).store(wave, address)
+            case LogletSealed(segment):
+                self.loglet(segment).sealed = True
+            case LogletTrimmed(segment, offset):
+                self.loglet(segment).trim_to(offset)
+            case KnownTailRaised(segment, known_tail):
+                self.loglet(segment).learn(known_tail)
+            case LogletSnapshot(segment):
+                self.loglet(segment).restore(change)
+            case VersionFloor() | LiveLogletSet():
+                self._drop(tombstones_after(self.tombstones, change))
+
+    def snapshot(self) -> list[WalRecord]:
+        """What a new WAL segment begins with. Everything in it is durable in earlier segments."""
+        states = [
+            encode(LogletSnapshot(segment, loglet.tail, loglet.known_tail, loglet.trim, loglet.sealed))
+            for segment, loglet in self.loglets.items()
+        ]
+        tombstones = self.tombstones
+        heads: list[Change] = [VersionFloor(tombstones.floor)]
+        if tombstones.horizon:
+            heads.append(LiveLogletSet(tombstones.horizon, tuple(sorted(tombstones.live))))
+        return [*map(encode, heads), *states]
+
+    def index(self, sequence: int) -> bytes:
+        """See `wal.indexer.Indexes`. Of loglets that are dropped by now, and waves that are trimmed, nothing is left."""
+        first, stop = address_of(sequence, 0), address_of(sequence + 1, 0)
+        parts = {segment: loglet.waves.part(first, stop) for segment, loglet in self.loglets.items()}
+        return segment_index.encode({segment: part for segment, part in parts.items() if len(part)})
+
+    def restore_untrusted(self, sequence: int, index: bytes) -> bool:
+        """See `wal.indexer.Indexes`. What else the segment said is in the snapshot behind it."""
+        try:
+            parts = segment_index.decode_untrusted(index)
+        except MalformedError:
+            return False
+        known = {segment: self.loglets.get(segment) or DurableLoglet() for segment in parts}
+        if not all(part.follows(known[segment].waves) for segment, part in parts.items()):
+            return False
+        self.loglets.update(known)
+        for segment, part in parts.items():
+            known[segment].extend(part)
+        return True
+
+    def lowest_address_needed(self) -> Address:
+        """The WAL may drop everything before."""
+        needed = [loglet.waves.lowest_address for loglet in self.loglets.values()]
+        return min((address for address in needed if address is not None), default=self.newest_address)
+
+    def loglet(self, segment: SegmentId) -> DurableLoglet:
+        loglet = self.loglets.get(segment)
+        if loglet is None:
+            loglet = self.loglets[segment] = DurableLoglet()
+        return loglet
+
+    def _drop(self, tombstones: Tombstones) -> None:
+        self.tombstones = tombstones
+        for segment in [segment for segment in self.loglets if tombstones.is_dropped(segment)]:
+            del self.loglets[segment]

@@ -1,0 +1,405 @@
+"""A LogServer: all loglets of one store. Delos, OSDI'20, section 4.2.1.                                           Pure.
+
+Rules:
+* Every answer that depends on a write is made when that write is durable, from the state at its place in the WAL. A
+  seal's record lies behind all stores accepted before it, so its answer covers them: a store in flight cannot slip
+  past a seal.
+* The local-commit rule, `LiveLoglet.may_follow`.
+* A sealed loglet accepts repairs only. A server that does not know a loglet creates it when told to seal it, so that a
+  store which comes later is refused.
+* The known tail is volatile, but a gap that rests on it is written together with it.
+* A server on a data directory that took the place of a lost one does not speak for that one: about a loglet which was there
+  before it knows nothing until a whole copy is here. An empty state, or half of one, would be a lie that can make a
+  majority. The seal says that the copy is whole: it is written when all else is, and holds once it is durable.
+
+Departure from the paper, whose servers log single entries: the unit is a wave, and answers are cumulative.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from functools import reduce
+from typing import Final
+
+import attrs
+
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import (
+    CorruptionError,
+    MalformedError,
+    OverloadedError,
+    SealedError,
+    UnavailableError,
+    VirtualLogError,
+)
+from virtuallog.contract.types import POSITION_MAX
+from virtuallog_loglets.native.core.durable_state import (
+    Change,
+    DurableLogs,
+    LiveLogletSet,
+    LogletSealed,
+    LogletTrimmed,
+    Tombstones,
+    VersionFloor,
+    encode,
+    tombstones_after,
+)
+from virtuallog_loglets.native.core.live_loglet import LiveLoglet, TailWaiter
+from virtuallog_loglets.native.core.log_server_effects import (
+    DropBefore,
+    Effect,
+    NativeAnswer,
+    NativeFail,
+    NativePersist,
+    PendingAnswer,
+    PendingWrite,
+    Ticket,
+)
+from virtuallog_loglets.native.messages import (
+    NativeGetState,
+    NativeReadWaves,
+    NativeRepair,
+    NativeSeal,
+    NativeState,
+    NativeStore,
+    NativeStored,
+    NativeTrim,
+    NativeWaitTail,
+)
+from virtuallog_loglets.wal.core.record import Address
+
+WAITERS_MAX: Final = 4096
+"""Parked `NativeWaitTail`s of all clients: a few hundred bytes each."""
+LOGLETS_MAX: Final = 4096
+"""Of which anything is known. A register of 64 KiB names some hundred; more come from somebody who makes up names, and
+all of them together must fit into the snapshot at the head of a WAL segment: 400 KB."""
+WAIT_TICKS: Final = 4
+"""A parked `NativeWaitTail` is answered after so many ticks in any case: its client may have gone, or may look elsewhere."""
+READ_WAVES_MAX: Final = 1024
+"""Waves in one answer: small ones are cheaper to ask for again than to keep an answer waiting."""
+
+_UNKNOWN: Final = NativeState(local_tail=0, sealed=False, known_tail=0, trim=0)
+
+
+@attrs.define(eq=False)
+class LogServer:
+    """Requests and results of the WAL in, effects out."""
+
+    durable: DurableLogs
+    joined: int = 0
+    """See `NodeEnvironment.joined`."""
+    waiting: int = attrs.field(default=0, init=False)
+    """Parked `NativeWaitTail`s."""
+    _loglets: dict[SegmentId, LiveLoglet] = attrs.field(factory=dict, init=False)
+    _pending: deque[PendingWrite] = attrs.field(factory=deque, init=False)
+    """Handed to the WAL and not called back, in WAL order."""
+    _tombstones: Tombstones = attrs.field(factory=Tombstones, init=False)
+    """In force from the moment it is asked for."""
+    _now: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._tombstones = self.durable.tombstones
+
+    # -- for who looks inside -------------------------------------------------------------------------------------
+
+    @property
+    def loglets(self) -> int:
+        """How many have state here."""
+        return len(self.durable.loglets)
+
+    @property
+    def newest_state(self) -> NativeState:
+        """Of the loglet with the highest version."""
+        newest = max(self.durable.loglets, default=None, key=lambda segment: segment.version)
+        return _UNKNOWN if newest is None else self.state(newest)
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def step(
+        self,
+        request: NativeStore | NativeSeal | NativeGetState | NativeWaitTail | NativeRepair | NativeTrim,
+        ticket: Ticket,
+    ) -> list[Effect]:
+        """A request has arrived."""
+        segment = request.segment
+        if self._is_dropped(segment):
+            return [NativeAnswer(ticket, _dropped(segment))]
+        if self._may_have_lost(segment) and not _rebuilds(request):
+            return [NativeAnswer(ticket, UnavailableError(f"loglet {segment} is older than this data directory"))]
+        if isinstance(request, NativeGetState):
+            return [NativeAnswer(ticket, self.state(segment))]
+        if (refusal := _refusal_untrusted(request)) is not None:
+            return [NativeAnswer(ticket, refusal)]
+        if segment not in self.durable.loglets and len(self.durable.loglets) >= LOGLETS_MAX:
+            return self._step_crowded(request, ticket)
+        return self._step(request, ticket)
+
+    def _step(
+        self, request: NativeStore | NativeSeal | NativeWaitTail | NativeRepair | NativeTrim, ticket: Ticket
+    ) -> list[Effect]:
+        segment = request.segment
+        match request:
+            case NativeStore():
+                return self._store(segment, (request.wave,), request.known_tail, ticket, repairs=False)
+            case NativeWaitTail():
+                return self._wait(request, ticket)
+            case NativeRepair():
+                return self._store(segment, request.waves, request.known_tail, ticket, repairs=True)
+            case NativeSeal() if self._may_have_lost(segment) and not request.whole:
+                return self._after_pending(PendingAnswer(ticket=ticket, segment=segment))
+            case NativeSeal():
+                return self._seal(self._loglet(segment), PendingAnswer(ticket=ticket, segment=segment, seals=True))
+            case NativeTrim():
+                return self._trim(request, PendingAnswer(ticket=ticket, segment=segment))
+
+    def forget(self, lowest_live_version: int, ticket: Ticket) -> list[Effect]:
+        """Drop every loglet of an earlier version and never create one again; answered with None once durable."""
+        return self._drop(self._tombstones.raised(lowest_live_version), VersionFloor(lowest_live_version), ticket)
+
+    def sweep_loglets(self, horizon: int, live: Collection[SegmentId], ticket: Ticket) -> list[Effect]:
+        """Drop every loglet of a version up to `horizon`, a version of the chain, that is not among `live`, the ones it
+        names; answered with None once durable. Nothing is written if there is none: whoever never heard of a loglet has
+        nothing to remember about it."""
+        tombstones = self._tombstones.seen(horizon, live)
+        held = self.durable.loglets.keys() | self._loglets.keys()
+        if not any(tombstones.is_dropped(segment) for segment in held):
+            tombstones = self._tombstones
+        return self._drop(tombstones, LiveLogletSet(horizon, tuple(sorted(tombstones.live))), ticket)
+
+    def _drop(self, tombstones: Tombstones, change: Change, ticket: Ticket) -> list[Effect]:
+        question = PendingAnswer(ticket=ticket, segment=None)
+        if tombstones == self._tombstones:
+            return self._after_pending(question)
+        self._tombstones = tombstones
+        return self._persist((change,), question, essential=True)
+
+    def persisted(self, entry: PendingWrite, addresses: Sequence[Address]) -> list[Effect]:
+        """The records of `entry`, and of all before it, are durable."""
+        assert entry is self._pending[0], "the WAL calls back in order"
+        self._pending.popleft()
+        for change, address in zip(entry.changes, addresses, strict=True):
+            self.durable.apply(change, address)
+        loglet = self._loglets.get(entry.segment) if entry.segment is not None else None
+        if loglet is not None:
+            loglet.settle(entry.changes)
+        effects: list[Effect] = [self._answer(question) for question in entry.questions]
+        if any(isinstance(change, LogletTrimmed | VersionFloor | LiveLogletSet) for change in entry.changes):
+            effects += [*self._drop_loglets(), DropBefore(self.durable.lowest_address_needed())]
+        elif loglet is not None:
+            effects += self._wake(loglet)
+        return effects
+
+    def failed(self, entry: PendingWrite, error: VirtualLogError) -> list[Effect]:
+        """The WAL refused or lost `entry`."""
+        self._pending.remove(entry)
+        loglet = self._loglets.get(entry.segment) if entry.segment is not None else None
+        if loglet is not None:
+            sealed = LogletSealed(loglet.segment)
+            loglet.roll_back(sealing=any(sealed in other.changes for other in self._pending))
+        else:
+            asked = [change for other in self._pending for change in other.changes]
+            self._tombstones = reduce(
+                tombstones_after, asked, self.durable.tombstones
+            )  # what others wait for stays in force
+        return [NativeAnswer(question.ticket, error) for question in entry.questions]
+
+    def tick(self) -> list[Effect]:
+        """Some time has passed: answer those who have waited for long."""
+        self._now += 1
+        return [effect for loglet in self._loglets.values() for effect in self._wake(loglet)]
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def state(self, segment: SegmentId) -> NativeState:
+        """One snapshot of what is durable; also of a loglet that this server has never heard of."""
+        known = segment in self._loglets or segment in self.durable.loglets
+        return self._loglet(segment).state if known else _UNKNOWN
+
+    def find(self, request: NativeReadWaves) -> list[Address]:
+        """Where the waves asked for are, as far as they are durable and consecutive here.
+
+        Raises:
+            SealedError: the loglet has been dropped.
+        """
+        if self._is_dropped(request.segment):
+            raise _dropped(request.segment)
+        durable = self.durable.loglets.get(request.segment)
+        if durable is None:
+            return []
+        return durable.waves.find(max(request.start, durable.trim), request.stop, READ_WAVES_MAX)
+
+    # -- bounds ---------------------------------------------------------------------------------------------------
+
+    def _step_crowded(
+        self, request: NativeStore | NativeSeal | NativeWaitTail | NativeRepair | NativeTrim, ticket: Ticket
+    ) -> list[Effect]:
+        """One loglet more than there is room for. Waits, which any client may ask for, must not keep seals and stores
+        out: they get no place, and those that have one make room."""
+        if isinstance(request, NativeWaitTail):
+            return [NativeAnswer(ticket, _UNKNOWN)]
+        effects = self._forget_blank()
+        if len(self.durable.loglets) >= LOGLETS_MAX:
+            return [*effects, NativeAnswer(ticket, OverloadedError(f"{LOGLETS_MAX} loglets are known here"))]
+        return effects + self._step(request, ticket)
+
+    def _forget_blank(self) -> list[Effect]:
+        """Those that were only asked about; who waits for their tails is answered, as if the time were up."""
+        pending = {entry.segment for entry in self._pending}
+        blank = [s for s, loglet in self._loglets.items() if loglet.is_blank and s not in pending]
+        effects: list[Effect] = []
+        for segment in blank:
+            del self.durable.loglets[segment]
+            effects += self._dismiss(self._loglets.pop(segment), _UNKNOWN)
+        return effects
+
+    # -- requests -------------------------------------------------------------------------------------------------
+
+    def _store(
+        self, segment: SegmentId, blobs: Sequence[bytes], known_tail: int, ticket: Ticket, *, repairs: bool
+    ) -> list[Effect]:
+        loglet = self._loglet(segment)
+        try:
+            offered = loglet.parse_untrusted(blobs)
+        except VirtualLogError as error:
+            return [NativeAnswer(ticket, error)]
+        effects = self._learn(loglet, known_tail)
+        if any(loglet.conflicts(wave) for wave in offered):
+            broken = CorruptionError(f"two different waves of loglet {segment} claim the same offsets")
+            return [*effects, NativeAnswer(ticket, broken), NativeFail(broken)]
+        question = PendingAnswer(ticket=ticket, segment=segment, stop=offered[-1].stop, repairs=repairs)
+        changes = () if _refuses(loglet, question) else loglet.reserve(offered)
+        if not changes:
+            return effects + self._after_pending(question)
+        return effects + self._persist(changes, question, essential=repairs)
+
+    def _seal(self, loglet: LiveLoglet, question: PendingAnswer) -> list[Effect]:
+        """Stores are refused from now on; the record goes behind those accepted before, and so does the answer."""
+        if loglet.sealing:
+            return self._after_pending(question)
+        loglet.sealing = True
+        return self._persist((LogletSealed(loglet.segment),), question, essential=True)
+
+    def _trim(self, request: NativeTrim, question: PendingAnswer) -> list[Effect]:
+        """Clamped to what is committed, which may be more than what is here."""
+        loglet = self._loglet(request.segment)
+        effects = self._learn(loglet, request.known_tail)
+        offset = min(request.offset, loglet.known_tail)
+        if offset <= loglet.durable.trim:
+            return effects + self._after_pending(question)
+        return effects + self._persist((LogletTrimmed(loglet.segment, offset),), question, essential=True)
+
+    def _wait(self, request: NativeWaitTail, ticket: Ticket) -> list[Effect]:
+        loglet = self._loglet(request.segment)
+        effects = self._learn(loglet, request.known_tail)
+        if loglet.reached(request.past):
+            return [*effects, NativeAnswer(ticket, loglet.state)]
+        if self.waiting >= WAITERS_MAX:  # as if the time were up: it goes on asking, at a pace of its own
+            return [*effects, NativeAnswer(ticket, loglet.state)]
+        loglet.waiters.append(TailWaiter(request.past, ticket, self._now + WAIT_TICKS))
+        self.waiting += 1
+        return effects
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def _persist(self, changes: tuple[Change, ...], question: PendingAnswer, *, essential: bool) -> list[Effect]:
+        """Durable before visible: the question is answered at this place in the WAL, once it is synced."""
+        entry = PendingWrite(question.segment, changes, [question])
+        self._pending.append(entry)
+        return [NativePersist(entry, tuple(encode(change) for change in changes), essential)]
+
+    def _after_pending(self, question: PendingAnswer) -> list[Effect]:
+        """Nothing to write, but the answer must not overtake what it rests on."""
+        if self._pending:
+            self._pending[-1].questions.append(question)
+            return []
+        return [self._answer(question)]
+
+    def _answer(self, question: PendingAnswer) -> NativeAnswer:
+        if question.segment is None:
+            return NativeAnswer(question.ticket, None)
+        if self._is_dropped(question.segment):
+            return NativeAnswer(question.ticket, _dropped(question.segment))
+        loglet = self._loglet(question.segment)
+        if question.seals and not loglet.durable.sealed:  # an earlier seal, which this one had joined, was not written
+            return NativeAnswer(question.ticket, UnavailableError("the seal could not be written"))
+        return NativeAnswer(question.ticket, _stored(loglet, question) if question.stop else loglet.state)
+
+    # -- loglets --------------------------------------------------------------------------------------------------
+
+    def _is_dropped(self, segment: SegmentId) -> bool:
+        return self._tombstones.is_dropped(segment)
+
+    def _may_have_lost(self, segment: SegmentId) -> bool:
+        """Whether a former disk may have held what this one does not have, or not yet."""
+        if segment.version > self.joined:
+            return False
+        copy = self.durable.loglets.get(segment)
+        return copy is None or not copy.sealed
+
+    def _loglet(self, segment: SegmentId) -> LiveLoglet:
+        loglet = self._loglets.get(segment)
+        if loglet is None:
+            loglet = self._loglets[segment] = LiveLoglet.over(segment, self.durable.loglet(segment))
+        return loglet
+
+    def _learn(self, loglet: LiveLoglet, known_tail: int) -> list[Effect]:
+        if known_tail <= loglet.known_tail:
+            return []
+        loglet.known_tail = known_tail
+        return self._wake(loglet)
+
+    def _wake(self, loglet: LiveLoglet) -> list[Effect]:
+        if not loglet.waiters:
+            return []
+        ready = loglet.take_ready(self._now)
+        self.waiting -= len(ready)
+        return [NativeAnswer(waiter.ticket, loglet.state) for waiter in ready]
+
+    def _drop_loglets(self) -> list[Effect]:
+        """Forget loglets that are durably dropped; whoever waits for their tails learns that they are gone."""
+        effects: list[Effect] = []
+        for segment in [s for s in self._loglets if self.durable.tombstones.is_dropped(s)]:
+            effects += self._dismiss(self._loglets.pop(segment), _dropped(segment))
+        return effects
+
+    def _dismiss(self, loglet: LiveLoglet, outcome: NativeState | VirtualLogError) -> list[Effect]:
+        """Answer all who wait for the tail of a loglet that is forgotten."""
+        self.waiting -= len(loglet.waiters)
+        return [NativeAnswer(waiter.ticket, outcome) for waiter in loglet.waiters]
+
+
+def _refusal_untrusted(
+    request: NativeStore | NativeSeal | NativeWaitTail | NativeRepair | NativeTrim,
+) -> MalformedError | None:
+    """Why a request cannot be meant; one of what cannot be an offset must not stay for ever."""
+    if not isinstance(request, NativeSeal) and request.known_tail > POSITION_MAX:
+        return MalformedError(f"no such offset: {request.known_tail}")
+    if isinstance(request, NativeTrim) and request.offset > POSITION_MAX:
+        return MalformedError(f"no such offset: {request.offset}")
+    return None
+
+
+def _refuses(loglet: LiveLoglet, question: PendingAnswer) -> bool:
+    """Sealed, or as good as: nothing but repairs."""
+    return loglet.sealing and not question.repairs
+
+
+def _rebuilds(request: NativeStore | NativeSeal | NativeGetState | NativeWaitTail | NativeRepair | NativeTrim) -> bool:
+    return isinstance(request, NativeSeal | NativeRepair) and request.rebuilds
+
+
+def _stored(loglet: LiveLoglet, question: PendingAnswer) -> NativeStored:
+    """Accepted means: durable, and not sealed when its turn came."""
+    state = loglet.state
+    here = question.stop <= max(state.local_tail, state.trim)
+    return NativeStored(
+        accepted=here and (question.repairs or not state.sealed),
+        sealed=state.sealed,
+        local_tail=state.local_tail,
+        known_tail=state.known_tail,
+    )
+
+
+def _dropped(segment: SegmentId) -> SealedError:
+    return SealedError(f"loglet {segment} has been dropped")

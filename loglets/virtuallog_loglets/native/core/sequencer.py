@@ -1,0 +1,357 @@
+"""The sequencer of one NativeLoglet. Delos, OSDI'20, section 4.2.1.                                              Pure.
+
+Offered batches queue up; what is queued becomes the next wave as soon as fewer than `WAVES_MAX` waves are uncommitted.
+Every wave goes to every server, several in flight.
+
+Rules:
+* An offset is assigned once, by one incarnation: a sequencer never restarts in place (`sequencer_service.py`).
+* Committed means: a majority of *all* servers has accepted, each while it was not sealed. Nothing else counts, in
+  particular no known tail that others report: it may come from a repair after a seal.
+* A server that misses waves is not sent those below the committed tail: it catches up by omission.
+* Once ordered, a batch is replicated for ever, whether or not its caller still waits: a hole would block all that
+  follows. Only a seal ends it; then the outcome of what is pending is unknown.
+* Only uncommitted waves are kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import (
+    OverloadedError,
+    ReconfigurationNeededError,
+    SealedError,
+    TailMismatchError,
+    UnavailableError,
+    VirtualLogError,
+)
+from virtuallog.contract.types import NodeId
+from virtuallog.ordering.rejected_conditions import RejectedConditions
+from virtuallog.ordering.session_table import OrderedBatch, SessionTable
+from virtuallog_loglets.native.config import NativeConfig, TransferLimits
+from virtuallog_loglets.native.core import wave as waves
+from virtuallog_loglets.native.core.quorum import committed_tail
+from virtuallog_loglets.native.core.wave import Wave
+from virtuallog_loglets.native.messages import NO_EXPECTATION, NativeAppended, NativeState, NativeStored
+
+WAVES_MAX: Final = 4
+"""Uncommitted waves. Enough to keep network and disks busy at the same time; more only makes waves smaller."""
+QUEUE_BYTES_MAX: Final = 32 << 20
+"""Queued bytes beyond which batches are refused: some hundred milliseconds of work of a fast disk."""
+TICKETS_MAX: Final = 4
+"""Callers that wait for one batch: the latest few of those who offered it. Earlier ones have given up."""
+MISMATCHES_MAX: Final = 4096
+"""Refusals that wait for a commit. That takes milliseconds, or for ever if a majority is away: then their callers give
+up one after the other, and new ones come."""
+
+Ticket: TypeAlias = Any
+"""The driver's own: whom an answer is for."""
+
+
+@attrs.frozen
+class NativeSend:
+    """Store this wave on a server, then call `stored` or `unreachable`."""
+
+    server: NodeId
+    wave: Wave
+    known_tail: int
+    run: int
+    """Give it back with the result."""
+
+
+@attrs.frozen
+class AskState:
+    """Is this server sealed, too? Then call `heard`."""
+
+    server: NodeId
+
+
+@attrs.frozen
+class Resume:
+    """Call `resume` for this server after a short while."""
+
+    server: NodeId
+
+
+@attrs.frozen
+class NativeResolve:
+    """Tell whoever offered a batch."""
+
+    ticket: Ticket
+    outcome: NativeAppended | VirtualLogError
+
+
+Effect: TypeAlias = NativeSend | AskState | Resume | NativeResolve
+
+
+@attrs.define(eq=False)
+class _Progress:
+    """How far one server is."""
+
+    acked: int = 0
+    """Accepted, with everything below."""
+    next: int = 0
+    """First offset of the next wave to send."""
+    paused: bool = False
+    sealed: bool = False
+    run: int = 0
+    """Sends between two pauses belong to one run."""
+
+
+@attrs.frozen(eq=False)
+class _Flight:
+    """An uncommitted wave."""
+
+    wave: Wave
+    placements: list[OrderedBatch]
+
+
+@attrs.define(eq=False)
+class Sequencer:
+    """Offers, turns and replies in, effects out."""
+
+    segment: SegmentId
+    config: NativeConfig
+    pieces: TransferLimits = attrs.field(factory=TransferLimits)
+    committed: int = attrs.field(default=0, init=False)
+    """The known tail: everything below is on a majority and was acknowledged."""
+    tail: int = attrs.field(default=0, init=False)
+    """Next offset to assign."""
+    stopped: VirtualLogError | None = attrs.field(default=None, init=False)
+    _time_ms: int = attrs.field(default=0, init=False)
+    _queue: deque[OrderedBatch] = attrs.field(factory=deque, init=False)
+    _queued_bytes: int = attrs.field(default=0, init=False)
+    _flights: deque[_Flight] = attrs.field(factory=deque, init=False)
+    _was_alone: bool = attrs.field(default=False, init=False)
+    """The last wave had one batch."""
+    _mismatches: deque[tuple[int, Ticket, TailMismatchError]] = attrs.field(factory=deque, init=False)
+    """Refused conditional appends, told once everything that made them fail is committed."""
+    _sessions: SessionTable = attrs.field(factory=SessionTable, init=False)
+    _refusals: RejectedConditions = attrs.field(factory=RejectedConditions, init=False)
+    _progress: dict[NodeId, _Progress] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._progress = {server: _Progress() for server in self.config.servers}
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def offer(self, batch: Batch, ticket: Ticket, now_ms: int, *, opens: bool, expected_tail: int) -> list[Effect]:
+        """A checked batch has arrived; it is resolved once it is committed."""
+        if self.stopped is not None:
+            return [NativeResolve(ticket, self._turned_away(batch))]
+        try:
+            placement = self._sessions.find(batch, opens=opens)
+            if placement is not None:
+                return self._offer_again(placement, batch, ticket)
+            if expected_tail != NO_EXPECTATION and (found := self._mismatch(batch, expected_tail, now_ms)) is not None:
+                return self._refuse(TailMismatchError(expected_tail, found), ticket)
+            self._order(batch, ticket, now_ms)
+        except VirtualLogError as error:
+            return [NativeResolve(ticket, error)]
+        return []
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `turn` would do something."""
+        return bool(self._queue) and len(self._flights) < WAVES_MAX and self.stopped is None
+
+    @property
+    def queued_bytes(self) -> int:
+        """Of batches that wait for a wave."""
+        return self._queued_bytes
+
+    @property
+    def waves_in_flight(self) -> int:
+        return len(self._flights)
+
+    @property
+    def lags(self) -> dict[NodeId, int]:
+        """By server: ordered entries that it has not acknowledged."""
+        return {server: self.tail - progress.acked for server, progress in self._progress.items()}
+
+    @property
+    def may_hurry(self) -> bool:
+        """Whether a batch need not wait until the end of the scheduler turn for others to share its wave: nothing is on its
+        way, and the last wave had one batch. Where many arrive together, a wave of each would cost far more than a turn."""
+        return self._was_alone and not self._flights and self.has_work
+
+    def turn(self, now_ms: int) -> list[Effect]:
+        """All that arrived in one scheduler turn has been offered: make waves of it."""
+        self._time_ms = max(self._time_ms, now_ms)
+        while self.has_work:
+            self._cut_wave()
+        return self._pump()
+
+    def stored(self, server: NodeId, run: int, reply: NativeStored) -> list[Effect]:
+        """A server has answered a wave of `run`."""
+        progress = self._progress[server]
+        if self.stopped is not None:
+            return []
+        if reply.sealed and not reply.accepted:
+            return self._saw_seal(server)
+        if not reply.accepted:  # it came too early: an earlier wave was lost
+            return self._back_off(server, run)
+        if reply.local_tail > self.tail:
+            return self.stop(ReconfigurationNeededError(f"server {server} holds entries of another sequencer"))
+        progress.acked = max(progress.acked, _acknowledged(reply))
+        return self._commit()
+
+    def unreachable(self, server: NodeId, run: int) -> list[Effect]:
+        """A wave of `run` got no answer, or an error: it is sent again, the same bytes at the same place."""
+        return self._back_off(server, run)
+
+    def resume(self, server: NodeId) -> list[Effect]:
+        """The pause is over."""
+        progress = self._progress[server]
+        progress.paused, progress.next, progress.run = False, progress.acked, progress.run + 1
+        return self._pump()
+
+    def heard(self, server: NodeId, state: NativeState) -> list[Effect]:
+        """The answer to `AskState`."""
+        return self._saw_seal(server) if state.sealed and self.stopped is None else []
+
+    # -- ordering -------------------------------------------------------------------------------------------------
+
+    def _offer_again(self, placement: OrderedBatch, batch: Batch, ticket: Ticket) -> list[Effect]:
+        """The place a batch has is its place for ever; if it is not committed yet, its caller waits with the others."""
+        if placement.committed:
+            return [NativeResolve(ticket, NativeAppended(first=placement.first, known_tail=self.committed))]
+        if placement.batch != batch:
+            raise ReconfigurationNeededError("two different batches of a session have the same sequence number")
+        placement.tickets += (ticket,)
+        if len(placement.tickets) <= TICKETS_MAX:
+            return []
+        earliest, *others = placement.tickets
+        placement.tickets = tuple(others)
+        return [NativeResolve(earliest, UnavailableError("the same batch was offered again and again"))]
+
+    def _mismatch(self, batch: Batch, expected_tail: int, now_ms: int) -> int | None:
+        """The tail that a conditional append meets instead of the one that it expects. Once refused it stays so: a
+        second copy of the call may arrive when the tail is what it expects, and its caller has long gone on."""
+        found = self._refusals.find(batch, expected_tail)
+        if found is None and expected_tail != self.tail:
+            found = self.tail
+            self._refusals.add(batch, expected_tail, found, now_ms)
+        return found
+
+    def _refuse(self, mismatch: TailMismatchError, ticket: Ticket) -> list[Effect]:
+        if self.tail == self.committed:
+            return [NativeResolve(ticket, mismatch)]
+        if len(self._mismatches) >= MISMATCHES_MAX:
+            raise OverloadedError(f"{MISMATCHES_MAX} refusals wait until what they lost to is committed")
+        self._mismatches.append((self.tail, ticket, mismatch))
+        return []
+
+    def _order(self, batch: Batch, ticket: Ticket, now_ms: int) -> None:
+        if self._queued_bytes + len(batch.blob) > QUEUE_BYTES_MAX:
+            raise OverloadedError(f"{self._queued_bytes} bytes wait to be ordered")
+        self._queue.append(self._sessions.place(batch, self.tail, ticket, now_ms))
+        self._queued_bytes += len(batch.blob)
+        self.tail += batch.count
+
+    def _cut_wave(self) -> None:
+        placements: list[OrderedBatch] = []
+        batches: list[Batch] = []
+        size = 0
+        while self._queue:
+            batch = self._queue[0].batch
+            assert batch is not None, "what is queued is not committed"
+            if batches and size + len(batch.blob) > self.pieces.wave_bytes:
+                break
+            placements.append(self._queue.popleft())
+            batches.append(batch)
+            size += len(batch.blob)
+        self._queued_bytes -= size
+        self._was_alone = len(batches) == 1
+        wave = waves.build(
+            segment=self.segment,
+            first=placements[0].first,
+            known_tail=self.committed,
+            time_ms=self._time_ms,
+            batches=batches,
+        )
+        self._flights.append(_Flight(wave, placements))
+
+    # -- replication ----------------------------------------------------------------------------------------------
+
+    def _pump(self) -> list[Effect]:
+        """Send every server what it has not been sent. Flights are few and adjacent, so looking at all is cheap."""
+        if self.stopped is not None:
+            return []
+        effects: list[Effect] = []
+        for server, progress in self._progress.items():
+            if progress.paused or progress.sealed:
+                continue
+            for flight in self._flights:
+                if flight.wave.first >= progress.next:
+                    effects.append(NativeSend(server, flight.wave, self.committed, progress.run))
+                    progress.next = flight.wave.stop
+        return effects
+
+    def _back_off(self, server: NodeId, run: int) -> list[Effect]:
+        """Go back to what the server has accepted, after a pause; sending again is harmless."""
+        progress = self._progress[server]
+        if progress.paused or progress.sealed or run != progress.run or self.stopped is not None:
+            return []
+        progress.paused = True
+        return [Resume(server)]
+
+    def _commit(self) -> list[Effect]:
+        """Resolve, in order, what a majority has accepted."""
+        committed = committed_tail([progress.acked for progress in self._progress.values()], len(self._progress))
+        if committed <= self.committed:
+            return []
+        self.committed = committed
+        effects: list[Effect] = []
+        while self._flights and self._flights[0].wave.stop <= committed:
+            for placement in self._flights.popleft().placements:
+                appended = NativeAppended(first=placement.first, known_tail=committed)
+                effects += [NativeResolve(ticket, appended) for ticket in placement.commit()]
+        while self._mismatches and self._mismatches[0][0] <= committed:
+            _, ticket, mismatch = self._mismatches.popleft()
+            effects.append(NativeResolve(ticket, mismatch))
+        return effects
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def _saw_seal(self, server: NodeId) -> list[Effect]:
+        """One server is sealed: ask the others at once, rather than wait until appends fail one by one."""
+        if self._progress[server].sealed:
+            return []
+        self._progress[server].sealed = True
+        if sum(progress.sealed for progress in self._progress.values()) >= self.config.majority:
+            return self.stop(SealedError())
+        return [AskState(other) for other, progress in self._progress.items() if not progress.sealed]
+
+    def stop(self, error: VirtualLogError) -> list[Effect]:
+        """Take no more, for good. What is pending may be in the log or not: its callers have to look below the final tail."""
+        self.stopped = error
+        waiting = [placement for flight in self._flights for placement in flight.placements] + list(self._queue)
+        tickets = [ticket for placement in waiting for ticket in placement.commit()]
+        tickets += [ticket for _, ticket, _ in self._mismatches]
+        self._flights.clear()
+        self._queue.clear()
+        self._mismatches.clear()
+        self._queued_bytes = 0
+        self._sessions.end()  # this object stays as long as its segment is in the chain
+        self._refusals = RejectedConditions()
+        return [NativeResolve(ticket, error) for ticket in tickets]
+
+    def _turned_away(self, batch: Batch) -> VirtualLogError:
+        """The error for a batch that comes after the end. It says that nothing is in the log only if that is so: this
+        may be the second copy of an offer, and its answer may arrive before the first one's."""
+        assert self.stopped is not None
+        if not isinstance(self.stopped, SealedError):
+            return self.stopped
+        return attrs.evolve(self.stopped, refused=not self._sessions.may_have_placed(batch))
+
+
+def _acknowledged(reply: NativeStored) -> int:
+    """What an accepted wave says about its server: all of this was durable there before any seal."""
+    assert reply.accepted
+    return reply.local_tail

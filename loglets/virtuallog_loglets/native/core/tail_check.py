@@ -1,0 +1,214 @@
+"""check_tail: five states of a majority, two of them final. Delos, OSDI'20, figure 6.                             Pure.
+
+    none sealed, tails differ --wait--> none sealed, all there          -> Open(X)
+         |                    '-------> some sealed
+    some sealed --seal, ask again-----> some | all sealed
+    all sealed, tails differ --repair-> all sealed, all there           -> Sealed(X)
+
+X covers every append that was acknowledged before the check began (`quorum.tail_to_cover`).
+
+Departure: **R2**. As published, the wait may end because the known tail reached X. But a known tail may come from
+somebody's repair *after* a seal whose tail was below X; then Open(X) would be a lie, and replicas would diverge. So
+when X is committed by hearsay only, a fresh majority has to say that it is not sealed (specs/delos.md, section 5.3).
+No such round is needed when a majority of servers said themselves, during this check, that they have X and are not
+sealed: any sealed majority shares a server with them, which was sealed later and has X.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
+
+from virtuallog.contract.errors import ReconfigurationNeededError, VirtualLogError
+from virtuallog.contract.types import NodeId, Open, Sealed, Tail
+from virtuallog_loglets.native.config import NativeConfig
+from virtuallog_loglets.native.core import repair
+from virtuallog_loglets.native.core.quorum import committed_tail, tail_to_cover
+from virtuallog_loglets.native.core.repair import Complete, Fetch
+from virtuallog_loglets.native.core.wave import Wave
+from virtuallog_loglets.native.messages import NativeState, NativeStored
+
+
+class NativeQuestion(enum.Enum):
+    """What a server is asked in a round."""
+
+    STATE = "state"
+    SEAL = "seal"
+    WAIT = "wait"
+
+
+@attrs.frozen
+class NativeAsk:
+    """Ask these servers, again and again until each answers, or until another round begins; pass on each `answer`."""
+
+    round: int
+    question: NativeQuestion
+    servers: tuple[NodeId, ...]
+    past: int = 0
+    """For WAIT: answer when the tail is past this."""
+    pause: bool = False
+    """Not at once: the servers have just been asked, and said what led nowhere."""
+
+
+@attrs.frozen
+class NativeFinish:
+    """The tail has been established."""
+
+    tail: Tail
+
+
+@attrs.frozen
+class GiveUp:
+    """It cannot be, until somebody acts."""
+
+    error: VirtualLogError
+
+
+Effect: TypeAlias = NativeAsk | Fetch | Complete | NativeFinish | GiveUp
+
+
+class _Phase(enum.Enum):
+    ASKING = "asking"
+    WAITING = "waiting"
+    CONFIRMING = "confirming"
+    SEALING = "sealing"
+    REPAIRING = "repairing"
+    DONE = "done"
+
+
+@attrs.define(eq=False)
+class NativeTailCheck:
+    """One check. Answers in, effects out; whatever concurrent repairs and seals do, it asks again rather than fails."""
+
+    config: NativeConfig
+    known_tail: int = 0
+    """A hint which offsets are committed; grows with every answer. It says nothing about seals."""
+    round: int = attrs.field(default=0, init=False)
+    phase: _Phase = attrs.field(default=_Phase.ASKING, init=False)
+    _answers: dict[NodeId, NativeState] = attrs.field(factory=dict, init=False)
+    """The latest of each server in this round."""
+    _target: int = attrs.field(default=0, init=False)
+    """X, once there is one."""
+    _repair: repair.SuffixRepair | None = attrs.field(default=None, init=False)
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> list[Effect]:
+        return self._ask(_Phase.ASKING, NativeQuestion.STATE)
+
+    def answer(self, round_number: int, server: NodeId, state: NativeState) -> list[Effect]:
+        """A server has answered a question of that round; those of earlier rounds are too old to count."""
+        self.known_tail = max(self.known_tail, state.known_tail)
+        if round_number != self.round:
+            return []
+        self._answers[server] = state
+        match self.phase:
+            case _Phase.ASKING:
+                return self._judge() if len(self._answers) >= self.config.majority else []
+            case _Phase.WAITING:
+                return self._judge() or self._wait(server)
+            case _Phase.CONFIRMING:
+                return self._confirm()
+            case _Phase.SEALING:
+                return self._judge_sealed() if len(self._answers) >= self.config.majority else []
+            case _Phase.REPAIRING | _Phase.DONE:
+                return []
+
+    def waited_long(self) -> list[Effect]:
+        """The tails still differ, so the sequencer is gone or cut off; its successor will begin with a seal."""
+        if self.phase is not _Phase.WAITING:
+            return []
+        self.phase = _Phase.DONE
+        return [GiveUp(ReconfigurationNeededError("entries in flight stay uncommitted: the sequencer seems dead"))]
+
+    def fetched(self, holder: NodeId, waves: Sequence[Wave]) -> list[Effect]:
+        """What `Fetch` brought; nothing if it failed."""
+        return self._follow(self._repair.fetched(holder, waves)) if self._repair else []
+
+    def completed(self, target: NodeId, reply: NativeStored | None) -> list[Effect]:
+        """What became of a `Complete`; None if it failed."""
+        return self._follow(self._repair.completed(target, reply)) if self._repair else []
+
+    # -- none sealed ----------------------------------------------------------------------------------------------
+
+    def _judge(self) -> list[Effect]:
+        """In which of the five states are those who answered? Nothing to do: none sealed, and not all there yet."""
+        answers = list(self._answers.values())
+        if any(state.sealed for state in answers):
+            return self._ask(_Phase.SEALING, NativeQuestion.SEAL)
+        tails, servers = [state.local_tail for state in answers], len(self.config.servers)
+        cover = tail_to_cover(tails, servers)
+        self._target = cover if self.phase is _Phase.ASKING else min(cover, self._target)
+        if committed_tail(tails, servers) >= self._target:
+            return self._finish(Open(self._target))
+        if self.known_tail >= self._target:
+            return self._check_unsealed_again()
+        if self.phase is _Phase.ASKING:
+            return self._wait_for_target()
+        return []
+
+    def _wait_for_target(self) -> list[Effect]:
+        """The sequencer is about to complete what some have and others lack. The answers stay valid: they only grow."""
+        self.phase = _Phase.WAITING
+        self.round += 1
+        return [NativeAsk(self.round, NativeQuestion.WAIT, self.config.servers, self._target - 1)]
+
+    def _wait(self, server: NodeId) -> list[Effect]:
+        """It answered because its time was up, or too many wait there, or its tail is there and others' are not."""
+        if self._answers[server].local_tail >= self._target:
+            return []
+        return [NativeAsk(self.round, NativeQuestion.WAIT, (server,), self._target - 1, pause=True)]
+
+    def _check_unsealed_again(self) -> list[Effect]:
+        """The R2 round: begun after the target was reached, answered by a majority, nobody sealed."""
+        return self._ask(_Phase.CONFIRMING, NativeQuestion.STATE)
+
+    def _confirm(self) -> list[Effect]:
+        if any(state.sealed for state in self._answers.values()):
+            return self._ask(_Phase.SEALING, NativeQuestion.SEAL)
+        return self._finish(Open(self._target)) if len(self._answers) >= self.config.majority else []
+
+    # -- sealed ---------------------------------------------------------------------------------------------------
+
+    def _judge_sealed(self) -> list[Effect]:
+        """A majority is sealed. Repair what is missing below the tail, unless nothing is."""
+        assert all(state.sealed for state in self._answers.values()), "a Seal is answered by a sealed server"
+        tails = [state.local_tail for state in self._answers.values()]
+        # Copies of a loglet that was moved after all of it had been trimmed are empty: what is committed is known by the trim alone.
+        self._target = max(tail_to_cover(tails, len(self.config.servers)), self.known_tail)
+        if self.known_tail == self._target:  # committed, though perhaps on servers that did not answer
+            return self._finish(Sealed(self._target))
+        self.phase = _Phase.REPAIRING
+        start = max(self.known_tail, *(state.trim for state in self._answers.values()))
+        self._repair = repair.SuffixRepair(dict(self._answers), start, self._target, self.config.majority)
+        return self._follow(self._repair.begin())
+
+    def _follow(self, steps: Sequence[repair.Effect]) -> list[Effect]:
+        effects: list[Effect] = []
+        for step in steps:
+            match step:
+                case repair.Repaired():
+                    effects += self._finish(Sealed(self._target))
+                case repair.StatesChanged():
+                    effects += self._ask(_Phase.SEALING, NativeQuestion.SEAL, pause=True)
+                case Fetch() | Complete():
+                    effects.append(step)
+        return effects
+
+    # -- both -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, phase: _Phase, question: NativeQuestion, *, pause: bool = False) -> list[Effect]:
+        """A new round: answers to earlier ones no longer count."""
+        self.phase, self._repair = phase, None
+        self.round += 1
+        self._answers.clear()
+        return [NativeAsk(self.round, question, self.config.servers, pause=pause)]
+
+    def _finish(self, tail: Tail) -> list[Effect]:
+        """What was established is committed, wherever the knowledge came from."""
+        self.phase = _Phase.DONE
+        self.known_tail = max(self.known_tail, tail.tail)
+        return [NativeFinish(tail)]

@@ -1,0 +1,256 @@
+"""Runs the sequencers of a node.
+
+A sequencer never restarts in place: a second incarnation could give a used offset to another batch, and a repair
+would then be unsafe. Three things hold that: the decided config names one boot of one node; a node makes the sequencer
+of a segment at most once per process, also if the role begins anew in it; what it made it keeps until the segment is dropped, stopped or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final, TypeAlias
+
+import attrs
+import trio
+
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import (
+    MalformedError,
+    OverloadedError,
+    ReconfigurationNeededError,
+    SealedError,
+    VirtualLogError,
+)
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.ports import Done, Handlers, NodeEnvironment
+from virtuallog.contract.types import NodeId
+from virtuallog_loglets.native.config import NativeConfig, TransferLimits, decode_untrusted
+from virtuallog_loglets.native.core.sequencer import AskState, Effect, NativeResolve, NativeSend, Resume, Sequencer
+from virtuallog_loglets.native.messages import NativeAppend, NativeGetState, NativeStore, NativeStored
+from virtuallog_loglets.native.metrics import SequencerMetrics, WaveTimes
+
+STORE_SECONDS: Final = 3.0
+"""After this a wave is sent again. A disk that stalls for longer only gets the same wave twice."""
+ASK_SECONDS: Final = 1.0
+RESUME_SECONDS: Final = 0.05
+"""Between a failed store and the next attempt."""
+EARLY_MAX: Final = 256
+"""Appends that wait while the chain is asked whether there is a sequencer here."""
+EARLY_SEGMENTS_MAX: Final = 128
+"""Loglets that the chain is asked about at a time. One segment is open, of 64 stripes perhaps; more are made up."""
+
+_MADE = CrashPoint("native: a sequencer is made, nothing is ordered")
+_SENT = CrashPoint("native: a wave has left for one LogServer more")
+_COMMITTED = CrashPoint("native: a wave is on a majority, nobody has been told")
+
+_Early: TypeAlias = list[tuple[NativeAppend, Done]]
+
+
+@attrs.define(eq=False)
+class SequencerService:
+    """All sequencers of one node, running and stopped."""
+
+    _environment: NodeEnvironment
+    _pieces: TransferLimits = attrs.field(factory=TransferLimits)
+    _running: dict[SegmentId, SequencerDriver] = attrs.field(factory=dict, init=False)
+    _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
+    """Appends that came before their sequencer was made."""
+    _lowest_live_version: int = attrs.field(default=0, init=False)
+    _meter: SequencerMetrics = attrs.field(factory=SequencerMetrics, init=False)
+
+    def begin_anew(self, environment: NodeEnvironment) -> None:
+        """The role is opened anew in the same process, and its former tasks have ended: what ran there is kept, stopped."""
+        self._environment = environment
+        self._early.clear()
+        for segment, former in self._running.items():
+            former.core.stop(
+                former.core.stopped or ReconfigurationNeededError("the role of the sequencer has begun anew")
+            )
+            self._running[segment] = SequencerDriver(former.core, environment, self._meter)
+
+    def metrics(self) -> list[MetricFamily]:
+        """See `virtuallog.contract.metrics.MetricsSource`."""
+        return self._meter.metrics(running.core for running in self._running.values())
+
+    @property
+    def handlers(self) -> Handlers:
+        return {NativeAppend: self._append}
+
+    def forget(self, lowest_live_version: int) -> None:
+        """Drop what belongs to earlier versions; none of it is made again."""
+        self._lowest_live_version = max(self._lowest_live_version, lowest_live_version)
+        for segment in [segment for segment in self._running if self._is_dropped(segment)]:
+            self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
+
+    def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
+        """Drop what belongs to versions up to `horizon`, but for `live`. Should one be asked for again, the chain knows."""
+        for segment in [s for s in self._running if s.version <= horizon and s not in live]:
+            self._running.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
+
+    def _is_dropped(self, segment: SegmentId) -> bool:
+        return segment.version < self._lowest_live_version
+
+    def _append(self, request: NativeAppend, done: Done) -> None:
+        running = self._running.get(request.segment)
+        if running is not None:
+            running.append(request, done)
+        elif self._is_dropped(request.segment):
+            done(SealedError(f"loglet {request.segment} has been dropped", refused=True))
+        elif request.segment not in self._early and len(self._early) < EARLY_SEGMENTS_MAX:
+            self._early[request.segment] = [(request, done)]
+            self._environment.nursery.start_soon(self._make, request.segment)
+        elif request.segment in self._early and len(self._early[request.segment]) < EARLY_MAX:
+            self._early[request.segment].append((request, done))
+        else:
+            done(OverloadedError("the sequencer is not ready yet"))
+
+    async def _make(self, segment: SegmentId) -> None:
+        """Make the sequencer if the decided chain says so. In a service task, as callers may give up meanwhile."""
+        try:
+            _, encoded = await self._environment.segment_config(segment)
+            config = decode_untrusted(encoded)
+            _check_incarnation(config, self._environment)
+            if self._is_dropped(segment):
+                raise SealedError(f"loglet {segment} has been dropped", refused=True)
+        except VirtualLogError as error:
+            for _, done in self._early.pop(segment):
+                done(error)
+            return
+        assert segment not in self._running, "a sequencer never restarts in place"
+        core = Sequencer(segment, config, self._pieces)
+        running = self._running[segment] = SequencerDriver(core, self._environment, self._meter)
+        self._meter.made.value += 1
+        self._environment.nursery.start_soon(running.run)
+        _MADE.reached()
+        for request, done in self._early.pop(segment):
+            running.append(request, done)
+
+
+def _check_incarnation(config: NativeConfig, environment: NodeEnvironment) -> None:
+    """Only the process that the config means may order entries.
+
+    Raises:
+        ReconfigurationNeededError: it has been restarted since, or it is another node.
+    """
+    if (config.sequencer, config.boot) != (environment.node, environment.boot):
+        raise ReconfigurationNeededError(
+            f"the sequencer is boot {config.boot} of node {config.sequencer}, "
+            f"this is boot {environment.boot} of node {environment.node}"
+        )
+
+
+@attrs.define(eq=False)
+class SequencerDriver:
+    """One sequencer at work. Appends are collected during a scheduler turn; `run` makes waves of them once per turn. A
+    lone batch leaves at once."""
+
+    _core: Sequencer
+    _environment: NodeEnvironment
+    _meter: SequencerMetrics = attrs.field(factory=SequencerMetrics)
+    _times: WaveTimes = attrs.field(init=False)
+    _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _abandoned: bool = attrs.field(default=False, init=False)
+    """The role has been closed, and its nursery with it: answers that are still on their way concern nobody."""
+
+    def __attrs_post_init__(self) -> None:
+        self._times = WaveTimes(self._meter, self._environment.clock.monotonic())
+
+    @property
+    def core(self) -> Sequencer:
+        """For who looks inside."""
+        return self._core
+
+    def append(self, request: NativeAppend, done: Done) -> None:
+        """A handler: returns at once. What it has ordered is replicated, whether or not the caller still waits."""
+        try:
+            batch = Batch.parse_untrusted(request.batch)
+        except VirtualLogError as error:  # damaged on its way: nothing here is corrupt
+            done(MalformedError(f"the batch cannot be read: {error}"))
+            return
+        # Sessions are forgotten by a clock that does not jump; waves carry the time of day.
+        now, opens, expected_tail = (
+            int(self._environment.clock.monotonic() * 1000),
+            request.opens,
+            request.expected_tail,
+        )
+        self._guard(lambda: self._core.offer(batch, done, now, opens=opens, expected_tail=expected_tail))
+        if self._core.may_hurry:
+            self._guard(lambda: self._core.turn(self._now_ms()))
+
+    def stop(self, error: VirtualLogError) -> None:
+        """Fail whatever is pending; its outcome is unknown."""
+        self._guard(lambda: self._core.stop(error))
+
+    async def run(self) -> None:
+        """Until the loglet is sealed."""
+        try:
+            while self._core.stopped is None:
+                await self._offered.wait()
+                self._offered = trio.Event()
+                self._guard(lambda: self._core.turn(self._now_ms()))
+        except trio.Cancelled:
+            self._abandoned = True
+            raise
+
+    def _now_ms(self) -> int:
+        return max(0, int(self._environment.clock.wall() * 1000))
+
+    def _guard(self, step: Callable[[], list[Effect]]) -> None:
+        """A broken invariant ends this role; it must not end the connection that happened to call."""
+        if self._abandoned:
+            return
+        try:
+            self._perform(step())
+        except AssertionError as error:
+            self._environment.fail(error)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case NativeSend():
+                    self._send(effect)
+                case NativeResolve(done, outcome):
+                    done(outcome)
+                case Resume(server):
+                    self._environment.nursery.start_soon(self._resume, server)
+                case AskState(server):
+                    self._ask(server)
+        if self._core.has_work or self._core.stopped is not None:
+            self._offered.set()
+
+    def _send(self, send: NativeSend) -> None:
+        server, run = send.server, send.run
+        if self._times.is_new(send.wave):
+            self._times.sent(send.wave, self._environment.clock.monotonic())
+
+        def done(outcome: NativeStored | VirtualLogError) -> None:
+            if isinstance(outcome, VirtualLogError):
+                self._guard(lambda: self._core.unreachable(server, run))
+            else:
+                self._guard(lambda: self._stored(server, run, outcome))
+
+        store = NativeStore(segment=self._core.segment, wave=send.wave.blob, known_tail=send.known_tail)
+        self._environment.services.post(server, store, done, STORE_SECONDS)
+        _SENT.reached()
+
+    def _stored(self, server: NodeId, run: int, reply: NativeStored) -> list[Effect]:
+        committed = self._core.committed
+        effects = self._core.stored(server, run, reply)
+        if self._core.committed > committed:
+            self._times.committed(self._core.committed, self._environment.clock.monotonic())
+            _COMMITTED.reached()
+        return effects
+
+    def _ask(self, server: NodeId) -> None:
+        def done(outcome: Any) -> None:
+            if not isinstance(outcome, VirtualLogError):
+                self._guard(lambda: self._core.heard(server, outcome))
+
+        self._environment.services.post(server, NativeGetState(segment=self._core.segment), done, ASK_SECONDS)
+
+    async def _resume(self, server: NodeId) -> None:
+        await self._environment.clock.sleep(RESUME_SECONDS)
+        self._meter.sent_again(server)
+        self._guard(lambda: self._core.resume(server))

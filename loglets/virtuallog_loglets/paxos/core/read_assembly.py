@@ -1,0 +1,80 @@
+"""Turns what one replica gave for a range of offsets into what a reader gets.                                      Pure.
+
+Nothing from the wire is believed: each position must follow the one before, be learned, hold a whole value, and a batch
+must be whole inside. Behind a SEAL nothing is shown, whatever a replica holds there: a coordinator that did not know of it
+may have written, and nobody was told that this is in the log.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.types import Gap, GapKind
+from virtuallog.ordering import slots
+from virtuallog.ordering.slots import SLOT
+from virtuallog_loglets.paxos.core import values
+from virtuallog_loglets.paxos.core.values import ValueKind
+from virtuallog_loglets.paxos.messages import NOWHERE, PaxosRecord, PaxosRecords
+from virtuallog_loglets.paxos.offsets import offset_of, position_of
+
+
+@attrs.frozen
+class PaxosCopy:
+    """What one replica has of [start, ...), without holes; and what was wrong with the rest, if anything."""
+
+    items: list[Placed]
+    damage: VirtualLogError | None = None
+
+
+def assemble_untrusted(reply: PaxosRecords, start: int, stop: int) -> PaxosCopy:
+    """Begins exactly at `start`, unless it is empty. Nothing at all says only that this replica does not have it."""
+    items: list[Placed] = []
+    standing = reply.standing
+    if standing.seal != NOWHERE:
+        stop = min(stop, offset_of(standing.seal))
+    trimmed = min(max(standing.trim, offset_of(standing.begin)), stop)
+    if trimmed > start:
+        items.append(Gap(start, trimmed, GapKind.TRIMMED))
+        start = trimmed
+    try:
+        for record in _consecutive(reply.records, position_of(start)):
+            parts = _parts_untrusted(record)
+            if parts is None:
+                break
+            for part in parts:
+                slots.add(items, part.clip(start, stop))
+    except VirtualLogError as error:
+        return PaxosCopy(items, error)
+    return PaxosCopy(items)
+
+
+def _consecutive(records: tuple[PaxosRecord, ...], first: int) -> list[PaxosRecord]:
+    """From `first` on, up to the first hole."""
+    found: list[PaxosRecord] = []
+    for record in records:
+        if record.position < first:
+            continue
+        if record.position != first + len(found) or not record.learned:
+            break
+        found.append(record)
+    return found
+
+
+def _parts_untrusted(record: PaxosRecord) -> list[Placed] | None:
+    """What the offsets of a position hold; None: the log ends here.
+
+    Raises:
+        MalformedError, CorruptionError: this copy is damaged.
+    """
+    values.check_untrusted(record.value)
+    first, kind = offset_of(record.position), values.kind_of(record.value)
+    if kind is ValueKind.SEAL:
+        return None
+    if record.position == 0:  # it has no offsets
+        return []
+    if kind is not ValueKind.APPEND:
+        why = GapKind.TRIMMED if values.is_tombstone(record.value) else GapKind.FILLER
+        return [Gap(first, first + SLOT, why)]
+    return slots.open_untrusted(record.value, values.BODY, first, values.time_of(record.value))

@@ -1,0 +1,118 @@
+"""One question to all other replicas of a log, on behalf of the local one. A driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import trio
+
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.ports import NodeEnvironment, Request
+from virtuallog.contract.types import NodeId
+from virtuallog_loglets.paxos.config import Ensemble
+from virtuallog_loglets.paxos.core.recovery import Recovery, RecoveryStep
+from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.messages import NOWHERE, GetStanding, PaxosRecover, PaxosRecovered, Standing
+
+RECOVER_SECONDS: Final = 2.0
+"""For a round of `PaxosRecover`: its answer takes one sync. Mesos waits 10 s, and one request that got lost costs so much."""
+
+STANDING_SECONDS: Final = 1.0
+"""For the standings of all: these need no sync of their own."""
+
+
+@attrs.define(eq=False)
+class Broadcast:
+    """Under way to all replicas but the local one. Cancelling the wait leaves nothing behind but late answers, which are taken, too."""
+
+    _environment: NodeEnvironment
+    _request: Request[Any]
+    _take: Callable[[NodeId, Any], None]
+    """Called with each answer: a reply, or an error. Must not block."""
+    _unheard: int = attrs.field(default=0, init=False)
+    _over: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def post(self, members: Iterable[NodeId], timeout_seconds: float) -> None:
+        others = [node for node in members if node != self._environment.node]
+        self._unheard = len(others)
+        for node in others:
+            self._environment.services.post(node, self._request, partial(self._answered, node), timeout_seconds)
+        if not others:
+            self._over.set()
+
+    def enough(self) -> None:
+        """No more answers are waited for."""
+        self._over.set()
+
+    async def wait(self) -> None:
+        """Until all have answered, failed or timed out, or it is enough."""
+        await self._over.wait()
+
+    def _answered(self, node: NodeId, outcome: Any) -> None:
+        self._unheard -= 1
+        if self._unheard == 0:
+            self._over.set()
+        self._take(node, outcome)
+
+
+async def recovery_round(
+    replica: LocalReplica,
+    ensemble: Callable[[], Ensemble],
+    environment: NodeEnvironment,
+    *,
+    has_forgotten: bool,
+    auto_initialize: bool = False,
+) -> RecoveryStep | None:
+    """Ask everybody how far they are; None: nothing follows from it.
+
+    Args:
+        replica: of this node.
+        ensemble: as of the moment of the call.
+        environment: of the node.
+        has_forgotten: the local store may be a new one: whoever answers notes its incarnation first.
+        auto_initialize: see `Recovery`.
+    """
+    now, standing = ensemble(), replica.core.standing()
+    recovery = Recovery(environment.node, _own(standing), now.quorum, auto_initialize)
+
+    def take(node: NodeId, outcome: PaxosRecovered | VirtualLogError) -> None:
+        if isinstance(outcome, PaxosRecovered):
+            recovery.answered(node, outcome)
+            if recovery.next_step is not None:
+                question.enough()
+
+    incarnation = standing.incarnation if has_forgotten else NOWHERE
+    request = PaxosRecover(segment=replica.segment, node=environment.node, incarnation=incarnation)
+    question = Broadcast(environment, request, take)
+    question.post(now.members, RECOVER_SECONDS)
+    await question.wait()
+    return recovery.next_step
+
+
+async def standings(replica: LocalReplica, environment: NodeEnvironment) -> Mapping[NodeId, Standing]:
+    """Of all others that answer and may know what is decided."""
+    known: dict[NodeId, Standing] = {}
+
+    def take(node: NodeId, outcome: Standing | VirtualLogError) -> None:
+        if isinstance(outcome, Standing):
+            known[node] = outcome
+
+    question = Broadcast(environment, GetStanding(segment=replica.segment), take)
+    question.post(replica.holders, STANDING_SECONDS)
+    await question.wait()
+    return known
+
+
+def _own(standing: Standing) -> PaxosRecovered:
+    return PaxosRecovered(
+        status=standing.status,
+        promised=standing.promised,
+        begin=standing.begin,
+        end=standing.end,
+        incarnation=standing.incarnation,
+        incarnations=standing.incarnations,
+        trim=standing.trim,
+    )

@@ -1,0 +1,234 @@
+"""Runs one coordinator: sends what it writes, hands out the answers, stands for election when told to. No task per request.
+
+How it stands is in `candidacy.py`. Of a log used by itself this is all; what clients of a loglet want is in `reception.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import attrs
+import structlog
+import trio
+
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.contract.ports import NodeEnvironment
+from virtuallog.contract.types import NodeId
+from virtuallog_loglets.paxos.core.coordinator import Coordinator, CoordinatorState
+from virtuallog_loglets.paxos.core.effects import (
+    Announce,
+    CatchUp,
+    CoordinatorEffect,
+    LearnLocally,
+    PaxosResolve,
+    PaxosSend,
+)
+from virtuallog_loglets.paxos.drivers.election_driver import ElectionDriver
+from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.messages import GetStanding, Learn, PaxosWrite, Promise
+from virtuallog_loglets.paxos.metrics import ProposerPhase
+from virtuallog_loglets.paxos.offsets import offset_of
+
+WRITE_SECONDS: Final = 3.0
+"""After this a write counts as failed. A disk that stalls for longer only gets the same write twice."""
+UNANSWERED_MAX: Final = 64
+"""Requests to one replica at a time. One that stands still is not sent everything: it catches up when it is back."""
+TICK_SECONDS: Final = 0.005
+"""While something is under way. When nothing was decided for so long, replicas are told what is: who reads there waits for it."""
+
+_WRITING = CrashPoint("paxos: a write has left for one replica more")
+_DECIDED = CrashPoint("paxos: a position is decided, nobody has been told")
+_TOLD = CrashPoint("paxos: the local replica knows of a decision, the client does not")
+_SEALED = CrashPoint("paxos: a SEAL is decided, nobody has been told")
+
+_Take: TypeAlias = Callable[[NodeId, int, Any], list[CoordinatorEffect]]
+
+log = structlog.get_logger(__name__)
+
+
+@attrs.define(eq=False)
+class CoordinatorDriver:
+    """The coordinator beside one local replica. Start `run` in the nursery that owns the replica."""
+
+    _replica: LocalReplica
+    _environment: NodeEnvironment
+    _core: Coordinator = attrs.field(init=False)
+    _takers: dict[type[Any], _Take] = attrs.field(init=False)
+    """What the core does with the answer, by the request."""
+    _election_driver: ElectionDriver = attrs.field(init=False)
+    _unanswered: dict[NodeId, int] = attrs.field(factory=dict, init=False)
+    _offered: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _ticking: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _sent_at: float = attrs.field(default=0.0, init=False)
+    _abandoned: bool = attrs.field(default=False, init=False)
+    """The role has been closed, and its nursery with it: answers that are still on their way concern nobody."""
+
+    def __attrs_post_init__(self) -> None:
+        replica = self._replica
+        core = self._core = Coordinator(replica.segment, self._environment.node, replica.ensemble())
+        self._takers = {Promise: core.promised, PaxosWrite: core.written, GetStanding: core.confirmed}
+        self._election_driver = ElectionDriver(core, replica, self._environment, self.step, self.now_ms)
+
+    @property
+    def core(self) -> Coordinator:
+        """For who looks inside."""
+        return self._core
+
+    @property
+    def is_leading(self) -> bool:
+        return self._core.state is CoordinatorState.LEADING
+
+    async def run(self) -> None:
+        """Until cancelled, or stopped."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._run_turns)
+                nursery.start_soon(self._run_ticks)
+        finally:
+            self._abandoned = self._core.stopped is None
+
+    def resign(self) -> None:
+        """Lead no longer. What is pending is maybe."""
+        self.step(lambda: self._core.resign("the coordinator has resigned"))
+
+    def stop(self, error: VirtualLogError) -> None:
+        """Take nothing more, for good. What is pending is unknown."""
+        self.step(lambda: self._core.stop(error))
+
+    async def stand(self) -> int:
+        """See `ElectionDriver.stand`."""
+        return await self._election_driver.stand()
+
+    # -- a log used by itself -------------------------------------------------------------------------------------
+
+    def append(self, payload: bytes, done: Callable[[int | VirtualLogError], None]) -> None:
+        """Bytes of a user, without session. `done` is told the position once it is decided, in the order of positions;
+        UnavailableError: maybe, and this coordinator leads no longer."""
+        if not self._can_write(done):
+            return
+        self.step(lambda: self._core.append(payload, done))
+        self.turn()
+
+    async def truncate(self, to: int) -> int:
+        """Decide that everything below position `to` may be dropped; returns the position of the TRUNCATE. Cancelling the wait
+        does not undo it.
+
+        Raises:
+            UnavailableError: maybe; or this coordinator does not lead.
+            SealedError: the log is closed.
+        """
+        outcomes: list[int | VirtualLogError] = []
+        settled = trio.Event()
+
+        def done(outcome: int | VirtualLogError) -> None:
+            outcomes.append(outcome)
+            settled.set()
+
+        if self._can_write(done):
+            self.step(lambda: self._core.truncate(to, offset_of(to), b"", done))
+            self.turn()
+        await settled.wait()
+        if isinstance(outcomes[0], VirtualLogError):
+            raise outcomes[0]
+        return outcomes[0]
+
+    def _can_write(self, done: Callable[[int | VirtualLogError], None]) -> bool:
+        if self._core.stopped is None and self._core.state in (CoordinatorState.LEADING, CoordinatorState.CLOSED):
+            return True
+        done(self._core.stopped or UnavailableError("this coordinator does not lead"))
+        return False
+
+    # -- the core -------------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Write what waits."""
+        if self._core.has_work:
+            self._core.ensemble = self._replica.ensemble()
+            self._sent_at = self._environment.clock.monotonic()
+            self.step(lambda: self._core.turn(self.now_ms(), self._time_ms()))
+
+    async def _run_turns(self) -> None:
+        while self._core.stopped is None:
+            await self._offered.wait()
+            self._offered = trio.Event()
+            self.turn()
+
+    async def _run_ticks(self) -> None:
+        while self._core.stopped is None:
+            await self._ticking.wait()
+            await self._environment.clock.sleep(TICK_SECONDS)
+            self._ticking = trio.Event()
+            self.step(lambda: self._core.tick(self.now_ms()))
+
+    def now_ms(self) -> int:
+        """On a clock that does not jump."""
+        return int(self._environment.clock.monotonic() * 1000)
+
+    def _time_ms(self) -> int:
+        return max(0, int(self._environment.clock.wall() * 1000))
+
+    def step(self, step: Callable[[], list[CoordinatorEffect]]) -> None:
+        """A broken invariant ends this role; it must not end the connection that happened to call."""
+        if self._abandoned:
+            return
+        try:
+            self._perform(step())
+        except AssertionError as error:
+            self._environment.fail(error)
+
+    def _perform(self, effects: list[CoordinatorEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case PaxosResolve(done, outcome):
+                    done(outcome)
+                case PaxosSend(nodes, request, number):
+                    for node in nodes:
+                        self._send(node, request, number)
+                case LearnLocally(decided, size):
+                    (_SEALED if self._core.state is CoordinatorState.CLOSED else _DECIDED).reached()
+                    self._replica.meter.committed(size, self._environment.clock.monotonic() - self._sent_at)
+                    self._replica.post(Learn(segment=self._core.segment, decided=decided), _ignore)
+                    _TOLD.reached()
+                case Announce(nodes, learn):
+                    for node in nodes:
+                        self._environment.services.post(node, learn, _ignore, WRITE_SECONDS)
+                case CatchUp():
+                    self._election_driver.won(effect)
+        core = self._core
+        if core.state is not CoordinatorState.ELECTING:
+            self._election_driver.wake()
+        if core.has_work or core.stopped is not None:
+            self._offered.set()
+        if core.needs_ticks or core.stopped is not None:
+            self._ticking.set()
+
+    def _send(self, node: NodeId, request: Promise | PaxosWrite | GetStanding, number: int) -> None:
+        if self._unanswered.get(node, 0) >= UNANSWERED_MAX:
+            self.step(lambda: self._core.unanswered(node, number))
+            return
+        self._unanswered[node] = self._unanswered.get(node, 0) + 1
+        take = self._takers[type(request)]
+        self._environment.services.post(node, request, partial(self._answered, take, node, number), WRITE_SECONDS)
+        if isinstance(request, PaxosWrite):
+            _WRITING.reached()
+
+    def _answered(self, take: _Take, node: NodeId, number: int, outcome: Any) -> None:
+        self._unanswered[node] -= 1
+        before, refusals = self._core.state, self._core.refusals
+        if isinstance(outcome, VirtualLogError):
+            self.step(lambda: self._core.unanswered(node, number))
+        else:
+            self.step(lambda: take(node, number, outcome))
+        if self._core.refusals > refusals:
+            self._replica.meter.rejected(
+                ProposerPhase.WRITE if before is CoordinatorState.LEADING else ProposerPhase.PROMISE
+            )
+        if before is CoordinatorState.LEADING and self._core.state is CoordinatorState.INITIAL:
+            log.info("leads no longer", segment=str(self._core.segment), rival=self._core.rival)
+
+
+def _ignore(outcome: object) -> None:
+    """Whoever has not learned it catches up."""

@@ -1,0 +1,113 @@
+"""Runs the coordinators of a node, one beside each local replica that somebody wants to append to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final, TypeAlias
+
+import attrs
+
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import OverloadedError, SealedError, VirtualLogError
+from virtuallog.contract.ports import Done, Handlers, NodeEnvironment
+from virtuallog_loglets.paxos.drivers.coordinator_driver import CoordinatorDriver
+from virtuallog_loglets.paxos.drivers.coordinator_requests import CoordinatorRequests
+from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica, ReplicaService
+from virtuallog_loglets.paxos.messages import PaxosAppend, PaxosSeal, PaxosSettle, PaxosTruncate
+
+EARLY_MAX: Final = 256
+"""Requests that wait while the chain is asked whether there is a replica here."""
+EARLY_SEGMENTS_MAX: Final = 32
+"""Segments that the chain is asked about at a time. There is one active segment; more are made up."""
+
+_Request: TypeAlias = PaxosAppend | PaxosSeal | PaxosTruncate | PaxosSettle
+_Early: TypeAlias = list[tuple[_Request, Done]]
+
+
+@attrs.define(eq=False)
+class CoordinatorService:
+    """Requests to coordinators, each to the one of its segment."""
+
+    _environment: NodeEnvironment
+    _replicas: Callable[[], ReplicaService]
+    """Of the same node. A callable, as each of the two is told of the other."""
+    _known: dict[SegmentId, LocalReplica] = attrs.field(factory=dict, init=False)
+    """Replicas that are here."""
+    _coordinator_requests: dict[SegmentId, CoordinatorRequests] = attrs.field(factory=dict, init=False)
+    _early: dict[SegmentId, _Early] = attrs.field(factory=dict, init=False)
+    """Requests that came before their replica was made."""
+    _lowest_live_version: int = attrs.field(default=0, init=False)
+
+    @property
+    def handlers(self) -> Handlers:
+        """Append, Seal, Truncate, Settle."""
+        return dict.fromkeys((PaxosAppend, PaxosSeal, PaxosTruncate, PaxosSettle), self._request)
+
+    @property
+    def positions_in_flight(self) -> list[int]:
+        """Of each coordinator here that leads: for the meter."""
+        return [int(running.core.has_write_in_flight) for running in self.running if running.is_leading]
+
+    @property
+    def running(self) -> list[CoordinatorDriver]:
+        """For who looks inside."""
+        return [reception.running for reception in self._coordinator_requests.values()]
+
+    def made(self, replica: LocalReplica) -> None:
+        """A replica is there. Its coordinator is made at the first request: most logs are closed, and ask for none."""
+        self._known[replica.segment] = replica
+
+    def forget(self, lowest_live_version: int) -> None:
+        """Drop what belongs to earlier versions; none of it is made again."""
+        self._lowest_live_version = max(self._lowest_live_version, lowest_live_version)
+        self._drop(self._is_dropped)
+
+    def sweep_loglets(self, horizon: int, live: Collection[SegmentId]) -> None:
+        """Drop what belongs to versions up to `horizon`, but for `live`. Should one be asked for again, the chain knows."""
+        self._drop(lambda segment: segment.version <= horizon and segment not in live)
+
+    def _drop(self, is_dropped: Callable[[SegmentId], bool]) -> None:
+        for segment in [segment for segment in self._known if is_dropped(segment)]:
+            del self._known[segment]
+        for segment in [segment for segment in self._coordinator_requests if is_dropped(segment)]:
+            self._coordinator_requests.pop(segment).stop(SealedError(f"loglet {segment} has been dropped"))
+
+    def _is_dropped(self, segment: SegmentId) -> bool:
+        return segment.version < self._lowest_live_version
+
+    def _request(self, request: _Request, done: Done) -> None:
+        segment = request.segment
+        reception = self._coordinator_requests.get(segment)
+        if reception is not None:
+            reception.request(request, done)
+        elif self._is_dropped(segment):
+            done(SealedError(f"loglet {segment} has been dropped", refused=True))
+        elif (replica := self._known.get(segment)) is not None:
+            self._make(replica).request(request, done)
+        elif segment not in self._early and len(self._early) < EARLY_SEGMENTS_MAX:
+            self._early[segment] = [(request, done)]
+            self._environment.nursery.start_soon(self._find, segment)
+        elif segment in self._early and len(self._early[segment]) < EARLY_MAX:
+            self._early[segment].append((request, done))
+        else:
+            done(OverloadedError("the coordinator is not ready yet"))
+
+    def _make(self, replica: LocalReplica) -> CoordinatorRequests:
+        assert replica.segment not in self._coordinator_requests, "a replica has one coordinator"
+        reception = self._coordinator_requests[replica.segment] = CoordinatorRequests(replica, self._environment)
+        self._environment.nursery.start_soon(reception.running.run)
+        return reception
+
+    async def _find(self, segment: SegmentId) -> None:
+        """Have the replica made if the decided chain says so. In a service task, as callers may give up meanwhile."""
+        try:
+            replica = await self._replicas().replica(segment)
+            if self._is_dropped(segment):
+                raise SealedError(f"loglet {segment} has been dropped", refused=True)
+        except VirtualLogError as error:
+            for _, done in self._early.pop(segment):
+                done(error)
+            return
+        self._known[segment] = replica
+        for request, done in self._early.pop(segment):
+            self._request(request, done)

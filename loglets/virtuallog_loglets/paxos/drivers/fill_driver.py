@@ -1,0 +1,176 @@
+"""Has every position of a range decided, whatever it takes: runs one `FillAttempt` after the other over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from virtuallog.client.quorum_call import QuorumCall
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import NodeId
+from virtuallog_loglets.paxos.config import Ensemble
+from virtuallog_loglets.paxos.core import values
+from virtuallog_loglets.paxos.core.fill_attempt import FillAttempt, FillEffect, FillFinish, FillSend, FillTeach
+from virtuallog_loglets.paxos.core.rounds import CrashVector, Ignored, Rejected
+from virtuallog_loglets.paxos.messages import Learn, PaxosWritten, Promised
+
+FILL_SECONDS: Final = 10.0
+"""After this a fill is given up; what it has not got decided may be later."""
+ATTEMPT_SECONDS: Final = 2.0
+"""After this an attempt is undecided: some replicas do not answer, and no quorum of the others says the same."""
+LEARN_SECONDS: Final = 1.0
+"""How long the local replica may take to learn what has been decided. If it takes longer, it is told nothing wrong."""
+PAUSE_SECONDS: Final = 0.1
+"""T of the pause of T to 2T: two fills that were in each other's way do not meet again."""
+POSITIONS_MAX: Final = 16
+"""Of one attempt: each may come back from every replica with a value of some MiB, and an answer must fit in a frame. One
+that brings no outcome is tried with half as many."""
+
+_TAUGHT: Final = -1
+_WRITING = CrashPoint("paxos: a fill has a quorum of promises, its values are not written", rare=True)
+_FILLED = CrashPoint("paxos: a fill is decided, nobody has been told", rare=True)
+
+
+async def fill(
+    segment: SegmentId,
+    ensemble: Callable[[], Ensemble],
+    environment: Environment,
+    local_node: NodeId,
+    proposal: int,
+    first: int,
+    stop: int,
+    timeout_seconds: float = FILL_SECONDS,
+) -> int:
+    """Decide all positions from `first` up to and without `stop`: the value that was accepted with the highest number, or NOP.
+
+    On return each of them is decided, and every replica has been told; the local one has answered that it has learned
+    them, if it answers at all. Safe to cancel, to repeat, and to run beside other fills and coordinators.
+
+    Args:
+        segment: the log.
+        ensemble: as of the moment of the call.
+        environment: of whoever fills.
+        local_node: whose replica is waited for; it proposes.
+        proposal: the number to begin with; a higher one is used when others are in the way.
+        first: see above.
+        stop: see above.
+        timeout_seconds: for all of it.
+
+    Returns:
+        The number it ended with.
+
+    Raises:
+        UnavailableError: not done in time. Some positions may be decided.
+        SealedError: the log has been dropped.
+    """
+    filling = _RangeFill(segment, ensemble, environment, local_node, max(1, proposal))
+    await filling.run(first, stop, environment.clock.monotonic() + timeout_seconds)
+    return filling.proposal
+
+
+@attrs.define(eq=False)
+class _RangeFill:
+    """One call. Cancelling it leaves behind what replicas have promised and accepted: another fill gets on with that."""
+
+    _segment: SegmentId
+    _ensemble: Callable[[], Ensemble]
+    _environment: Environment
+    _node: NodeId
+    proposal: int
+    _roll: CrashVector = attrs.field(factory=CrashVector, init=False)
+    _positions: int = attrs.field(default=POSITIONS_MAX, init=False)
+
+    async def run(self, first: int, stop: int, deadline: float) -> None:
+        clock = self._environment.clock
+        while first < stop:
+            until = min(stop, first + self._positions)
+            attempt = FillAttempt(self._segment, self._node, self._ensemble(), self.proposal, first, until, self._roll)
+            end = min(deadline, clock.monotonic() + ATTEMPT_SECONDS)
+            finish = await _AttemptRun(attempt, self._environment, self._node).run(end)
+            if finish is not None and finish.failure is None:
+                first = until
+                continue
+            self._learn_from(finish)
+            if clock.monotonic() >= deadline:
+                raise UnavailableError(f"positions {first} to {stop - 1} of log {self._segment} cannot be decided now")
+            await clock.sleep(PAUSE_SECONDS * self._environment.random.uniform(1, 2))
+
+    def _learn_from(self, finish: FillFinish | None) -> None:
+        match finish:
+            case FillFinish(Rejected(number)):
+                self.proposal = max(self.proposal, number) + 1
+            case FillFinish(Ignored()):
+                pass  # not a refusal: the same number again
+            case _:  # undecided. Who has promised this number to us will not promise it again
+                self.proposal += 1
+                self._positions = max(1, self._positions // 2)
+
+
+@attrs.define(eq=False)
+class _AttemptRun:
+    """One attempt over the network."""
+
+    _attempt: FillAttempt
+    _environment: Environment
+    _node: NodeId
+    _courier: QuorumCall = attrs.field(init=False)
+    _finish: FillFinish | None = attrs.field(default=None, init=False)
+    _to_learn: int = attrs.field(default=0, init=False)
+    """Messages that the local replica has not answered."""
+
+    def __attrs_post_init__(self) -> None:
+        self._courier = QuorumCall(self._environment)
+
+    async def run(self, deadline: float) -> FillFinish | None:
+        """How it ended; None: it is undecided."""
+        clock = self._environment.clock
+        self._perform(self._attempt.begin())
+        while self._finish is None or self._to_learn:
+            answer = await self._courier.receive(deadline - clock.monotonic())
+            if answer is None:
+                break
+            if answer.tag == _TAUGHT:
+                self._to_learn -= 1
+            elif self._finish is None and not isinstance(answer.outcome, VirtualLogError):
+                self._take(answer.tag, answer.server, answer.outcome)
+        return self._finish
+
+    def _take(self, number: int, node: NodeId, answer: Promised | PaxosWritten) -> None:
+        try:
+            for record in answer.records:
+                if record.value:
+                    values.check_untrusted(record.value)
+        except VirtualLogError:  # damaged: no answer
+            return
+        self._perform(self._attempt.answered(number, node, answer))
+
+    def _perform(self, effects: list[FillEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case FillSend(request, number):
+                    if number:
+                        _WRITING.reached()
+                    for node in self._attempt.ensemble.members:
+                        self._courier.ask(node, request, number, ATTEMPT_SECONDS)
+                case FillTeach(request):
+                    _FILLED.reached()
+                    for node in self._attempt.ensemble.members:
+                        self._teach(node, request)
+                case FillFinish():
+                    self._finish = effect
+
+    def _teach(self, node: NodeId, request: Learn) -> None:
+        if node == self._node:
+            self._to_learn += 1
+            self._courier.ask(node, request, _TAUGHT, LEARN_SECONDS)
+        else:
+            self._environment.services.post(node, request, _ignore, LEARN_SECONDS)
+
+
+def _ignore(outcome: object) -> None:
+    """Whoever has not learned it catches up."""

@@ -1,0 +1,93 @@
+"""Looks for a range at one replica after the other: the driver of one read.
+
+A replica that has not learned a position proves nothing, nor does one that does not answer; one whose copy is damaged is
+asked no more. Only when all of them are damaged is the range lost to this reader.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from virtuallog.client.replica_order import ReplicaOrder
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import CorruptionError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.types import NodeId
+from virtuallog_loglets.paxos.core import read_assembly
+from virtuallog_loglets.paxos.messages import PaxosRecords, ReadRecords
+from virtuallog_loglets.paxos.offsets import position_of
+
+
+@attrs.define(eq=False)
+class ReadDriver:
+    """For [start, stop) of one log."""
+
+    segment: SegmentId
+    start: int
+    stop: int
+    max_bytes: int
+    _environment: Environment
+    _nearest: ReplicaOrder
+    """The replicas, shared by all reads: one that fails is asked last from then on."""
+    has_waited: bool = attrs.field(default=False, init=False)
+    """The reader has waited for replicas to learn."""
+    _damaged: dict[NodeId, VirtualLogError] = attrs.field(factory=dict, init=False)
+    _unheard: VirtualLogError | None = attrs.field(default=None, init=False)
+    _end: int = attrs.field(default=-1, init=False)
+    """Highest position that any of them knows of."""
+
+    async def ask_all(self, seconds: float) -> list[Placed]:
+        """What the first of them has that has anything; nothing, if none has.
+
+        Raises:
+            SealedError: the loglet has been dropped.
+        """
+        for replica in [replica for replica in self._nearest.order() if replica not in self._damaged]:
+            copy = await self._ask(replica, seconds)
+            if copy is not None and copy.items:
+                return copy.items
+            if copy is not None and copy.damage is not None:
+                self._damaged[replica] = copy.damage
+        return []
+
+    @property
+    def is_seen_unlearned(self) -> bool:
+        """Whether somebody knows of the position, who has not learned what it holds."""
+        return self._end >= position_of(self.start) and len(self._damaged) < len(self._nearest.order())
+
+    @property
+    def settles(self) -> int:
+        """Through which position it should be settled: no further than somebody has seen, as settling fills what is free."""
+        return min(position_of(self.stop - 1), self._end)
+
+    def failure(self) -> VirtualLogError:
+        """Why nothing was found. A replica that did not answer may have a whole copy."""
+        if len(self._damaged) == len(self._nearest.order()):
+            return CorruptionError(
+                f"every copy of offset {self.start} is damaged: {next(iter(self._damaged.values()))}"
+            )
+        because = f": {self._unheard}" if self._unheard is not None else ""
+        return UnavailableError(f"no replica that answered has offset {self.start}{because}")
+
+    async def _ask(self, replica: NodeId, seconds: float) -> read_assembly.PaxosCopy | None:
+        try:
+            reply = await self._environment.services.call(replica, self._request, seconds)
+        except SealedError:
+            raise
+        except CorruptionError as error:
+            return read_assembly.PaxosCopy([], error)
+        except VirtualLogError as error:
+            self._unheard = error
+            self._nearest.failed(replica)
+            return None
+        self._end = max(self._end, reply.standing.end)
+        return self._assemble(reply)
+
+    def _assemble(self, reply: PaxosRecords) -> read_assembly.PaxosCopy:
+        return read_assembly.assemble_untrusted(reply, self.start, self.stop)
+
+    @property
+    def _request(self) -> ReadRecords:
+        first, stop = position_of(self.start), position_of(self.stop - 1) + 1
+        return ReadRecords(segment=self.segment, first=first, stop=stop, max_bytes=self.max_bytes)

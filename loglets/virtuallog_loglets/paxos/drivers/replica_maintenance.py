@@ -1,0 +1,205 @@
+"""Keeps one local replica whole: recovers it if it does not vote, and closes the holes that stay. The driver of `Recovery`.
+
+    not VOTING --> ask everybody --> RECOVERING, durable --> learn all that a quorum has --> VOTING, durable
+    VOTING     --> something is missing, and still is after a while --> copy it; fill what is older than any wave in flight
+
+Rules:
+* A replica votes only once it has learned every position that a quorum of voting ones knew of when they noted its new store, and in the
+  same write has what they promised. Before, it is RECOVERING durably: a crash in between begins anew.
+* What is missing at the end of the log, and nobody has learned, belongs to who leads, or to a reader that has it settled.
+  A recovery waits for that a while. Then it fills it, and whoever leads stands for election again: it could not vote otherwise.
+* A whole copy of a closed log needs no vote. One replica that has everything is enough to make it, where no quorum is left.
+* Who was away when the last positions were decided, or the SEAL, sees no hole: nobody may ever tell. So a replica that has learned nothing
+  for a while asks the others how far they are. Without that a log that is closed, and not written any more, would keep fewer copies.
+
+Source: Mesos, `src/log/recover.cpp` and `replica.cpp`, which close no hole before somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import structlog
+
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import RetryableError, SealedError, VirtualLogError
+from virtuallog.contract.ports import NodeEnvironment
+from virtuallog_loglets.paxos.config import Ensemble
+from virtuallog_loglets.paxos.core.recovery import BecomeStatus, FollowQuorum
+from virtuallog_loglets.paxos.drivers.broadcast import recovery_round, standings
+from virtuallog_loglets.paxos.drivers.catch_up import catch_up
+from virtuallog_loglets.paxos.drivers.replica_service import LocalReplica
+from virtuallog_loglets.paxos.messages import NOWHERE, Status
+
+IN_FLIGHT: Final = 1
+"""Positions that a coordinator has written and that are not decided, at the end of the log."""
+RETRY_SECONDS: Final = 0.5
+"""T of the pause of T to 2T between two rounds of `Recover`."""
+PATIENCE_SECONDS: Final = 1.0
+"""How long a recovery waits for positions in flight to be decided by who leads. Some waves and syncs take far less."""
+AGAIN_SECONDS: Final = 0.1
+"""Between two looks at these."""
+STAY_SECONDS: Final = 0.25
+"""T of T to 2T: a position that has been missing for so long has been missed. Waves are on their way for milliseconds."""
+PAUSE_SECONDS_MAX: Final = 8.0
+"""Between two attempts that have brought nothing: they double up to here."""
+
+LOOK_SECONDS: Final = 4.0
+"""A replica that has learned nothing for so long asks the others how far they are. While nothing comes of it the time doubles."""
+LOOK_SECONDS_MAX: Final = 128.0
+"""Up to here: a log that nobody uses costs next to nothing."""
+
+_RECOVERING = CrashPoint("paxos: a replica without a memory is about to catch up", rare=True)
+_CAUGHT_UP = CrashPoint("paxos: a replica without a memory has caught up and does not vote yet", rare=True)
+
+log = structlog.get_logger(__name__)
+
+
+async def maintain_replica(
+    replica: LocalReplica,
+    ensemble: Callable[[], Ensemble],
+    environment: NodeEnvironment,
+    *,
+    auto_initialize: bool = False,
+) -> None:
+    """Runs until the log is closed and this copy of it whole, or it is dropped, or its store has failed.
+
+    Args:
+        replica: of this node.
+        ensemble: as of the moment of the call.
+        environment: of the node.
+        auto_initialize: EMPTY replicas may found the log together; only for logs used by themselves.
+    """
+    keeper = _ReplicaMaintenance(replica, ensemble, environment, auto_initialize)
+    try:
+        while not keeper.is_whole:
+            await keeper.turn()
+    except SealedError:
+        log.debug("dropped", segment=str(replica.segment))
+    except VirtualLogError as error:  # of the local store: who owns it has been told
+        log.warning("a replica is kept whole no more", segment=str(replica.segment), reason=str(error))
+
+
+@attrs.define(eq=False)
+class _ReplicaMaintenance:
+    _replica: LocalReplica
+    _ensemble: Callable[[], Ensemble]
+    _environment: NodeEnvironment
+    _auto_initialize: bool
+    _pause_seconds: float = attrs.field(default=STAY_SECONDS, init=False)
+    _look_seconds: float = attrs.field(default=LOOK_SECONDS, init=False)
+    _has_warned: bool = attrs.field(default=False, init=False)
+
+    @property
+    def is_whole(self) -> bool:
+        """The log is closed, and all of it is here."""
+        return self._replica.core.seal != NOWHERE
+
+    async def turn(self) -> None:
+        """One step towards a whole replica."""
+        try:
+            self._replica.check_live()
+            if self._replica.core.status is Status.VOTING:
+                await self._close_holes()
+            else:
+                await self._recover()
+        except RetryableError as error:  # a full disk, a full queue
+            log.info("a replica is not whole yet", segment=str(self._replica.segment), reason=str(error))
+            await self._sleep(RETRY_SECONDS)
+
+    # -- recovery ---------------------------------------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """One round. Whoever made this replica says by its status whether it may have forgotten something."""
+        step = await recovery_round(
+            self._replica, self._ensemble, self._environment, has_forgotten=True, auto_initialize=self._auto_initialize
+        )
+        match step:
+            case FollowQuorum():
+                await self._follow(step)
+            case BecomeStatus(status=status):
+                await self._replica.adopt(status, step.promised, incarnations=step.incarnations)
+                if status is Status.VOTING:
+                    self._replica.meter.recovered()
+            case None:
+                await self._copy_closed()
+
+    async def _follow(self, quorum: FollowQuorum) -> None:
+        _RECOVERING.reached()
+        # What a trim of a closed log has dropped is told of by no position; and a copy that is whole answers for the log.
+        await self._replica.adopt(Status.RECOVERING, begin=quorum.begin, trim=quorum.trim)
+        await self._learn_all(quorum.begin, quorum.end)
+        _CAUGHT_UP.reached()
+        # Durable before visible: a vote without the promise, or beside a position that is not learned, would be one of a
+        # replica that has forgotten what others counted on.
+        assert not self._replica.core.missing(quorum.begin, quorum.end + 1)
+        await self._replica.adopt(Status.VOTING, quorum.promised, trim=quorum.trim, incarnations=quorum.incarnations)
+        self._replica.meter.recovered()
+        log.info("recovered", segment=str(self._replica.segment), begin=quorum.begin, end=quorum.end)
+
+    async def _learn_all(self, begin: int, end: int) -> None:
+        """Positions in flight are left to who leads, at first; position 0 is written by nobody, but filled."""
+        clock, leave = self._environment.clock, IN_FLIGHT if end > 0 else 0
+        deadline = clock.monotonic() + PATIENCE_SECONDS
+        while await self._catch_up(begin, end + 1, leave) <= end:
+            if clock.monotonic() >= deadline:
+                leave = 0
+            else:
+                await clock.sleep(AGAIN_SECONDS)
+
+    async def _copy_closed(self) -> None:
+        """There is no quorum to follow. If the log is closed, one replica that has all of it will do; else wait for others."""
+        known = await standings(self._replica, self._environment)
+        seal = max((standing.seal for standing in known.values()), default=NOWHERE)
+        if seal != NOWHERE:
+            # First, as the copy answers for the log from its last position on.
+            await self._replica.adopt(self._replica.core.status, trim=max(each.trim for each in known.values()))
+            await self._catch_up(self._replica.core.begin, seal + 1, fills=False)
+        if not self.is_whole:
+            self._warn_once()
+            await self._sleep(RETRY_SECONDS)
+
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("no quorum of voting replicas answers: this one waits", segment=str(self._replica.segment))
+
+    # -- holes ------------------------------------------------------------------------------------------------------------
+
+    async def _close_holes(self) -> None:
+        """Wait for one that stays, and go for all that is missing by then."""
+        core, before = self._replica.core, self._replica.core.learned
+        with self._environment.clock.timeout(self._look_seconds) as nothing_missing:
+            await self._replica.wait_missing()
+        if nothing_missing.cancelled_caught and core.learned == before:
+            await self._look()
+            return
+        self._look_seconds, learned = LOOK_SECONDS, core.learned
+        if learned > core.end:
+            return
+        await self._sleep(self._pause_seconds)
+        if core.learned == learned:
+            await self._catch_up(learned, core.end + 1, leave=IN_FLIGHT)
+        brought = core.learned > learned
+        self._pause_seconds = STAY_SECONDS if brought else min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
+
+    async def _look(self) -> None:
+        """Nobody has told this replica anything for long. It may have missed the end, and then sees no hole."""
+        known = await standings(self._replica, self._environment)
+        learned = self._replica.core.learned
+        furthest = max((standing.learned for standing in known.values()), default=0)
+        if furthest > learned:
+            await self._catch_up(learned, furthest, fills=False)
+        brought = self._replica.core.learned > learned
+        self._look_seconds = LOOK_SECONDS if brought else min(2 * self._look_seconds, LOOK_SECONDS_MAX)
+
+    # -- both -------------------------------------------------------------------------------------------------------------
+
+    async def _catch_up(self, first: int, stop: int, leave: int = 0, *, fills: bool = True) -> int:
+        return await catch_up(self._replica, self._ensemble, self._environment, first, stop, leave=leave, fills=fills)
+
+    async def _sleep(self, seconds: float) -> None:
+        """T to 2T: replicas that have begun together do not go on together."""
+        await self._environment.clock.sleep(seconds * self._environment.random.uniform(1, 2))

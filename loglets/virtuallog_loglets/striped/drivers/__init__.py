@@ -1,0 +1,1 @@
+"""Drivers of a StripedLoglet: appends that wait for lower slots, fillers for idle stripes, calls to all stripes at once. May import core."""

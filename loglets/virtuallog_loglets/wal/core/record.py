@@ -1,0 +1,43 @@
+"""What the log stores and how a place in it is named."""
+
+from __future__ import annotations
+
+from typing import Final, NewType
+
+import attrs
+
+Address = NewType("Address", int)
+"""Where a record lies: segment sequence << 32 | byte offset of the record's header. Ordered like the log; below 2**63."""
+
+KIND_MAX: Final = 255
+SEQUENCE_MAX: Final = (1 << 31) - 1
+_OFFSET_BITS: Final = 32
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+
+
+@attrs.frozen
+class WalRecord:
+    """One record: the log writes it unparsed and gives it back as it was."""
+
+    kind: int
+    """0 to 255; the caller's own numbering."""
+    payload: bytes
+    more: tuple[bytes, ...] = ()
+    """Chunks that follow `payload`, so that a caller need not join a small prefix and a large blob. Empty in every
+    record that comes back: there the payload is whole."""
+
+    def __attrs_post_init__(self) -> None:
+        if not 0 <= self.kind <= KIND_MAX:  # found here, not by the appender, which would end for everybody
+            raise ValueError(f"a record of kind {self.kind}: kinds are 0 to {KIND_MAX}")
+
+
+def address_of(sequence: int, offset: int) -> Address:
+    return Address(sequence << _OFFSET_BITS | offset)
+
+
+def sequence_of(address: Address) -> int:
+    return address >> _OFFSET_BITS
+
+
+def offset_of(address: Address) -> int:
+    return address & _OFFSET_MASK

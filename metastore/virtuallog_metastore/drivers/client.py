@@ -1,0 +1,233 @@
+"""The register as its users see it: `PaxosMetaStore` drives surveys and proposals, and remembers what is decided.
+
+Follows Delos, OSDI'20, section 4.1: one independent single-slot Paxos per version; the decision of version k names the
+members that decide slot k+1. Departures: a read first surveys without a ballot; a decision is taught to members, old
+and new, before a `put` returns; each decision carries the attempts that decided the versions before it, so that a put
+in doubt can be settled long after its slot is closed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import ChainConflictError, CorruptionError, UnavailableError
+from virtuallog.contract.ports import Clock, Environment, NodeEnvironment, Services
+from virtuallog.contract.types import NodeId
+from virtuallog_metastore.core.dissemination import Dissemination
+from virtuallog_metastore.core.proposer import Proposer
+from virtuallog_metastore.core.rounds import Chosen, Found, HalfAccepted, Known, Outcome, Preempted, Unreachable, Vacant
+from virtuallog_metastore.core.survey import Survey
+from virtuallog_metastore.core.validation import check_proposal
+from virtuallog_metastore.drivers.round_driver import run_round
+from virtuallog_metastore.messages import BALLOT_ZERO, Ballot, Decision, Proposal
+
+# FOLDED from virtuallog_metastore.patience: How long a client of the register keeps trying, and how it keeps out of others' way.
+
+GIVE_UP_SECONDS: Final = 5.0
+"""Time for several rounds with unanswered requests. Callers above have their own patience and come back."""
+
+PAUSE_SECONDS_MIN: Final = 0.02
+"""About two rounds over a local network with synced writes: the other proposer can finish."""
+
+PAUSE_SECONDS_MAX: Final = 1.0
+
+
+@attrs.define(eq=False)
+class Backoff:
+    """Of one operation: jittered pauses that double, and an end.
+
+    Two proposers that keep preempting each other (Paxos Made Simple, section 2.4) draw different pauses; sooner or
+    later one of them is alone for two rounds.
+    """
+
+    _clock: Clock
+    _random: random.Random
+    _give_up_at: float = attrs.field(init=False)
+    _pause_seconds: float = attrs.field(default=PAUSE_SECONDS_MIN, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._give_up_at = self._clock.monotonic() + GIVE_UP_SECONDS
+
+    async def pause(self, reason: str) -> None:
+        """Wait before the next try.
+
+        Raises:
+            UnavailableError: it is time to give up; `reason` says what the last try met.
+        """
+        seconds = self._pause_seconds * self._random.uniform(0.5, 1.5)
+        self._pause_seconds = min(self._pause_seconds * 2, PAUSE_SECONDS_MAX)
+        if self._clock.monotonic() + seconds > self._give_up_at:
+            raise UnavailableError(f"MetaStore: {reason}")
+        await self._clock.sleep(seconds)
+
+
+_CHOSEN = CrashPoint("metastore: a majority has accepted, nobody knows that it is decided")
+_MOVED = CrashPoint("metastore: new members are decided, they do not know it", rare=True)
+_WON = CrashPoint("metastore: a put has won, its caller has not been told")
+
+
+@attrs.define(eq=False, kw_only=True)
+class PaxosMetaStore:
+    """A `MetaStore`. Any number of tasks may use one object; every method may be cancelled at any await.
+
+    Cancelling leaves nothing half done in here: the only state is the newest decision, and decisions are true for ever.
+    What a cancelled `put` has sent may still be decided.
+    """
+
+    _seeds: tuple[NodeId, ...]
+    _services: Services
+    _clock: Clock
+    _random: random.Random
+    _node: int
+    _boot: int
+    _learned: Callable[[bytes], None]
+    _known: Decision | None = attrs.field(default=None, init=False)
+    """The newest decision seen; its version never goes back."""
+    _former: tuple[NodeId, ...] = attrs.field(default=(), init=False)
+    """Members of the decision known before that one."""
+    _established: int = attrs.field(default=-1, init=False)
+    """Newest version that a majority of its own members is known to know."""
+
+    @classmethod
+    def open(cls, members: Sequence[NodeId], environment: Environment) -> PaxosMetaStore:
+        """See `PaxosProvider.open`."""
+        node, boot = (environment.node, environment.boot) if isinstance(environment, NodeEnvironment) else (0, 0)
+        return cls(
+            seeds=tuple(sorted(set(members))),
+            services=environment.services,
+            clock=environment.clock,
+            random=environment.random,
+            node=node,
+            boot=boot,
+            learned=environment.learned,
+        )
+
+    async def get(self) -> tuple[int, bytes]:
+        """See `MetaStore.get`. One round trip, if this object knows the newest version and nobody is writing."""
+        decision = await self._refresh()
+        return decision.version, decision.proposal.value
+
+    async def put(
+        self, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None
+    ) -> int:
+        """See `MetaStore.put`. An attempt whose version lies more than `EARLIER_MAX` versions back can no longer be
+        told from a lost one, and raises `ChainConflictError`.
+
+        Raises:
+            MalformedError: `members` is empty or too long.
+            CorruptionError: two values were decided for one version: some acceptor has forgotten what it said.
+        """
+        voters = None if members is None else tuple(sorted(set(members)))
+        check_proposal(
+            Proposal(value=value, members=self._seeds if voters is None else voters, attempt=attempt, earlier=())
+        )
+        patience, round_ = Backoff(self._clock, self._random), 1
+        while True:
+            known = self._known
+            if known is None or known.version < expected_version:
+                known = await self._refresh()
+            if known.version < expected_version:
+                raise ChainConflictError(expected=expected_version, found=known.version)
+            if known.version > expected_version:
+                return await self._settle(known, expected_version, attempt, patience)
+            outcome = await self._propose(known, known.next(value, voters, attempt), round_)
+            if isinstance(outcome, Preempted):
+                round_ = outcome.promised.round + 1
+            await self._take(outcome, patience)
+
+    async def _settle(self, known: Decision, expected_version: int, attempt: int, patience: Backoff) -> int:
+        """The slot is decided: say whose it is. A win is told only once the next voters know of it, so that the old
+        ones may be shut down."""
+        version = expected_version + 1
+        if known.winner(version) != attempt:
+            raise ChainConflictError(expected=expected_version, found=known.version)
+        while self._established < version:
+            outcome = await self._spread()
+            if isinstance(outcome, Unreachable):
+                await patience.pause(f"version {version} is decided, but its members do not answer: {outcome.reason}")
+        _WON.reached()
+        return version
+
+    async def _refresh(self) -> Decision:
+        """The newest decision, at least as new as any put that returned before the call."""
+        patience, met_half_accepted = Backoff(self._clock, self._random), False
+        while True:
+            known = self._known
+            outcome = await self._survey(known)
+            if isinstance(outcome, HalfAccepted) and known is not None and met_half_accepted:
+                # Its proposer has had time and may be dead. Without finishing it a later read could miss what an
+                # earlier one saw.
+                outcome = await self._propose(known, None, outcome.promised.round + 1)
+            met_half_accepted = isinstance(outcome, HalfAccepted)
+            if isinstance(outcome, Vacant) and known is not None:
+                self._established = max(self._established, known.version)
+                if known is self._known:
+                    return known
+            else:
+                await self._take(outcome, patience)
+
+    async def _take(self, outcome: Outcome, patience: Backoff) -> None:
+        """Go on with what a round has brought, or pause."""
+        match outcome:
+            case Found():
+                self._adopt(outcome.decision)
+            case Chosen():
+                _CHOSEN.reached()
+                self._adopt(outcome.decision)
+                if self._former and self._former != outcome.decision.members:
+                    _MOVED.reached()
+                await self._spread()
+            case Unreachable():
+                elsewhere = await self._ask_seeds()
+                if isinstance(elsewhere, Found):
+                    self._adopt(elsewhere.decision)
+                else:
+                    await patience.pause(f"no majority answered: {outcome.reason}")
+            case Vacant():
+                await patience.pause("no node that answers has been told of any version")
+            case _:
+                await patience.pause("others are writing")
+
+    def _adopt(self, decision: Decision) -> None:
+        """Remember a decision, if it is newer."""
+        check_proposal(decision.proposal)
+        known = self._known
+        if known is not None and known.version == decision.version and known.proposal != decision.proposal:
+            raise CorruptionError(f"two values for version {decision.version} of the register")
+        if known is None or decision.version > known.version:
+            self._former = () if known is None else known.members
+            self._known = decision
+            if decision.version > 0:
+                self._learned(decision.proposal.value)
+
+    async def _survey(self, known: Decision | None) -> Outcome:
+        members = self._seeds if known is None else known.members
+        return await run_round(self._services, Survey(known, members))
+
+    async def _ask_seeds(self) -> Outcome:
+        """Ask them for a newer decision: the members of the newest known one may have been replaced, and gone, long ago."""
+        known = self._known
+        if known is None:
+            return Unreachable()  # they were asked
+        others = tuple(node for node in self._seeds if node not in known.members)
+        return await run_round(self._services, Survey(known, (), others)) if others else Unreachable()
+
+    async def _propose(self, known: Decision, own: Proposal | None, round_: int) -> Outcome:
+        nonce = self._random.getrandbits(63)
+        ballot = Ballot(round=round_, node=self._node, boot=self._boot, nonce=nonce)
+        assert ballot > BALLOT_ZERO
+        return await run_round(self._services, Proposer(known, ballot, own))
+
+    async def _spread(self) -> Outcome:
+        """Make the newest decision known to those who made it and those who decide next."""
+        decision = self._known
+        assert decision is not None
+        outcome = await run_round(self._services, Dissemination(decision, self._former))
+        if isinstance(outcome, Known):
+            self._established = max(self._established, decision.version)
+        return outcome

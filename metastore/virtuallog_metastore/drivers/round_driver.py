@@ -1,0 +1,96 @@
+"""Drives one `Round`: posts its requests, hands it the answers, waits for its outcome. Costs no task.
+
+There is no timeout here: every request posted ends by an answer or by its own timeout, so a round ends, too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final
+
+import attrs
+import trio
+
+from virtuallog.contract.crash_points import CrashPoint
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.ports import Request, Services
+from virtuallog.contract.types import NodeId
+from virtuallog_metastore.core.rounds import Effect, Finish, Outcome, Round, Unreachable
+from virtuallog_metastore.messages import Accept, Learn
+
+REQUEST_SECONDS: Final = 1.0
+"""How long one answer may take: some synced writes behind a queue, and a network."""
+
+_PROMISED = CrashPoint("metastore: a majority has promised, nothing is proposed")
+_PROPOSED = CrashPoint("metastore: a proposal has left for one member more")
+_TAUGHT = CrashPoint("metastore: a decision has left for one member more")
+
+
+@attrs.define(eq=False)
+class RoundDriver:
+    """One round under way."""
+
+    _services: Services
+    _round: Round
+    _under_way: int = attrs.field(default=0, init=False)
+    _outcome: Outcome | None = attrs.field(default=None, init=False)
+    _finished: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _errors: dict[NodeId, VirtualLogError] = attrs.field(factory=dict, init=False)
+    """The last one of each node that failed."""
+
+    async def run(self) -> Outcome:
+        """The outcome; why, if it is Unreachable. Cancelled, nothing more is sent; what was sent may still be executed."""
+        try:
+            self._perform(self._round.start())
+            await self._finished.wait()
+        finally:
+            self._finished.set()
+        assert self._outcome is not None
+        return Unreachable(self._reason()) if isinstance(self._outcome, Unreachable) else self._outcome
+
+    def _perform(self, effects: list[Effect]) -> None:
+        self._under_way += 1  # so that answers given at once do not exhaust the round half-way through
+        for effect in effects:
+            if isinstance(effect, Finish):
+                self._finish(effect.outcome)
+                continue
+            if isinstance(effect.request, Accept):
+                _PROMISED.reached()
+            for node in effect.nodes:
+                self._under_way += 1
+                self._services.post(node, effect.request, partial(self._take, node), REQUEST_SECONDS)
+                _has_left(effect.request)
+        self._ended()
+
+    def _take(self, node: NodeId, answer: Any) -> None:
+        if not self._finished.is_set():
+            if isinstance(answer, VirtualLogError):
+                self._errors[node] = answer
+            else:
+                self._perform(self._round.step(node, answer))
+        self._ended()
+
+    def _ended(self) -> None:
+        self._under_way -= 1
+        if self._under_way == 0 and not self._finished.is_set():
+            self._finish(self._round.exhausted())
+
+    def _reason(self) -> str:
+        return "; ".join(f"node {node}: {error}" for node, error in sorted(self._errors.items(), key=itemgetter(0)))
+
+    def _finish(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._finished.set()
+
+
+def _has_left(request: Request[Any]) -> None:
+    if isinstance(request, Accept):
+        _PROPOSED.reached()
+    elif isinstance(request, Learn):
+        _TAUGHT.reached()
+
+
+async def run_round(services: Services, round_: Round) -> Outcome:
+    """Run a round to its end."""
+    return await RoundDriver(services, round_).run()

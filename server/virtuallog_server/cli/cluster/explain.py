@@ -1,0 +1,173 @@
+"""Why the log is as it is: evidence that is gathered now, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import attrs
+import click
+import trio
+
+from virtuallog.client.cluster_file import ClusterFile
+from virtuallog.contract.chain import Segment, SegmentId
+from virtuallog.contract.diagnosis import Evidence
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.types import NodeId
+from virtuallog.plugins import loglet_providers, metastore_provider
+from virtuallog_server.cli.common.failures import FAILED, WrongUsage
+from virtuallog_server.cli.common.node_discovery import with_all_nodes
+from virtuallog_server.cli.common.options import cluster_option, echo_json, json_option
+from virtuallog_server.diagnosis.collector import gather, open_environment
+from virtuallog_server.diagnosis.core.conclusions import conclude
+from virtuallog_server.diagnosis.core.evidence import LogEvidence, SegmentFacts
+from virtuallog_server.diagnosis.core.finding import Finding, Topic, all_well, chosen, listed
+
+_COLOURS: Final = {"WELL": "green", "NOTE": "cyan", "WEAK": "yellow", "TROUBLE": "bold red"}
+_TOPICS: Final = ", ".join(topic.value for topic in Topic)
+
+
+@click.command()
+@click.argument("subject", required=False)
+@cluster_option
+@json_option
+def explain(cluster: ClusterFile, subject: str | None, as_json: bool) -> None:
+    """Say why the log is as it is: who said so, what is in the way, who will do something about it, and when.
+
+    SUBJECT is one of chain, append, tail, seal, trim, database; or a segment, by its id or any position in it. Without: everything.
+    Asks nodes and servers, and changes nothing. Ends with 0 if all is well, with 1 if something is amiss.
+
+    \b
+    Examples:
+        virtuallog explain
+        virtuallog explain append
+        virtuallog explain 3.5fe7a0 --json
+    """
+    topic, name = _parse(subject)
+    picture = trio.run(_gather, cluster)
+    segment = _find(picture, name) if name is not None else None
+    findings = chosen(conclude(picture), topic, segment.id if segment else None)
+    shown = [facts for facts in picture.segments if _is_shown(facts, picture, topic, segment)]
+    if as_json:
+        echo_json(_plain(picture, findings, shown))
+    else:
+        _show(findings, shown, segment)
+    if not all_well(findings):
+        raise click.exceptions.Exit(FAILED)
+
+
+def _parse(subject: str | None) -> tuple[Topic | None, int | SegmentId | None]:
+    """A topic, or what names a segment: a position in it, or its id."""
+    if subject is None:
+        return None, None
+    if subject in {topic.value for topic in Topic}:
+        return Topic(subject), None
+    with suppress(InvalidSettingError):
+        return None, int(subject) if subject.isdecimal() else SegmentId.parse(subject)
+    raise WrongUsage(f"'{subject}' is none of {_TOPICS}, and no segment (see `virtuallog explain --help`)")
+
+
+async def _gather(cluster: ClusterFile) -> LogEvidence:
+    cluster, providers, metastore = await with_all_nodes(cluster), loglet_providers(), metastore_provider()
+    async with open_environment(cluster, providers, metastore) as environment:
+        return await gather([NodeId(node.id) for node in cluster.nodes], providers, metastore, environment)
+
+
+def _find(picture: LogEvidence, name: int | SegmentId) -> Segment:
+    """The segment of that id, or the one that holds that position."""
+    chain = picture.register.chain
+    found = chain.segment_at(name) if isinstance(name, int) else chain.find(name)
+    if found is None:
+        raise InvalidSettingError(
+            "segment", f"the chain has none of that name, or at that position: '{name}'; it starts at {chain.start}"
+        )
+    return found
+
+
+def _is_shown(facts: SegmentFacts, picture: LogEvidence, topic: Topic | None, segment: Segment | None) -> bool:
+    """Whose evidence is wanted: of the segment asked for; of all, where all matter; else of the last one."""
+    if segment is not None:
+        return facts.segment.id == segment.id
+    return topic in {None, Topic.CHAIN, Topic.TRIM} or facts.segment.id == picture.register.chain.last.id
+
+
+def _plain(picture: LogEvidence, findings: Sequence[Finding], shown: Sequence[SegmentFacts]) -> dict[str, Any]:
+    return {
+        "version": picture.register.version,
+        "well": all_well(findings),
+        "findings": [_plain_finding(finding) for finding in findings],
+        "nodes": [_plain_node(picture, node) for node in picture.nodes],
+        "members": [attrs.asdict(member) for member in picture.members],
+        "segments": [
+            {
+                "id": str(facts.segment.id),
+                "kind": facts.segment.kind,
+                "start": facts.segment.start,
+                "stop": facts.segment.stop,
+                "problem": facts.problem,
+                "evidence": [attrs.asdict(piece) for piece in facts.evidence],
+            }
+            for facts in shown
+        ],
+    }
+
+
+def _plain_finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "topics": [topic.value for topic in finding.topics],
+        "weight": finding.weight.name.lower(),
+        "statement": finding.statement,
+        "because": list(finding.because),
+        "next": finding.next,
+        "segment": str(finding.segment) if finding.segment else None,
+    }
+
+
+def _plain_node(picture: LogEvidence, node: NodeId) -> dict[str, Any]:
+    facts = picture.nodes[node]
+    return {**attrs.asdict(facts), "roles": sorted(facts.roles)}
+
+
+def _show(findings: Sequence[Finding], shown: Sequence[SegmentFacts], segment: Segment | None) -> None:
+    from rich.console import Console  # takes longer than to ask the cluster
+
+    console = Console(highlight=False, markup=True)
+    for topic in Topic:
+        told = [finding for finding in findings if finding.topics[0] is topic]
+        if told:
+            console.print(f"[bold]{topic.value}[/bold]")
+        for finding in told:
+            _show_finding(console, finding)
+    for facts in shown:
+        _show_evidence(console, facts)
+
+
+def _show_finding(console: Any, finding: Finding) -> None:
+    from rich.markup import escape
+
+    weight = finding.weight.name
+    console.print(f"  [{_COLOURS[weight]}]{weight.lower():8}[/] {escape(finding.statement)}", soft_wrap=True)
+    for reason in finding.because:
+        console.print(f"           because: {escape(reason)}", soft_wrap=True)
+    if finding.next:
+        console.print(f"           next: {escape(finding.next)}", soft_wrap=True)
+
+
+def _show_evidence(console: Any, facts: SegmentFacts) -> None:
+    """Who said what, one line for each source: for whoever wants to conclude something else."""
+    from rich.markup import escape
+
+    if not facts.evidence:
+        return
+    segment = facts.segment
+    stop = "open" if segment.stop is None else segment.stop
+    console.print(f"[bold]evidence[/bold]: segment {segment.id}, {segment.kind}, {segment.start} to {stop}; offsets")
+    for piece in facts.evidence:
+        console.print(f"  {escape(piece.source)}: {escape(_line(piece))}", soft_wrap=True)
+
+
+def _line(piece: Evidence) -> str:
+    shown = {name: value for name, value in piece.facts.items() if name not in {"node", "orders"} and value is not None}
+    facts = ", ".join(f"{name}={listed(value) if isinstance(value, list) else value}" for name, value in shown.items())
+    return "; ".join(part for part in (facts, piece.problem) if part)

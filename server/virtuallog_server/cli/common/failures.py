@@ -1,0 +1,120 @@
+"""How a command fails: one line on stderr, no traceback, and an exit code that scripts can act on.
+
+    0  done
+    1  failed: doing the same again will fail again
+    2  wrong usage
+    3  unavailable: not enough nodes answered; what was asked for may have happened
+
+Tasks raise errors in groups; `translate` finds the one that explains the rest. Anything that virtuallog did not raise
+on purpose is a bug, and keeps its traceback; only output that nobody takes, or that has no room, is neither.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any, Final
+
+import click
+
+from virtuallog.contract.errors import RetryableError, UntrustedError, VirtualLogError
+from virtuallog_server.cli.common.extras import remedy
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+UNAVAILABLE: Final = 3
+INTERRUPTED: Final = 130
+"""What shells give a command that ended on Ctrl-C."""
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What a write to stdout fails with; disks of nodes have errors of their own (StorageError, DiskFullError)."""
+
+
+class Failure(click.ClickException):
+    """A command failed for a known reason."""
+
+    exit_code = FAILED
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"virtuallog: {self.message}", err=True, file=file)
+
+
+class Unavailable(Failure):
+    """It may have happened."""
+
+    exit_code = UNAVAILABLE
+
+
+class WrongUsage(Failure):
+    """Nothing was started."""
+
+    exit_code = WRONG_USAGE
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Whatever the block raises, as click should see it."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
+        better = translate(error)
+        if better is error:
+            raise
+        raise better from None
+
+
+def translate(error: BaseException) -> BaseException:
+    """What click should see instead of `error`: a Failure, an exit, or the error itself if it is a bug."""
+    found = list(_leaves(error))
+    for leaf in found:
+        if isinstance(leaf, KeyboardInterrupt):
+            return click.exceptions.Exit(INTERRUPTED)
+    for leaf in found:
+        if not _is_known(leaf):
+            return error
+    leaf = found[0]
+    if isinstance(leaf, ModuleNotFoundError):
+        return Failure(remedy(leaf))
+    if isinstance(leaf, VirtualLogError):
+        # Nodes come back when others wait for certificates to be put right; a command does not wait.
+        may_help = isinstance(leaf, RetryableError) and not isinstance(leaf, UntrustedError)
+        return Unavailable(str(leaf)) if may_help else Failure(str(leaf))
+    if isinstance(leaf, OSError):
+        _drop_output()
+        # A broken pipe is how `virtuallog read | head` ends: nothing to complain about.
+        is_pipe = isinstance(leaf, BrokenPipeError)
+        return click.exceptions.Exit(FAILED) if is_pipe else Failure(f"cannot write the output: {leaf.strerror}")
+    if isinstance(leaf, click.UsageError) and not isinstance(leaf, click.exceptions.NoArgsIsHelpError):
+        return _wrong_usage(leaf)
+    return leaf
+
+
+def _is_known(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return isinstance(error, BrokenPipeError) or error.errno in _NO_ROOM
+    return bool(remedy(error)) or isinstance(error, VirtualLogError | click.ClickException | click.exceptions.Exit)
+
+
+def _wrong_usage(error: click.UsageError) -> WrongUsage:
+    """Click's own way takes four lines."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    path = error.ctx.command_path if error.ctx else "virtuallog"
+    return WrongUsage(f"{message} (see `{path} --help`)")
+
+
+def _drop_output() -> None:
+    """What could not be written is tried again when the interpreter ends, which would complain a second time."""
+    with suppress(OSError, ValueError, AttributeError):  # of a stdout that is no file
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -1,0 +1,30 @@
+"""All nodes of a cluster, beginning from those that a cluster file lists."""
+
+from __future__ import annotations
+
+import attrs
+
+from virtuallog.admin.cluster_status import fetch_statuses
+from virtuallog.client.cluster_file import ClusterFile, NodeAddress
+from virtuallog.connect import newest_register, open_services_to
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.types import NodeId
+
+
+async def with_all_nodes(cluster: ClusterFile) -> ClusterFile:
+    """The file, and with it every node of the register, each where the register has it.
+
+    A node that is listed and not in the register stays: it may have been removed, or never have joined. With nobody to
+    ask, the file is what there is.
+    """
+    async with open_services_to(cluster) as services:
+        answers = await fetch_statuses(services, [NodeId(node.id) for node in cluster.nodes])
+    try:
+        register = newest_register(answers)
+    except UnavailableError:
+        return cluster
+    known = {node.id: node for node in cluster.nodes}
+    for node, entry in register.nodes.items():
+        if entry.addresses:
+            known[node] = NodeAddress(id=node, address=entry.addresses[0])
+    return attrs.evolve(cluster, nodes=tuple(known[node] for node in sorted(known)))

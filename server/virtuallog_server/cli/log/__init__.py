@@ -1,0 +1,1 @@
+"""Commands on the log: `append`, `read`, `tail`, `trim`, `chain`, `reconfigure`, `truncate`, `seal`. Imports the common parts."""

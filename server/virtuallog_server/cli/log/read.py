@@ -1,0 +1,180 @@
+"""`virtuallog read`, `tail` and `trim`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import click
+import trio
+
+from virtuallog.admin.control import PrefixTrim
+from virtuallog.client.cluster_file import ClusterFile
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.connect import ask_living, connect, open_services_to
+from virtuallog.contract.errors import BeyondTailError, TrimmedError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.types import Data, Gap, GapKind, LogPosition, PlacedBatch, Sealed
+from virtuallog_server.cli.common.failures import Failure
+from virtuallog_server.cli.common.options import POSITION, cluster_option, echo_json, json_option
+
+TRIM_SECONDS = 30.0
+Print: TypeAlias = Callable[[Placed], bytes]
+
+
+@click.command()
+@click.option("--from", "start", type=POSITION, help="First position.  [default: the trim point]")
+@click.option("--to", "stop", type=POSITION, help="One past the last position.  [default: the tail]")
+@click.option("--raw", is_flag=True, help=r"Print each payload and \n, nothing else.")
+@click.option("--follow", is_flag=True, help="At the tail, wait for more; without --to until Ctrl-C.")
+@cluster_option
+@json_option
+def read(cluster: ClusterFile, start: int | None, stop: int | None, raw: bool, follow: bool, as_json: bool) -> None:
+    r"""Print entries.
+
+    Each with its position; positions that hold no entry (filled in by the log, trimmed meanwhile) come as ranges. With
+    --json, one object per line: payloads that are not UTF-8 are given as payload_base64. With --raw, the payloads
+    alone; what was appended with --lines comes out as it went in. Lost entries are reported on stderr, with exit
+    code 1, as is a --from that has been trimmed, or is past the tail.
+
+    \b
+    Examples:
+        virtuallog read --from 100 --to 110
+        virtuallog read --follow
+        virtuallog read --raw > copy
+    """
+    if raw and as_json:
+        raise click.UsageError("--raw and --json exclude each other")
+    if start is not None and stop is not None and stop < start:
+        raise click.UsageError(f"--to {stop} is below --from {start}")
+    if sys.stdout is None:
+        raise Failure("cannot write the output: stdout is closed")
+    printer = _print_raw if raw else _print_json if as_json else _print_text
+    trio.run(_read, cluster, start, stop, follow, printer)
+
+
+@click.command()
+@cluster_option
+@json_option
+def tail(cluster: ClusterFile, as_json: bool) -> None:
+    """Print the first unwritten position: everything below it is durable and readable.
+
+    \b
+    Example:
+        virtuallog tail
+    """
+    trio.run(_tail, cluster, as_json)
+
+
+@click.command()
+@click.argument("position", type=POSITION)
+@click.option("--force", is_flag=True, help="Also what a database on this log still needs.")
+@cluster_option
+@json_option
+def trim(cluster: ClusterFile, position: int, force: bool, as_json: bool) -> None:
+    """Drop everything below POSITION, for good, and print the effective trim point.
+
+    Segments that this empties leave the chain. Space comes back in the background. A log that a database stands on is trimmed
+    by the database itself; what it still needs is not trimmed here without --force.
+
+    \b
+    Example:
+        virtuallog trim $(virtuallog tail)
+    """
+    trio.run(_trim, cluster, PrefixTrim(position=position, force=force), as_json)
+
+
+async def _read(cluster: ClusterFile, start: int | None, stop: int | None, follow: bool, printer: Print) -> None:
+    lost = 0
+    async with connect(cluster) as log:
+        first = await _first(log, start, stop)
+        end = stop if follow else await _end(log, first, stop)
+        reader = log.reader(first, None if end is None else LogPosition(end))
+        out = sys.stdout.buffer
+        async for placed in reader.batches():
+            out.write(printer(placed))
+            if follow:
+                out.flush()
+            if isinstance(placed, Gap) and placed.kind is GapKind.LOST:
+                lost += placed.stop - placed.start
+        out.flush()
+    if lost:
+        raise Failure(f"{lost} positions are lost: every copy is gone")
+
+
+async def _first(log: VirtualLog, start: int | None, stop: int | None) -> LogPosition:
+    """Where to begin. Who names a position wants the entry there, not what is left of the log."""
+    trim_point = await log.find_trim_point()
+    if (start is not None and start < trim_point) or (stop is not None and stop < trim_point):
+        raise TrimmedError(trim_point)
+    return trim_point if start is None else LogPosition(start)
+
+
+async def _end(log: VirtualLog, first: int, stop: int | None) -> int:
+    tail = (await log.check_tail()).tail
+    if (furthest := max(first, stop or 0)) > tail:
+        raise BeyondTailError(furthest, tail)
+    return tail if stop is None else stop
+
+
+async def _tail(cluster: ClusterFile, as_json: bool) -> None:
+    async with connect(cluster) as log:
+        found = await log.check_tail()
+    sealed = isinstance(found, Sealed)
+    if as_json:
+        echo_json({"tail": found.tail, "sealed": sealed})
+    else:
+        click.echo(f"{found.tail} (closed)" if sealed else found.tail)
+
+
+async def _trim(cluster: ClusterFile, request: PrefixTrim, as_json: bool) -> None:
+    async with open_services_to(cluster) as services:
+        trimmed = await ask_living(services, cluster, request, TRIM_SECONDS)
+    if as_json:
+        echo_json({"trim_point": trimmed.position})
+    else:
+        click.echo(trimmed.position)
+
+
+def _print_raw(placed: Placed) -> bytes:
+    if isinstance(placed, Gap):
+        if placed.kind is GapKind.TRIMMED:  # meanwhile: here nobody could see that something is missing
+            raise TrimmedError(placed.stop)
+        return b""
+    return b"\n".join([*_payloads(placed), b""])
+
+
+def _print_text(placed: Placed) -> bytes:
+    if isinstance(placed, Gap):
+        return f"{placed.start}..{placed.stop - 1}  ({placed.kind.value})\n".encode()
+    places = zip(placed.places, _payloads(placed), strict=True)
+    return "".join(f"{place}  {payload.decode(errors='backslashreplace')}\n" for place, payload in places).encode()
+
+
+def _print_json(placed: Placed) -> bytes:
+    if isinstance(placed, Gap):
+        rows: list[dict[str, Any]] = [{"gap": placed.kind.value, "start": placed.start, "stop": placed.stop}]
+    else:
+        rows = [_plain(record) for record in placed.records()]
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _plain(record: Data) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "position": record.position,
+        "time_ms": record.time_ms,
+        "session": record.session.hex(),
+        "sequence": record.sequence,
+    }
+    try:
+        row["payload"] = record.payload.decode()
+    except UnicodeDecodeError:
+        row["payload_base64"] = base64.b64encode(record.payload).decode()
+    return row
+
+
+def _payloads(placed: PlacedBatch) -> list[bytes]:
+    return placed.batch.payloads[placed.first : placed.first + len(placed.places)]

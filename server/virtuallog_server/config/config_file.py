@@ -1,0 +1,125 @@
+"""The config file of a node, `node.toml`: its text, and what options of `up` and `serve` add to it.
+
+A node that is started with `--zookeeper`, `--console` or `--restored` has that in its file from then on, so `virtuallog serve
+--config FILE` starts it again as it was. The file holds: an option that it does not have is inserted, and an option that
+contradicts it is refused. Nothing that stands in the file is changed or removed; it may have been edited by hand.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.runtime.disk import sync_names
+from virtuallog.runtime.file_errors import file_errors
+from virtuallog.runtime.toml import FieldError, locate, spell, spell_value
+from virtuallog_server.config.node_config import NodeConfig, read_node_config
+from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
+
+_SHOWN: Final = ("listen", "metastore", "roles", "loglet")
+"""Options that an operator looks for first: written even where they are at their default."""
+
+
+@attrs.frozen(kw_only=True)
+class StartOptions:
+    """Options of `up` and `serve` that are part of a node's config. Empty: not given."""
+
+    console: str = ""
+    zookeeper: str = ""
+    """host:port, as `listen` in the section `[zookeeper]`."""
+    origin: str = ""
+
+    def over(self, config: NodeConfig) -> NodeConfig:
+        """The config with these options in place of its own.
+
+        Raises:
+            FieldError: an option cannot be; its path names the option.
+        """
+        for name in ("console", "origin"):
+            if getattr(self, name):
+                config = attrs.evolve(config, **{name: getattr(self, name)})
+        if self.zookeeper:
+            try:
+                section = attrs.evolve(config.zookeeper or ZooKeeperSettings(), listen=self.zookeeper)
+            except FieldError as error:
+                raise FieldError(str(error), "zookeeper") from error
+            config = attrs.evolve(config, zookeeper=section)
+        return config
+
+
+@attrs.frozen(kw_only=True)
+class Amended:
+    """A config file together with what options add to it. `write` makes the file so."""
+
+    path: Path
+    config: NodeConfig
+    """As it will read back."""
+    added: tuple[str, ...] = ()
+    """What `write` inserts, as TOML keys; empty: the file has all of it."""
+    _text: str = ""
+
+    def write(self) -> None:
+        """Insert what is added, in one step; durable on return.
+
+        Raises:
+            StorageError: the file cannot be written.
+        """
+        if self.added:
+            with file_errors(self.path):
+                _replace(self.path.resolve(), self._text)
+
+    def __str__(self) -> str:
+        """For the operator, once it was written."""
+        return f"{self.path} has {', '.join(self.added)} now"
+
+
+def spell_config(config: NodeConfig) -> str:
+    """The text of a config file in the data directory that reads back as this."""
+    return spell(attrs.evolve(config, data=Path()), _SHOWN)
+
+
+def amend(path: Path, options: StartOptions) -> Amended:
+    """The config in the file `path`, with the options. Nothing is written yet.
+
+    Raises:
+        InvalidSettingError: the file cannot be used, or says otherwise than an option.
+        FieldError: an option cannot be.
+    """
+    held = read_node_config(path)
+    wanted = options.over(held)
+    text = path.read_text(encoding="utf-8")
+    top, end, added = "", "", []
+    for name in ("console", "origin"):
+        if getattr(wanted, name) != getattr(held, name):
+            _check_free(path, text, (name,), getattr(held, name), getattr(wanted, name))
+            top += f"{name} = {spell_value(getattr(wanted, name))}\n"
+            added.append(name)
+    if wanted.zookeeper != held.zookeeper:
+        if held.zookeeper is not None:
+            _check_free(path, text, ("zookeeper", "listen"), held.zookeeper.listen or "off", options.zookeeper)
+        end = f"\n[zookeeper]\nlisten = {spell_value(options.zookeeper)}\n"
+        added.append("[zookeeper]")
+    gap = "" if not end or text.endswith("\n") else "\n"
+    return Amended(path=path, config=wanted, added=tuple(added), text=f"{top}{text}{gap}{end}")
+
+
+def _check_free(path: Path, text: str, keys: tuple[str, ...], held: str, wanted: str) -> None:
+    if held:
+        reason = f"is {held} there, not {wanted}. The file holds: change it there, or leave the option out"
+        raise InvalidSettingError(f"{path}:{locate(text, keys)}: {'.'.join(keys)}", reason)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Who may read the file stays as it was: there may be passwords in it."""
+    new = path.with_name(f"{path.name}.new")
+    mode = path.stat().st_mode & 0o777
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    sync_names(path.parent)

@@ -1,0 +1,199 @@
+"""What can be configured on a node, and the only place that reads it from a file.
+
+docs/sample.toml lists every option. Clients read `cluster.toml` (`virtuallog.client.cluster_file`) instead; everything else
+about a cluster is in its register.
+
+A class checks itself when it is constructed, so a bad combination fails before anything starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from virtuallog.client.cluster_file import NODE_ID_MAX, NodeAddress
+from virtuallog.contract.types import NodeId
+from virtuallog.contract.versions import SPOKEN, Versions
+from virtuallog.rpc.security.tls_files import TlsFiles
+from virtuallog.runtime.toml import FieldError, check_address, check_unique, read_toml, toml_key
+from virtuallog_loglets.archive.drivers.fsspec_files import absolute_url
+from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
+from virtuallog_server.healing.core.policy import HealingSettings
+
+ROLES: Final = ("sequencer", "log-server", "replica")
+CONNECTIONS_MIN: Final = 16
+"""With fewer a node could not even talk to its cluster."""
+CONNECTIONS_BYTES_MIN: Final = 64 << 20
+"""One honest connection alone may need nearly as much."""
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+@attrs.frozen(kw_only=True)
+class NodeConfig:
+    """One node."""
+
+    id: int
+    """Number of this node, from 1 on. It is written into the data directory at the first start; a data directory of
+    another node is refused."""
+
+    data: Path
+    """Data directory. Everything the node must remember is below it, and only one process at a time may use it. An
+    empty or missing directory is formatted at the first start, once every peer has said that it is new as well."""
+
+    listen: str = "127.0.0.1:7001"
+    """host:port to listen on. Without `tls` only loopback addresses are accepted: connections are then neither encrypted
+    nor authenticated, so an open port would let anybody on the network read and seal the log."""
+
+    peers: tuple[NodeAddress, ...] = attrs.field(default=(), metadata=toml_key("peer"))
+    """Every node of the cluster as it starts, this one included, the same on all of them. Used for the first start
+    and for discovery: once the cluster runs, the node table in the register is what counts. None: a cluster of one."""
+
+    metastore: tuple[int, ...] = ()
+    """Ids of the first members of the MetaStore, the same on all nodes. A majority of them must live to change the
+    chain; three survive one failure, five survive two. None: all peers."""
+
+    roles: tuple[str, ...] = ROLES
+    """What loglets may use this node for: `sequencer` (orders appends), `log-server` (stores entries), `replica` (both, for
+    paxos loglets; who has the two others has it, too). A node whose only role is `log-server` is a disaggregated log server."""
+
+    loglet: str = "native"
+    """Kind of the first loglet of a new cluster; later ones are chosen by `virtuallog reconfigure`."""
+
+    origin: str = ""
+    """Where `virtuallog spark restore` has put what a new cluster goes on from: a directory that fsspec knows, or a path, which counts
+    from the folder of the config file. The same on all nodes. Its log then begins at the restored position, and servers of the database that
+    have nothing yet take the restored state. Used at the first start. Empty: a new log begins at 0."""
+
+    console: str = ""
+    """host:port on which the node answers HTTP: /metrics for Prometheus, /healthz, /readyz, /status. Loopback addresses
+    only, with TLS or without. Empty: no console."""
+
+    healing: str = "replace-failed"
+    """What this node does by itself when others fail: the name of a policy (an entry point of `virtuallog.policies`, or
+    `package.module:Class`), the same on all nodes. `replace-failed` replaces a sequencer that fails, and log servers that
+    fail if there are spare nodes. `off`: nothing, an operator does it."""
+
+    server_patience_seconds: float = 8.0
+    """How long a log server of the open segment must have failed before a spare node takes its place. Longer than a
+    restart takes, or restarts move the log."""
+
+    rebuild_patience_seconds: float = 60.0
+    """The same for copies of closed segments, whose entries are then copied to the spare node."""
+
+    protocol: int = 0
+    """Newest version of the protocol to speak, and to write for others to read; 0: the newest that this program knows.
+    Set it to the former version while nodes are upgraded one by one, and a node can still go back to its former program."""
+
+    connections_max: int = 1024
+    """Connections that this node serves at a time. For one more, one goes that is silent or idle; clients come back when
+    they need to. Each costs a descriptor and some 20 KB, with TLS 160 KiB."""
+
+    connections_bytes_max: int = 256 << 20
+    """What all connections together may make this node hold in memory: messages that are not whole, calls without an
+    answer, answers that are not taken. Beyond, the connection that has been stuck for longest is closed."""
+
+    log_level: str = "info"
+    """Least important messages that are logged to stderr: debug, info, warning or error."""
+
+    log_json: bool = False
+    """Log one JSON object per line instead of text for people."""
+
+    tls: TlsFiles | None = None
+    """The certificate of this node and the authority that it believes, for all its connections. None: no TLS."""
+
+    zookeeper: ZooKeeperSettings | None = None
+    """What this node serves ZooKeeper's clients with. None: it has no part in the database."""
+
+    def __attrs_post_init__(self) -> None:
+        if not 1 <= self.id <= NODE_ID_MAX:
+            raise FieldError(f"must be between 1 and {NODE_ID_MAX}, not {self.id}", "id")
+        check_address(self.listen, "listen")
+        if not 0 <= self.protocol <= SPOKEN.last:
+            raise FieldError(f"this program speaks versions {SPOKEN}, not {self.protocol}", "protocol")
+        if self.connections_max < CONNECTIONS_MIN:
+            raise FieldError(f"must be at least {CONNECTIONS_MIN}, not {self.connections_max}", "connections_max")
+        if self.connections_bytes_max < CONNECTIONS_BYTES_MIN:
+            reason = f"must be at least {CONNECTIONS_BYTES_MIN}, not {self.connections_bytes_max}"
+            raise FieldError(reason, "connections_bytes_max")
+        if self.console:
+            check_address(self.console, "console")
+        check_unique([peer.id for peer in self.peers], "peer")
+        known = {peer.id for peer in self.all_peers}
+        if self.id not in known:
+            raise FieldError(f"the list of peers lacks this node, {self.id}", "peer")
+        _check_known(self.metastore, known, "metastore", "no peer")
+        _check_known(self.roles, ROLES, "roles", f"no role (roles: {', '.join(ROLES)})")
+        for name in ("server_patience_seconds", "rebuild_patience_seconds"):
+            if not getattr(self, name) >= 0:
+                raise FieldError(f"must not be negative, not {getattr(self, name)}", name)
+        _check_known([self.log_level], LOG_LEVELS, "log_level", f"no level (levels: {', '.join(LOG_LEVELS)})")
+
+    @property
+    def versions(self) -> Versions:
+        """Of the protocol, that this node speaks."""
+        return SPOKEN.up_to(self.protocol)
+
+    @property
+    def node(self) -> NodeId:
+        return NodeId(self.id)
+
+    @property
+    def healing_settings(self) -> HealingSettings:
+        return HealingSettings(
+            server_patience_seconds=self.server_patience_seconds,
+            rebuild_patience_seconds=self.rebuild_patience_seconds,
+        )
+
+    @property
+    def all_peers(self) -> tuple[NodeAddress, ...]:
+        """The initial nodes, this one included even if no list was given."""
+        return self.peers or (NodeAddress(id=self.id, address=self.listen),)
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """The first members of the MetaStore, in order of their ids."""
+        return tuple(NodeId(member) for member in sorted(self.metastore or (peer.id for peer in self.all_peers)))
+
+    @property
+    def all_roles(self) -> tuple[str, ...]:
+        """`roles`, what follows from them, and `metastore` if this node is one of its first members."""
+        # A config that lists both comes from a time when there were no others.
+        implied = "replica" not in self.roles and {"sequencer", "log-server"}.issubset(self.roles)
+        return (*self.roles, *(("replica",) if implied else ()), *(("metastore",) if self.node in self.members else ()))
+
+
+def read_node_config(path: Path) -> NodeConfig:
+    """The node's config file; relative paths in it count from the folder that the file is in.
+
+    Raises:
+        InvalidSettingError: names file, line and key.
+    """
+    config = read_toml(NodeConfig, path)
+    tls = config.tls.below(path.parent) if config.tls else None
+    zookeeper = config.zookeeper.below(path.parent) if config.zookeeper else None
+    origin = absolute_url(config.origin, path.parent) if config.origin else ""
+    return attrs.evolve(config, data=path.parent / config.data, origin=origin, tls=tls, zookeeper=zookeeper)
+
+
+def parse_peers(text: str) -> tuple[NodeAddress, ...]:
+    """The value of `--peers`: `1@127.0.0.1:7001,2@127.0.0.1:7002`.
+
+    Raises:
+        FieldError: it does not look like that.
+    """
+    peers = []
+    for part in text.split(","):
+        number, at, address = part.strip().partition("@")
+        if not at or not number.isdecimal():
+            raise FieldError(f"'{part}' is not id@host:port", "peer")
+        peers.append(NodeAddress(id=int(number), address=address))
+    return tuple(peers)
+
+
+def _check_known(values: Iterable[object], known: Iterable[object], field: str, reason: str) -> None:
+    for value in values:
+        if value not in known:
+            raise FieldError(f"{value!r} is {reason}", field)

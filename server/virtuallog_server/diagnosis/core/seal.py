@@ -1,0 +1,96 @@
+"""Whether the open loglet is sealed, by whom, whether it could be, and what comes then.                              Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virtuallog_server.diagnosis.core.evidence import LogEvidence, SegmentFacts
+from virtuallog_server.diagnosis.core.finding import Finding, Severity, Topic, listed
+from virtuallog_server.diagnosis.core.recovery import repair_forecast
+
+TOPICS: Final[tuple[Topic, ...]] = (Topic.SEAL,)
+BOTH: Final[tuple[Topic, ...]] = (Topic.APPEND, Topic.SEAL)
+"""Of what appends wait for as well."""
+
+
+def findings(picture: LogEvidence) -> list[Finding]:
+    """About the open segment, if there is one: of closed ones the chain has the last word."""
+    facts = picture.active
+    if facts is None:
+        return [_closed(picture)]
+    if not facts.evidence:
+        return []
+    if not facts.is_reachable:
+        return [_unreachable(facts)]
+    return [_bit(picture, facts), *_endurance(facts)]
+
+
+def _closed(picture: LogEvidence) -> Finding:
+    last = picture.register.chain.last
+    return Finding(
+        topics=BOTH,
+        weight=Severity.NOTE,
+        statement=f"the log is closed at {last.stop}, on purpose: appends are refused",
+        because=(f"version {picture.register.version} of the register has no open segment",),
+        next="no watchdog continues it; `virtuallog reconfigure --to KIND` does, at the same position",
+        segment=last.id,
+    )
+
+
+def _unreachable(facts: SegmentFacts) -> Finding:
+    return Finding(
+        topics=BOTH,
+        weight=Severity.TROUBLE,
+        statement="the open loglet can neither take appends nor be sealed: too few of its servers answer "
+        f"({facts.counted()})",
+        because=facts.says(facts.silent),
+        next="start what is silent: appends go on by themselves once enough servers answer. Until then the log can neither "
+        "be closed nor continued elsewhere",
+        segment=facts.segment.id,
+    )
+
+
+def _bit(picture: LogEvidence, facts: SegmentFacts) -> Finding:
+    said = [part.source for part in facts.parts if part.facts.get("sealed")]
+    because = (
+        (f"sealed: {listed(said)}; of {len(facts.parts)}",) if said else (f"nobody of {len(facts.parts)} is sealed",)
+    )
+    match facts.together.get("sealed"):
+        case False:
+            weight, what, then = Severity.WELL, "the open loglet is not sealed", ""
+        case True:
+            weight = Severity.TROUBLE
+            what = "a change is half done, and appends wait: the open loglet is sealed, and has no successor"
+            then = repair_forecast(picture, facts)
+        case _:
+            weight = Severity.WEAK
+            what = "a seal has reached a part of the open loglet: a change is under way, or was given up"
+            then = f"appends may still be taken. Whoever checks the tail completes the seal; then {repair_forecast(picture, facts)}"
+    return Finding(
+        topics=BOTH if weight else TOPICS,
+        weight=weight,
+        statement=what,
+        because=because,
+        next=then,
+        segment=facts.segment.id,
+    )
+
+
+def _endurance(facts: SegmentFacts) -> list[Finding]:
+    """One more failure, and then?"""
+    if not facts.silent or facts.spare is None:
+        return []
+    if facts.spare:
+        then = f"it can lose {facts.spare} more"
+    else:
+        then = "one more failure stops appends, and the log could be neither sealed nor continued"
+    return [
+        Finding(
+            topics=BOTH,
+            weight=Severity.WEAK,
+            statement=f"the open loglet is short of {listed([part.source for part in facts.silent])}: {then}",
+            because=facts.says(facts.silent),
+            next="start it again, or add a node: a spare one takes its place by itself",
+            segment=facts.segment.id,
+        )
+    ]

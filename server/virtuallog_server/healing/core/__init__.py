@@ -1,0 +1,1 @@
+"""The decisions of failure-driven reconfiguration, pure: failure detector, policy, backoff, under-replication. Imports only `virtuallog`."""

@@ -1,0 +1,223 @@
+"""Who lives, judging by probes: a failure detector.                                                               Pure.
+
+    alive --a probe fails--> checked again soon --FAILURES in a row--> failed --an answer--> alive
+                                   '-- an answer --> alive
+
+Rules:
+* A probe fails without an answer in time, by a refused connection, or by the answer of somebody else: another data
+  directory, or a node that refuses one of its roles.
+* A suspicion may be wrong. Acting on it is safe, as a seal stops whoever lives all the same; it costs a reconfiguration.
+* Whoever has stood still himself has measured nothing: after a pause of our own all counts begin again, and on a machine
+  that lets us wait for our turn it takes more failures.
+* A node that keeps coming back was not dead but slow; from its second return on it needs more failures.
+
+Probes are few: some vigilant nodes probe the nodes of the sequencers in each round; all else is probed in turn, now and then. Who
+has failed is asked in each round, as too few living nodes are a reason to do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import attrs
+
+from virtuallog.admin.control import Alive
+from virtuallog.contract.register import NodeEntry
+from virtuallog.contract.types import NodeId
+
+ROUND_SECONDS: Final = 0.45
+"""Between two probes of a sequencer's node by a vigilant one."""
+OTHERS_EVERY: Final = 4
+"""Rounds between two probes of other nodes, one in turn; nodes that are not vigilant have rounds of this length."""
+RECHECK_SECONDS: Final = 0.15
+"""From a probe that failed to the next one. A connection that is refused fails at once: three in a row then take a third
+of a second."""
+ANSWER_SECONDS: Final = 0.4
+"""A node answers in a millisecond, from memory; one in the middle of a full collection takes some hundred. Three probes
+without an answer take a second and a quarter."""
+FAILURES: Final = 3
+"""In a row: one may be a lost connection, two a bad moment."""
+FAILURES_MORE: Final = 2
+"""For each return beyond the first."""
+FLAPS_MAX: Final = 4
+STEADY_SECONDS: Final = 30.0
+"""After so long without a suspicion one return is forgotten."""
+PAUSE_SECONDS: Final = 1.0
+"""A look that comes so late says that we stood still."""
+LATE_SECONDS: Final = 0.2
+"""One that comes so late, that our machine is busy; so others may be, who share it."""
+BUSY_SECONDS: Final = 5.0
+"""How long we take it for busy."""
+FAILURES_BUSY: Final = 2
+"""More, meanwhile."""
+
+
+@attrs.frozen(kw_only=True)
+class Condition:
+    """A node as the detector sees it."""
+
+    alive: bool
+    failed_seconds: float = 0.0
+    """Since it was last well; 0 while it lives."""
+    boot: int = 0
+    """That it last said; 0: it has not been heard yet."""
+    roles: frozenset[str] = frozenset()
+    """That it may be used for, and serves."""
+    lost: bool = False
+    """It answers, with another data directory than the cluster knows: its copies are gone."""
+
+
+@attrs.define(kw_only=True)
+class _Peer:
+    entry: NodeEntry
+    """Who the cluster thinks it is."""
+    since: float
+    """When it was last well; before the first answer, when we began to ask."""
+    steady_from: float
+    heard: Alive | None = None
+    failures: int = 0
+    failed: bool = False
+    returns: int = 0
+    """Times that it came back after a suspicion, not yet forgotten."""
+    due: float = 0.0
+    """When it is checked again, after a failure."""
+    begun: float = 0.0
+    """When the last probe left."""
+    waiting: bool = False
+    """It is under way."""
+
+    @property
+    def lost(self) -> bool:
+        return self.heard is not None and self.heard.store_id != self.entry.store_id
+
+
+@attrs.define(eq=False)
+class FailureDetector:
+    """Says whom to probe, is told what became of it."""
+
+    node: NodeId
+    """This one; it lives."""
+    changes: int = attrs.field(default=0, init=False)
+    """Counts what a policy may want to know: who has failed or come back, who says something new."""
+    _peers: dict[NodeId, _Peer] = attrs.field(factory=dict, init=False)
+    _rounds: int = attrs.field(default=0, init=False)
+    _turn: int = attrs.field(default=0, init=False)
+    """Counts the probes of others."""
+    _busy_until: float = attrs.field(default=float("-inf"), init=False)
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def know(self, nodes: Mapping[NodeId, NodeEntry], now: float) -> None:
+        """The nodes of the cluster. One that changed is another one, and has a clean record."""
+        for node in [node for node in self._peers if node not in nodes]:
+            del self._peers[node]
+        for node, entry in nodes.items():
+            peer = self._peers.get(node)
+            if node != self.node and (peer is None or peer.entry != entry):
+                self._peers[node] = _Peer(entry=entry, since=now, steady_from=now)
+
+    def woke(self, now: float, due: float) -> None:
+        """We look again, and had meant to at `due`."""
+        if now - due > PAUSE_SECONDS and now > self._busy_until:  # one that always stands still must not wait for ever
+            for peer in self._peers.values():
+                peer.failures = 0
+        if now - due > LATE_SECONDS:
+            self._busy_until = now + BUSY_SECONDS
+
+    def round(self, vigilant_of: Collection[NodeId], now: float) -> list[NodeId]:
+        """Whom to probe in this round.
+
+        Args:
+            vigilant_of: the nodes of the sequencers, if this one is vigilant.
+            now: the time.
+        """
+        chosen = [node for node, peer in self._peers.items() if node in vigilant_of or peer.failed]
+        others = [node for node in self._peers if node not in chosen]
+        self._rounds += 1
+        is_vigilant = any(node in self._peers for node in vigilant_of)
+        if others and (not is_vigilant or self._rounds % OTHERS_EVERY == 0):
+            self._turn += 1
+            chosen.append(others[self._turn % len(others)])
+        return self._begin(chosen, now)
+
+    def rechecks(self, now: float) -> list[NodeId]:
+        """Whom to probe once more, after a failure. One that has failed is asked in the next round."""
+        checked = [node for node, peer in self._peers.items() if peer.failures and not peer.failed and peer.due <= now]
+        return self._begin(checked, now)
+
+    def answered(self, node: NodeId, heard: Alive, now: float) -> None:
+        """A probe was answered."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return
+        self.changes += peer.heard is None or (heard.boot, heard.roles) != (peer.heard.boot, peer.heard.roles)
+        peer.waiting, peer.heard = False, heard
+        if peer.lost or heard.node != node or not peer.entry.roles.issubset(heard.roles):
+            self._fail(peer, now)
+            return
+        if peer.failed:
+            self.changes += 1
+            peer.failed, peer.steady_from = False, now
+            peer.returns = min(peer.returns + 1, FLAPS_MAX)
+        elif peer.returns and now - peer.steady_from > STEADY_SECONDS:
+            peer.returns, peer.steady_from = peer.returns - 1, now
+        peer.failures, peer.since = 0, now
+
+    def failed(self, node: NodeId, now: float) -> None:
+        """A probe was not answered in time, or not at all."""
+        peer = self._peers.get(node)
+        if peer is not None:
+            peer.waiting = False
+            self._fail(peer, now)
+
+    # -- what it sees -----------------------------------------------------------------------------------------------
+
+    @property
+    def next_recheck(self) -> float | None:
+        """When `rechecks` is worth asking."""
+        checked = [peer for peer in self._peers.values() if peer.failures and not peer.failed and not peer.waiting]
+        return min((peer.due for peer in checked), default=None)
+
+    @property
+    def suspects(self) -> Collection[NodeId]:
+        """The nodes that count as failed."""
+        return [node for node, peer in self._peers.items() if peer.failed]
+
+    @property
+    def newest_version(self) -> int:
+        """Of the chain, that anybody who answered knows."""
+        return max((peer.heard.version for peer in self._peers.values() if peer.heard is not None), default=0)
+
+    def conditions(self, now: float) -> Mapping[NodeId, Condition]:
+        """Of every other node. One that has not been heard yet lives, for the moment."""
+        return {node: _condition(peer, now) for node, peer in self._peers.items()}
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, nodes: list[NodeId], now: float) -> list[NodeId]:
+        """One probe of a node at a time: three failures are three looks."""
+        begun = [node for node in nodes if not self._peers[node].waiting]
+        for node in begun:
+            peer = self._peers[node]
+            peer.waiting, peer.begun = True, now
+        return begun
+
+    def _fail(self, peer: _Peer, now: float) -> None:
+        peer.failures += 1
+        needed = FAILURES + FAILURES_MORE * max(0, peer.returns - 1) + FAILURES_BUSY * (now < self._busy_until)
+        if not peer.failed and peer.failures >= needed:
+            self.changes += 1
+            peer.failed = True
+        peer.due = max(now, peer.begun + RECHECK_SECONDS)  # at once, if this one took its time
+
+
+def _condition(peer: _Peer, now: float) -> Condition:
+    heard = frozenset[str]() if peer.heard is None else frozenset(peer.heard.roles)
+    return Condition(
+        alive=not peer.failed,
+        failed_seconds=now - peer.since if peer.failed else 0.0,
+        boot=0 if peer.heard is None else peer.heard.boot,
+        roles=peer.entry.roles & heard,
+        lost=peer.lost,
+    )

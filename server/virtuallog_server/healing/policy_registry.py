@@ -1,0 +1,41 @@
+"""Finds the policy that a config names."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog_server.healing.core.policy import HealingSettings, Policy, ReplaceFailed
+
+POLICIES: Final = "virtuallog.policies"
+"""The group of entry points."""
+OFF: Final = "off"
+DEFAULT: Final = "replace-failed"
+
+
+def load_policy(name: str, settings: HealingSettings) -> Policy | None:
+    """The policy of this name, made with the settings: our own, an entry point, or `package.module:Class`; None: off.
+
+    Raises:
+        InvalidSettingError: there is none.
+    """
+    if name == OFF:
+        return None
+    if name == DEFAULT:
+        return ReplaceFailed(settings)
+    known = {found.name: found for found in entry_points(group=POLICIES)}
+    try:
+        made: Policy = (known[name].load() if name in known else _imported(name))(settings)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        reason = (
+            f"no policy '{name}' (known: {', '.join([OFF, DEFAULT, *sorted(known)])}, or package.module:Class): {error}"
+        )
+        raise InvalidSettingError("healing", reason) from error
+    return made
+
+
+def _imported(name: str) -> Any:
+    module, _, path = name.partition(":")
+    return getattr(import_module(module), path)

@@ -1,0 +1,264 @@
+"""A supervisor for a cluster of local processes: `virtuallog up`, the demo, benchmarks, tests.
+
+Its files are laid out in `virtuallog_server.local_cluster.layout`.
+It restarts nothing by itself: what a crash does to the log should be seen, and is what most callers are here for. A node that an
+operator starts again by hand, in its directory, is no child: it is neither watched for its exit code nor ended.
+
+No child outlives the supervisor, however that ends: each holds the read end of a pipe as stdin, and ends when the
+other end is gone (`virtuallog serve --end-with-parent`).
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from virtuallog.admin.cluster_status import call_each, fetch_statuses
+from virtuallog.client.cluster_file import ClusterFile, NodeAddress
+from virtuallog.contract.errors import StorageError, UnavailableError, VirtualLogError
+from virtuallog.contract.ports import Clock, Services
+from virtuallog.contract.register import decode_untrusted
+from virtuallog.contract.types import NodeId
+from virtuallog.rpc.security.tls_files import TlsFiles
+from virtuallog.runtime.clock import SystemClock
+from virtuallog.runtime.file_errors import file_errors
+from virtuallog_database.control.messages import SERVING, DatabaseStatus, GetDatabaseStatus
+from virtuallog_server.config.node_config import NodeConfig
+from virtuallog_server.local_cluster import layout
+from virtuallog_server.storage import pid_file
+
+PROGRAM: Final = (sys.executable, "-P", "-m", "virtuallog_server")
+"""Runs this very version."""
+END_SECONDS: Final = 10.0
+"""How long children may take to end in order before they are killed: a flush, and answers to calls in progress."""
+POLL_SECONDS: Final = 0.05
+START_SECONDS: Final = 60.0
+"""Until a cluster must have answered: importing and formatting take two seconds, on a machine that is busy many."""
+
+
+@attrs.define(eq=False)
+class LocalNode:
+    """One child process, running or not."""
+
+    config: NodeConfig
+    program: Sequence[str] = PROGRAM
+    """What runs it; a whole `serve` command follows."""
+    process: trio.Process | None = None
+
+    @property
+    def id(self) -> NodeId:
+        return self.config.node
+
+    @property
+    def zookeeper(self) -> str:
+        """Where ZooKeeper's clients connect; empty: nowhere, or with TLS only."""
+        return self.config.zookeeper.listen if self.config.zookeeper else ""
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child; None unless it runs."""
+        return self.process.pid if self.process and self.process.poll() is None else None
+
+    @property
+    def last_words(self) -> str:
+        """The last line that the child has logged."""
+        with suppress(OSError):
+            lines = (self.config.data / "log").read_text(errors="replace").splitlines()
+            words = next((words for line in reversed(lines) if (words := line.strip(" |+-"))), "")
+            return words.removeprefix("virtuallog: ")
+        return ""
+
+
+@attrs.define(eq=False)
+class LocalCluster:
+    """Use `open_local_cluster`."""
+
+    path: Path
+    nodes: dict[NodeId, LocalNode]
+    clock: Clock
+    tls: TlsFiles | None = None
+    """For clients, if the nodes use TLS."""
+
+    @property
+    def file(self) -> ClusterFile:
+        """What clients need to find it."""
+        return ClusterFile(
+            nodes=tuple(NodeAddress(id=node.id, address=node.config.listen) for node in self.nodes.values()),
+            tls=self.tls,
+        )
+
+    @property
+    def file_path(self) -> Path:
+        return self.path / "cluster.toml"
+
+    async def start(self, node: NodeId) -> None:
+        """Start a node's process; returns at once.
+
+        Raises:
+            StorageError: its directory cannot be written.
+        """
+        child = self.nodes[node]
+        assert child.pid is None
+        with file_errors(child.config.data), (child.config.data / "log").open("ab") as log:
+            child.process = await trio.lowlevel.open_process(
+                [*child.program, "serve", "--end-with-parent", "--config", layout.config_file(child.config)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                process_group=0,  # Ctrl-C in a terminal is the supervisor's to pass on
+            )
+
+    async def kill(self, *nodes: NodeId) -> None:
+        """Kill -9, all at once, and wait until they are dead."""
+        await self._end([self.nodes[node] for node in nodes], signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """End all nodes in order; kill what has not ended in time."""
+        await self._end(list(self.nodes.values()), signal.SIGTERM)
+
+    @property
+    def running(self) -> list[LocalNode]:
+        """The nodes that run just now."""
+        return [node for node in self.nodes.values() if node.pid is not None]
+
+    async def wait_ended(self) -> AsyncIterator[LocalNode]:
+        """Each child that has ended by itself, when it has; its `pid` file is gone by then. Ends once no node runs in the
+        directory, those that were started by hand included."""
+        watched = self.running
+        while self.strangers() or watched:
+            for node in [node for node in watched if node.pid is None]:
+                watched.remove(node)
+                assert node.process is not None
+                pid_file.drop(node.config.data, node.process.pid)
+                yield node
+            await self.clock.sleep(POLL_SECONDS)
+
+    def strangers(self) -> dict[str, int]:
+        """The nodes that run in the directory and are no children, by the names of their folders, with their pids. `pid` files
+        of processes that are there no more are removed."""
+        own = {node.config.data.name: node.pid for node in self.running}
+        found = {}
+        for folder in layout.node_folders(self.path):
+            pid = pid_file.read(folder)
+            if pid is None or folder.name in own:
+                continue
+            if pid_file.find(folder) is None:
+                pid_file.drop(folder, pid)
+            else:
+                found[folder.name] = pid
+        return found
+
+    async def wait_ready(self, services: Services) -> None:
+        """Return once a majority of the MetaStore's members knows a register, and all servers of the database serve.
+
+        Args:
+            services: know the interface `DATABASE` if there are such servers.
+
+        Raises:
+            StorageError: a node ended instead; says which, and its last words.
+            UnavailableError: `START_SECONDS` were not enough.
+        """
+        with self.clock.timeout(START_SECONDS):
+            while not (await self._is_ready(services) and await self._serves_clients(services)):
+                self._check_running()
+                await self.clock.sleep(POLL_SECONDS)
+            return
+        raise UnavailableError(f"the cluster has not answered within {START_SECONDS:g} s; see {self.path}/node-*/log")
+
+    def write_file(self) -> None:
+        """Write cluster.toml, in one step."""
+        with file_errors(self.path):
+            new = self.file_path.with_suffix(".new")
+            new.write_text(self.file.spell())
+            new.replace(self.file_path)
+
+    async def _is_ready(self, services: Services) -> bool:
+        members = next(iter(self.nodes.values())).config.members
+        answers = await fetch_statuses(services, members)
+        known = [
+            answer
+            for answer in answers.values()
+            if not isinstance(answer, VirtualLogError)
+            and answer.register
+            and decode_untrusted(answer.register).version >= 1
+        ]
+        return len(known) > len(members) // 2
+
+    async def _serves_clients(self, services: Services) -> bool:
+        """Of ZooKeeper, on every node that is told to."""
+        asked = [node.id for node in self.nodes.values() if node.config.zookeeper]
+        answers = await call_each(services, asked, GetDatabaseStatus())
+        return all(isinstance(answer, DatabaseStatus) and answer.state == SERVING for answer in answers.values())
+
+    def _check_running(self) -> None:
+        for node in self.nodes.values():
+            if node.process is not None and node.pid is None:
+                raise StorageError(f"node {node.id} ended with code {node.process.returncode}: {node.last_words}")
+
+    async def _end(self, nodes: Sequence[LocalNode], first: signal.Signals) -> None:
+        running = [node.process for node in nodes if node.process is not None and node.pid is not None]
+        for process in running:
+            process.send_signal(first)
+        # Shielded: a supervisor that is being cancelled must still end its children. Bounded by the kill.
+        with trio.CancelScope(shield=True):
+            with self.clock.timeout(END_SECONDS):
+                for process in running:
+                    await process.wait()
+            for process in running:
+                process.kill()
+                await process.wait()
+            for node in nodes:
+                await _forget(node)
+
+
+@asynccontextmanager
+async def open_local_cluster(
+    path: Path,
+    nodes: int = 3,
+    log_nodes: int = 0,
+    base_port: int | None = None,
+    loglet: str = "native",
+    program: Sequence[str] = PROGRAM,
+    console_port: int | None = None,
+    zookeeper_port: int | None = None,
+    tls: bool = False,
+    origin: str = "",
+    told: Callable[[str], None] = lambda line: None,
+) -> AsyncIterator[LocalCluster]:
+    """Start the cluster in `path`, new or as it was left, and end it with the block.
+
+    `program` runs the nodes; the other arguments are those of `layout.prepare`.
+
+    Raises:
+        InvalidSettingError: `path` holds a cluster of another shape, or one that runs.
+        StorageError: `path` cannot be written.
+    """
+    with layout.hold(path):
+        configs = layout.prepare(
+            path, nodes, log_nodes, base_port, loglet,
+            tls=tls, origin=origin, console_port=console_port, zookeeper_port=zookeeper_port, told=told,
+        )  # fmt: skip
+        children = {config.node: LocalNode(config, program) for config in configs}
+        cluster = LocalCluster(path, children, SystemClock(), layout.client_tls(configs))
+        try:
+            for node in cluster.nodes:
+                await cluster.start(node)
+            yield cluster
+        finally:
+            await cluster.stop()
+
+
+async def _forget(node: LocalNode) -> None:
+    if node.process is not None and node.process.stdin is not None:
+        await node.process.stdin.aclose()
+    if node.process is not None:
+        pid_file.drop(node.config.data, node.process.pid)
+    node.process = None

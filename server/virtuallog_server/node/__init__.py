@@ -1,0 +1,1 @@
+"""A node: the roles that its config lists, composed from ports alone, and its duties in a cluster (bootstrap, format, join, upgrade, garbage collection). Runs in the simulator as it is. Imports config, storage, healing, membership and database."""

@@ -1,0 +1,103 @@
+"""Puts a node together on the real ports of this process: its data directory, its clock, calls to other nodes.
+
+Nothing of it runs yet, and nothing listens: `virtuallog_server.process.process` and `virtuallog_server.embedded` see to that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import attrs
+import structlog
+
+from virtuallog.client.address_book import AddressBook
+from virtuallog.contract.errors import StorageError
+from virtuallog.contract.interface import Interface
+from virtuallog.contract.ports import Clock, Handler, Handlers, Request
+from virtuallog.contract.types import NodeId
+from virtuallog.plugins import all_interfaces, loglet_providers, metastore_provider
+from virtuallog.rpc.services import RpcServices
+from virtuallog.rpc.transport import Connect
+from virtuallog.runtime.clock import SystemClock
+from virtuallog_database.control.wire import INTERFACES
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.origin import Origin, claim_origin, read_origin
+from virtuallog_server.config.node_config import NodeConfig
+from virtuallog_server.node.identity_fence import ANSWER_SECONDS
+from virtuallog_server.node.node import Node, NodePorts, rpc_identity
+from virtuallog_server.storage.data_directory import open_data_directory
+from virtuallog_server.storage.identity import Identity
+
+log = structlog.get_logger(__name__)
+
+
+async def _origin(url: str) -> Origin | None:
+    return await read_origin(FsspecFiles(url), url) if url else None
+
+
+async def _claim_origin(url: str, stores: Mapping[NodeId, bytes]) -> None:
+    try:
+        await claim_origin(FsspecFiles(url), url, stores)
+    except StorageError as error:  # a place that may only be read: then it is up to the operator
+        log.warning("nobody can see that this restore is in use", origin=url, reason=str(error))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Assembly:
+    """A node and what is around it. `services.run` must run before `node.run` does."""
+
+    node: Node
+    services: RpcServices
+    handlers: Handlers
+    """Of the node, for whoever calls."""
+    interfaces: Sequence[Interface]
+    """Their wire forms."""
+    clock: Clock
+    random: random.Random
+
+
+@asynccontextmanager
+async def assemble_node(config: NodeConfig, connect: Connect) -> AsyncIterator[Assembly]:
+    """A node in its data directory, which is held for as long as the block runs. This start is counted.
+
+    Raises:
+        InvalidSettingError: another process uses the data directory.
+        WrongRecipientError: it is not this node's.
+        CorruptionError, MalformedError, StorageError: it cannot be used.
+    """
+    async with open_data_directory(config.data) as data:
+        identity = await Identity.open(data.root, config.node)
+        book = AddressBook.of(config.all_peers, config.versions)
+        book.expect(identity.cluster or b"")
+        # The system's own: passwords of sessions and nonces come from it, and from those that somebody has seen he must not be
+        # able to tell the next one, as he could after some hundred numbers of Python's generator.
+        clock, source = SystemClock(), random.SystemRandom()
+        providers, metastore = loglet_providers(), metastore_provider()
+        handlers: dict[type[Request[Any]], Handler] = {}  # filled below: a node calls itself through its own services
+        interfaces = [*all_interfaces(providers, metastore), *INTERFACES]
+        services = RpcServices(
+            interfaces, book.find, connect, clock, source,
+            node=config.node, handlers=handlers, identity=lambda: rpc_identity(node),
+        )  # fmt: skip
+        ports = NodePorts(
+            services=services,
+            clock=clock,
+            random=source,
+            storage=data.storage,
+            key_values=data.key_values,
+            local_store=data.local_store,
+            origin=partial(_origin, config.origin),
+            claim_origin=partial(_claim_origin, config.origin),
+            stores_present=data.present,
+            nonce=source.randbytes(16),
+            who_is_at=partial(services.who_is_at, timeout_seconds=ANSWER_SECONDS),
+        )
+        node = Node(ports, config, identity, providers=providers, metastore=metastore, on_register=book.learn)
+        handlers.update(node.handlers)
+        yield Assembly(
+            node=node, services=services, handlers=handlers, interfaces=interfaces, clock=clock, random=source
+        )

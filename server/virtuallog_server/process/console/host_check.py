@@ -1,0 +1,44 @@
+"""Only requests that name this machine: a guard in front of pages that are served on loopback without authentication.
+
+A page from elsewhere that a browser on this machine shows can let its own name point to 127.0.0.1 (DNS rebinding), and would then read what is
+served here as its own. Its requests carry that name in `Host`. Pages are served on loopback addresses only (`check_address`), so a request by
+their own name says `localhost` or such an address, at any port: tunnels have others.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_HOST: Final = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.]+)\]|(?P<name>[^:\[\]]+))(?::[0-9]*)?")
+REFUSAL: Final = "this is served to requests for localhost or a loopback address only\n"
+
+
+class LoopbackHostsOnly:
+    """An ASGI application around another one: 421 to requests of other names."""
+
+    def __init__(self, application: ASGIApp) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not all(map(is_local, Headers(scope=scope).getlist("host"))):
+            await PlainTextResponse(REFUSAL, status_code=421)(scope, receive, send)
+            return
+        await self._application(scope, receive, send)
+
+
+def is_local(host: str) -> bool:
+    """Whether a `Host`, with or without a port, names this machine."""
+    parts = _HOST.fullmatch(host)
+    if parts is None:
+        return False
+    name = (parts["name"] or parts["bracketed"]).lower()
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,92 @@
+"""Serves the console, and pages like it, over HTTP with Hypercorn, bounded in every direction.
+
+Hypercorn's `serve` opens its own sockets and takes any number of connections. So this accepts them itself, and gives
+each to Hypercorn's `TCPServer`, which is what `serve` does with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+import trio
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import wrap_app
+from starlette.applications import Starlette
+from trio.abc import Listener
+
+from virtuallog.contract.ports import Clock
+from virtuallog.rpc.connection_slots import ConnectionSlots
+from virtuallog.runtime.clock import SystemClock
+from virtuallog_server.process.console.host_check import LoopbackHostsOnly
+
+CONNECTIONS_MAX: Final = 16
+"""At a time: some scrapers and a person. One more: the oldest is closed, as an answer takes a moment."""
+REQUEST_BYTES_MAX: Final = 8 << 10
+"""Of a request's head. No page takes a body."""
+READ_SECONDS: Final = 10
+"""Until a connection has sent something, once its last answer has left or it has begun."""
+KEEP_ALIVE_SECONDS: Final = 1
+"""Of a connection without a request. Scrapers come seconds apart and open a new one. A connection that its other side has
+closed keeps its place for as long: Hypercorn lets its timer run out first."""
+
+CONNECTION_SECONDS: Final = 60.0
+"""Of one connection as a whole, however busy: scrapers open another one. Bounds those that take no answers."""
+
+log = structlog.get_logger(__name__)
+
+
+class HttpApplication(Protocol):
+    """What is served: `Console`, for one."""
+
+    def application(self) -> Starlette: ...
+
+
+class HttpServer:
+    """Serves one console."""
+
+    def __init__(self, console: HttpApplication, clock: Clock | None = None) -> None:
+        # Starlette takes any mapping as a scope, Hypercorn's types name every kind of scope: both mean ASGI, and neither fits.
+        self._app = wrap_app(LoopbackHostsOnly(console.application()), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
+        self._config = _config()
+        self._context = WorkerContext(max_requests=None)
+        self._clock = clock or SystemClock()
+        self._places = ConnectionSlots(CONNECTIONS_MAX, CONNECTIONS_MAX)
+
+    async def run(self, listeners: Sequence[Listener[Any]]) -> None:
+        """Serve until cancelled."""
+        await trio.serve_listeners(self._serve, list(listeners))
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        """One connection. Whatever happens on it concerns no other."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._close_in_time, stream, nursery.cancel_scope)
+                # Declared for TLS streams only. It looks for TLS itself, and serves streams without it as well.
+                await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
+                nursery.cancel_scope.cancel()
+        except Exception as error:
+            log.warning("console connection failed", error=repr(error))
+
+    async def _close_in_time(self, stream: trio.SocketStream, connection: trio.CancelScope) -> None:
+        """Hypercorn sends behind a shield: to one that takes nothing it would send for ever, and the node could not end."""
+        try:
+            with self._places.take("", connection.cancel):
+                await self._clock.sleep(CONNECTION_SECONDS)
+        finally:
+            stream.socket.close()
+
+
+def _config() -> Config:
+    config = Config()
+    config.errorlog = config.accesslog = None  # it would write to stderr beside our own log
+    config.h11_max_incomplete_size = REQUEST_BYTES_MAX
+    config.read_timeout = READ_SECONDS
+    config.keep_alive_timeout = KEEP_ALIVE_SECONDS
+    config.alpn_protocols = ["http/1.1"]
+    config.include_server_header = False
+    return config

@@ -1,0 +1,23 @@
+"""Opens the addresses of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trio.abc import Listener
+
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.rpc.transport import tcp_listen
+
+
+async def listen(address: str) -> Sequence[Listener[Any]]:
+    """Listeners at `address`.
+
+    Raises:
+        InvalidSettingError: it cannot be used.
+    """
+    try:
+        return await tcp_listen(address)
+    except OSError as error:
+        raise InvalidSettingError(f"listen {address}", f"{error.strerror or error}") from error

@@ -1,0 +1,182 @@
+"""A node as a process: real ports, signals, and an end in order.
+
+    data directory locked -> identity read, start counted -> listening -> Node.run ... SIGTERM -> everything closed
+
+Nothing has to be done at the end for the sake of safety: a killed process loses nothing that it has acknowledged.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+import trio
+from trio.abc import Listener
+
+from virtuallog.contract.address import refuse_open_address
+from virtuallog.contract.errors import InvalidSettingError, UnsupportedError
+from virtuallog.contract.ports import Clock
+from virtuallog.rpc.admission import ServerLimits
+from virtuallog.rpc.security.credentials import Credentials
+from virtuallog.rpc.server import RpcServer
+from virtuallog.rpc.transport import tcp_connect
+from virtuallog_server.config.node_config import NodeConfig
+from virtuallog_server.node.node import Node, rpc_identity
+from virtuallog_server.process import log_output
+from virtuallog_server.process.assembly import assemble_node
+from virtuallog_server.process.listeners import listen
+from virtuallog_server.process.resources import MemoryTrimmer, allow_connections, trim_memory
+
+if TYPE_CHECKING:
+    from virtuallog_server.process.zookeeper_ports import ZooKeeperPorts
+
+SWITCH_SECONDS: Final = 0.0005
+"""How long a thread may keep the interpreter from others. The default, 5 ms, is several syncs long: the event loop
+would learn late that the appender thread has finished one."""
+YOUNG_OBJECTS: Final = 20_000
+"""New ones before Python looks for cycles among them; by default 700. A few hundred requests under way hold thousands, none of them
+in a cycle, and each look in vain makes them older, until the whole heap is looked through: a tenth of a busy server's time."""
+
+log = structlog.get_logger(__name__)
+
+
+def serve(config: NodeConfig, *, end_with_parent: bool = False, started: Callable[[], None] = lambda: None) -> None:
+    """Be a node until SIGTERM or SIGINT. The file `pid` in the data directory names this process meanwhile.
+
+    Args:
+        config: of this node.
+        end_with_parent: end also when stdin is closed, which happens at the latest when the parent process is gone.
+        started: called once the data directory is this process's alone, and it listens at all its addresses.
+
+    Raises (within exception groups):
+        InvalidSettingError: the address cannot be used, or the data directory is in use.
+        WrongRecipientError: the data directory is not this node's or this cluster's.
+        CorruptionError, MalformedError, StorageError: the data directory cannot be used.
+    """
+    refuse_optimised_python()
+    if config.tls is None:
+        refuse_open_address(config.listen)
+    for address in (config.console, *(config.zookeeper.open_addresses if config.zookeeper else ())):
+        if address:
+            refuse_open_address(address)
+    log_output.configure(config.log_level, as_json=config.log_json)
+    structlog.contextvars.bind_contextvars(node=config.id)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    trio.run(_run_until_signalled, config, end_with_parent, started)
+
+
+def refuse_optimised_python() -> None:
+    """`python -O` drops assertions, which stop a node before it acts on a state that cannot be.
+
+    Raises:
+        UnsupportedError: it was used.
+    """
+    if sys.flags.optimize:
+        raise UnsupportedError("a node does not run under python -O: its assertions are part of its safety")
+
+
+async def _run_until_signalled(config: NodeConfig, end_with_parent: bool, started: Callable[[], None]) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end_on_signal, nursery.cancel_scope)
+        if end_with_parent:
+            nursery.start_soon(_end_with_parent, nursery.cancel_scope)
+        await _run(config, started)
+
+
+def _spare_the_collector() -> None:
+    """What is here now are modules and parts that stay for as long as the process: the collector need not look at them again.
+
+    Rejected: switching it off. What libraries leave behind in cycles, such as tracebacks of failed connections, must go.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
+
+
+async def _run(config: NodeConfig, started: Callable[[], None]) -> None:
+    credentials = open_credentials(config)
+    async with assemble_node(config, tcp_connect(credentials)) as parts:
+        node, services, clock = parts.node, parts.services, parts.clock
+        limits = ServerLimits(
+            connections_max=allow_connections(config.connections_max), held_bytes_max=config.connections_bytes_max
+        )
+        server = RpcServer(
+            parts.handlers, parts.interfaces, lambda: rpc_identity(node), clock, limits, credentials, node.guard
+        )  # fmt: skip
+        listeners = await listen(config.listen)
+        consoles = await listen(config.console) if config.console else []
+        doors = await _open_doors(node, clock)
+        started()
+        identity = node.identity
+        _spare_the_collector()
+        log.info("listening", address=config.listen, boot=identity.boot, phase=identity.phase.value)
+        async with trio.open_nursery() as nursery:
+            if credentials is not None:
+                nursery.start_soon(_reload_on_signal, credentials)
+            await nursery.start(services.run)
+            nursery.start_soon(node.run)
+            nursery.start_soon(MemoryTrimmer(clock, lambda: server.held_bytes, trim_memory).run)
+            if consoles:
+                nursery.start_soon(_run_console, node, [node, services, server], consoles)
+            if doors is not None:
+                nursery.start_soon(doors.serve)
+            await server.serve(listeners)
+
+
+def open_credentials(config: NodeConfig) -> Credentials | None:
+    """What `[tls]` says; None without it.
+
+    Raises:
+        InvalidSettingError: it cannot be used, or is not this node's.
+    """
+    if config.tls is None:
+        return None
+    credentials = Credentials.open(config.tls)
+    if credentials.owner.node != config.node:
+        reason = f"is of {credentials.owner}, not of node {config.node}"
+        raise InvalidSettingError(str(config.tls.certificate), reason)
+    log.info("certificates loaded", owner=str(credentials.owner), expires=credentials.current().expires)
+    return credentials
+
+
+async def _reload_on_signal(credentials: Credentials) -> None:
+    """Look at the certificates on SIGHUP. The next connection would do so as well, but says it to nobody who waits."""
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        async for _ in signals:
+            loaded = credentials.current()
+            log.info("certificates in use", owner=str(loaded.owner), expires=loaded.expires)
+
+
+async def _run_console(node: Node, parts: Sequence[object], listeners: Sequence[Listener[Any]]) -> None:
+    from virtuallog_server.process.console.application import run_console  # HTTP is half of what a node imports
+
+    await run_console(node, [*parts], node.config.data, listeners)
+
+
+async def _open_doors(node: Node, clock: Clock) -> ZooKeeperPorts | None:
+    """For clients of the database, if this node serves any."""
+    if node.database is None:
+        return None
+    from virtuallog_server.process.zookeeper_ports import open_zookeeper_ports
+
+    return await open_zookeeper_ports(node.database, clock)
+
+
+async def end_on_signal(scope: trio.CancelScope) -> None:
+    """Cancel `scope` on SIGTERM or SIGINT."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for received in signals:
+            log.info("ending", signal=signal.Signals(received).name)
+            scope.cancel()
+
+
+async def _end_with_parent(scope: trio.CancelScope) -> None:
+    async with trio.lowlevel.FdStream(0) as stdin:
+        while await stdin.receive_some():
+            pass
+    log.info("ending", reason="the parent is gone")
+    scope.cancel()

@@ -1,0 +1,118 @@
+"""A data directory on a real disk: one process at a time, a folder per role.
+
+DIR/LOCK            held for as long as a process uses the directory (DiskStorage)
+DIR/pid             of that process: server/virtuallog_server/storage/pid_file.py
+DIR/identity        which node, which store: server/virtuallog_server/storage/identity.py
+DIR/founded.*       which stores there are: server/virtuallog_server/storage/stores.py
+DIR/storage/ROLE/   files of a role, such as write-ahead logs
+DIR/values/ROLE/    a durable map of a role, such as votes
+DIR/stores/ROLE/    the state of a replica of a database, and its snapshots (virtuallog_database.rocks)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from virtuallog.contract.errors import CorruptionError
+from virtuallog.contract.ports import DurableMap, Storage
+from virtuallog.runtime.disk import DiskStorage
+from virtuallog.runtime.rocks_map import BULK, SMALL, open_rocks_map
+from virtuallog_database.ports import StoreDirectory
+from virtuallog_server.storage import pid_file
+from virtuallog_server.storage.identity import FILE_NAME
+from virtuallog_server.storage.stores import FILES, REPLICAS, VALUES
+
+_BULK: Final = frozenset({"paxos"})
+"""Roles whose maps are large: what they hold are the entries of logs."""
+_OF_NO_STORE: Final = frozenset({"LOCK", "lost+found"})
+"""Names that a folder has before anything was stored in it."""
+
+
+@attrs.define(eq=False)
+class DataDirectory:
+    """Opened by `open_data_directory`; closes what it has handed out when that ends."""
+
+    path: Path
+    root: Storage
+    """Where the identity file lies."""
+    present: Collection[tuple[str, str]]
+    """Stores of which anything was there when this was opened, by folder and role."""
+    _stack: AsyncExitStack
+    _storages: dict[str, DiskStorage] = attrs.field(factory=dict, init=False)
+    _key_values: dict[str, DurableMap] = attrs.field(factory=dict, init=False)
+
+    async def storage(self, role: str) -> Storage:
+        """Files of the role `role`. May be asked for again once nothing uses what it gave before: files that were left open are
+        closed then.
+
+        Raises:
+            StorageError: the directory cannot be used.
+        """
+        if role in self._storages:
+            await self._storages[role].close_files()
+        else:
+            self._storages[role] = self._stack.enter_context(DiskStorage(self.path / "storage" / role))
+        return self._storages[role]
+
+    async def key_values(self, role: str) -> DurableMap:
+        """The small durable map of the role `role`; the same one if it is asked for again.
+
+        Raises:
+            CorruptionError, StorageError: it cannot be opened.
+        """
+        if role not in self._key_values:
+            settings = BULK if role in _BULK else SMALL
+            opened = open_rocks_map(self.path / "values" / role, settings)
+            self._key_values[role] = await self._stack.enter_async_context(opened)
+        return self._key_values[role]
+
+    async def local_store(self, role: str) -> StoreDirectory:
+        """Where the role `role` keeps a replica's state. May be asked for again once what it gave was closed.
+
+        Raises:
+            StorageError: the directory cannot be used.
+        """
+        from virtuallog_database.rocks import open_store_directory  # few nodes are servers of a database
+
+        directory = await open_store_directory(self.path / "stores" / role)
+        self._stack.push_async_callback(directory.close)
+        return directory
+
+
+@asynccontextmanager
+async def open_data_directory(path: Path) -> AsyncIterator[DataDirectory]:
+    """Make sure that the directory exists, and that no other process uses it. It names this process meanwhile.
+
+    Raises:
+        InvalidSettingError: another process uses it.
+        StorageError: it cannot be used.
+        CorruptionError: it holds data of a node, but no identity.
+    """
+    with DiskStorage(path) as root:
+        _check_complete(path, await root.names())
+        with pid_file.written(path):
+            async with AsyncExitStack() as stack:
+                yield DataDirectory(path, root, _present(path), stack)
+
+
+def _present(path: Path) -> Collection[tuple[str, str]]:
+    """A folder that is empty, such as the place of a mount that did not come up, is no store; neither is the lock file of one, nor what
+    a new file system has."""
+    folders = [path / kind for kind in (FILES, VALUES, REPLICAS) if (path / kind).is_dir()]
+    stores = [store for folder in folders for store in folder.iterdir() if store.is_dir()]
+    return {
+        (store.parent.name, store.name)
+        for store in stores
+        if any(found.name not in _OF_NO_STORE for found in store.iterdir())
+    }
+
+
+def _check_complete(path: Path, names: list[str]) -> None:
+    """An identity that went missing alone must not be taken for a new disk: the node would vote without its votes."""
+    if FILE_NAME not in names and {FILES, VALUES, REPLICAS}.intersection(names):
+        raise CorruptionError(f"data directory {path} holds data of a node, but no identity file")

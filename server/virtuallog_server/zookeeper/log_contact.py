@@ -1,0 +1,54 @@
+"""Whether this server can still serve as a full one: whether it reaches the log.                                  Pure.
+
+ZooKeeper's servers notice a lost quorum as connections to their leader that break. A database server has no such connection: it knows
+that the log answers when a `sync` of its own ends, which takes a tail check. It tries one after the other, and is *in contact* unless
+it has waited for too many ticks. Beyond that no write would come to an end, and what it could serve grows old:
+
+    in contact                 every client; isro -> rw
+    out of contact, allowed    clients that ask for it (readOnly in the handshake): reads of what has been applied, in local
+                               sessions; writes are answered NOT_READ_ONLY; isro -> ro; all others are closed
+    out of contact, else       nobody; new connections are closed, so that clients go on to another server
+
+All connections are closed at each change: a client must find out by a handshake what it is connected to now. Sessions outlive that, as
+they are in the log; a local session does not.
+
+Ticks are counted, not seconds: a process that was stopped for a minute has not been without an answer for a minute, and need not
+send its clients away.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from virtuallog_server.zookeeper.session.hooks import ServiceMode
+
+TICK_SECONDS: Final = 0.5
+TICKS_MAX: Final = 10
+"""Without an answer. Five seconds: about as long as ZooKeeper's followers wait for a leader (syncLimit), half of their default, as
+nobody has to be elected first."""
+
+
+@attrs.define
+class LogContact:
+    """See above."""
+
+    allowed: bool
+    """Whether clients may read here without contact."""
+    _silent: int = attrs.field(default=0, init=False)
+    """Ticks since the last answer."""
+
+    def answered(self) -> None:
+        """The log has answered."""
+        self._silent = 0
+
+    def tick(self) -> None:
+        """`TICK_SECONDS` have passed here."""
+        self._silent += 1
+
+    @property
+    def standing(self) -> ServiceMode:
+        if self._silent < TICKS_MAX:
+            return ServiceMode.FULL
+        return ServiceMode.READ_ONLY if self.allowed else ServiceMode.NONE

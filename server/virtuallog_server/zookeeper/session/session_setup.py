@@ -1,0 +1,203 @@
+"""How a connection gets its session: from the connect request to a place in the log, or to a refusal.
+
+    no client is served now, or only those content with reads  closed without a word
+    the client has seen more than this server has applied      the same: reads of one client never go back, whichever server it asks
+    no session yet                                             CreateSession, with an id and a password drawn here
+    a session, and the password is another one here            refused: no password ever changes
+    a session                                                  Attach: goes on here; refused if it is over or the password is wrong
+    the log cannot be reached, and reads will do               a local session: of this connection alone
+
+The former connection of a session is ended once the password has proved right, never for a claim: ids of sessions are public.
+
+A local session that is asked for by its id is over with its connection, and the client is told so. A client that shows the password of a
+session of the log keeps its id, to return to it elsewhere; without the password it gets nothing of that session. Of a session that
+is not known here the password cannot be looked at: the client is closed, as it may live elsewhere.
+
+An Attach of a session that is not known here costs an entry of the log for a claim, and so does CreateSession where a login must follow:
+`HandshakeQuota` bounds both for each address.
+
+Nothing waits here: the log answers by a callback, and requests behind the handshake stay in the stream until then.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import Final, Protocol
+
+import attrs
+
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.ports import Clock
+from virtuallog_database.replica.database import Database
+from virtuallog_database.replica.session_ids import draw_local_id, draw_password, draw_session_id, is_local
+from virtuallog_database.tree.commands import PASSWORD_BYTES, Attach, CreateSession, Origin
+from virtuallog_database.tree.results import Attached, Error, Result
+from virtuallog_server.config.zookeeper_settings import ZooKeeperSettings
+from virtuallog_server.zookeeper.session.handshake_quota import HandshakeQuota
+from virtuallog_server.zookeeper.session.hooks import ServiceMode, SessionHooks
+from virtuallog_server.zookeeper.wire.handshake import ConnectRequest
+
+DRAWS_MAX: Final = 3
+"""Of session ids, 56 random bits each: a second draw happens once in the life of a universe, unless chance is broken."""
+
+
+class SetupContext(Protocol):
+    """What is needed of the server."""
+
+    @property
+    def database(self) -> Database: ...
+
+    @property
+    def settings(self) -> ZooKeeperSettings: ...
+
+    @property
+    def hooks(self) -> SessionHooks: ...
+
+    @property
+    def random(self) -> Random: ...
+
+    @property
+    def node(self) -> int: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def attempts(self) -> HandshakeQuota: ...
+
+
+@attrs.frozen(kw_only=True)
+class SessionGrant:
+    """A session that goes on at this connection."""
+
+    session: int
+    password: bytes
+    timeout_ms: int
+    generation: int = 0
+    is_local: bool = False
+    """Of this connection alone, and not in the log."""
+    counted: bool = False
+    """An attempt was counted for it, which a login gives back."""
+
+
+class SessionRequester(Protocol):
+    """A connection that wants a session. One of the first three is called once; none after it has gone."""
+
+    @property
+    def address(self) -> str:
+        """Its other side's, without a port."""
+        ...
+
+    def admit(self, asked: ConnectRequest, grant: SessionGrant) -> None: ...
+
+    def refuse(self, asked: ConnectRequest, reason: Error) -> None:
+        """There is no such session for it."""
+        ...
+
+    def lose(self, cause: Exception) -> None:
+        """Nobody knows."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """It is not served."""
+        ...
+
+    @property
+    def has_gone(self) -> bool: ...
+
+
+@attrs.define(eq=False)
+class SessionSetup:
+    """One handshake."""
+
+    _host: SetupContext
+    _newcomer: SessionRequester
+    _asked: ConnectRequest
+    _counted: bool = attrs.field(default=False, init=False)
+    """It was counted as an attempt."""
+
+    def begin(self) -> None:
+        """Find out what to do, and do it."""
+        host, asked = self._host, self._asked
+        standing, applied = host.hooks.standing(), host.database.tree.last_zxid
+        if standing is ServiceMode.NONE or (standing is ServiceMode.READ_ONLY and not asked.read_only):
+            self._newcomer.end("no client is served now")
+        elif asked.last_zxid > applied:
+            self._newcomer.end(f"it has seen zxid {asked.last_zxid:#x}, and {applied:#x} is the last here")
+        elif asked.session:
+            self._claim(asked.session, read_only=standing is ServiceMode.READ_ONLY)
+        elif standing is ServiceMode.READ_ONLY:
+            self._admit_local(draw_local_id(host.random), draw_password(host.random))
+        elif self._may_try(counts=host.hooks.sasl_required):
+            self._create(DRAWS_MAX)
+
+    def _claim(self, session: int, *, read_only: bool) -> None:
+        """The client says that this session is its own."""
+        known = self._host.database.tree.session(session)
+        is_right = known is not None and known.has_password(self._asked.password)
+        is_none = len(self._asked.password) != PASSWORD_BYTES  # else a claim could make an entry of a megabyte
+        if is_local(session) or is_none or (known is not None and not is_right):
+            self._newcomer.refuse(self._asked, Error.SESSION_EXPIRED)
+        elif not read_only:
+            if self._may_try(counts=not is_right):
+                self._attach(session)
+        elif is_right:
+            self._admit_local(session, self._asked.password)
+        else:
+            self._newcomer.end("its session is not known here, and the log cannot be asked")
+
+    def _may_try(self, *, counts: bool) -> bool:
+        """Whether an entry may be spent. If not, the client is closed, and tries again later."""
+        address, host = self._newcomer.address, self._host
+        if counts and not host.attempts.take(address, host.clock.monotonic()):
+            self._newcomer.end(f"too many attempts from {address} without a password or a login that was right")
+            return False
+        self._counted = counts
+        return True
+
+    def _attach(self, session: int) -> None:
+        password = self._asked.password
+        done = partial(self._attached, password)
+        self._host.database.submit(Attach(session, password, self._timeout_ms), Origin(), done)
+
+    def _create(self, draws: int) -> None:
+        host = self._host
+        session, password = draw_session_id(host.node, host.random), draw_password(host.random)
+
+        def done(outcome: Result | VirtualLogError) -> None:
+            if isinstance(outcome, Result) and outcome.error is Error.NODE_EXISTS and draws > 1:
+                self._create(draws - 1)
+            else:
+                self._attached(password, outcome)
+
+        host.database.submit(CreateSession(session, password, self._timeout_ms), Origin(), done)
+
+    def _attached(self, password: bytes, outcome: Result | Exception) -> None:
+        if isinstance(outcome, Result) and not outcome.error and self._counted and self._asked.session:
+            self._host.attempts.give_back(self._newcomer.address, self._host.clock.monotonic())
+        if self._newcomer.has_gone:
+            return  # a new session that no client has ever heard of: it expires
+        if isinstance(outcome, Exception):
+            self._newcomer.lose(outcome)
+        elif outcome.error:
+            self._newcomer.refuse(self._asked, outcome.error)
+        else:
+            attached: Attached = outcome.value
+            grant = SessionGrant(
+                session=attached.session,
+                password=password,
+                timeout_ms=attached.timeout_ms,
+                generation=attached.generation,
+                counted=self._counted and not self._asked.session,
+            )
+            self._newcomer.admit(self._asked, grant)
+
+    def _admit_local(self, session: int, password: bytes) -> None:
+        grant = SessionGrant(session=session, password=password, timeout_ms=self._timeout_ms, is_local=True)
+        self._newcomer.admit(self._asked, grant)
+
+    @property
+    def _timeout_ms(self) -> int:
+        settings = self._host.settings
+        return max(settings.timeout_min_ms, min(self._asked.timeout_ms, settings.timeout_max_ms))

@@ -1,0 +1,51 @@
+"""The main story with every kind of loglets on one chain: native, paxos, striped, in a ZooKeeper, and archived.
+
+Operators put one kind in the place of another all the time, beside everything else that they do in `load`, and move closed
+segments to archives; in the end the judge demands a swap to each kind that takes appends. Nodes may also lose the store of their
+paxos replicas, and nothing else, and must recover.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from virtuallog_loglets.paxos.provider import PaxosProvider
+from virtuallog_loglets.striped.provider import StripedProvider
+from virtuallog_simulation.scenarios.cluster import load, single_kind
+from virtuallog_simulation.world.cluster import ClusterPlan, ProviderMaker
+from virtuallog_simulation.world.external_services import ExternalServices
+from virtuallog_simulation.world.scenario import Scenario
+from virtuallog_simulation.world.world import World
+
+OUTSIDE: Final = 0.2
+"""Share of the seeds in which some loglets are copies on somebody else's service as well."""
+ALL: Final = 0.5
+"""Share of the seeds with all kinds; in the others there are two, which so meet each other more often."""
+
+
+async def _story(world: World) -> None:
+    await load.tell(world, draw=_draw_plan, share=single_kind.SHARE)
+
+
+def _draw_plan(source: random.Random, service: ExternalServices) -> ClusterPlan:
+    makers: list[ProviderMaker] = [load.native, PaxosProvider, StripedProvider, service.zookeeper_provider]
+    source.shuffle(makers)
+    if source.random() >= ALL:
+        del makers[2:]
+    if source.random() < OUTSIDE:
+        makers.append(service.provider)
+    if StripedProvider in makers and load.native not in makers:
+        makers.append(load.native)
+    nodes = source.choice((3, 5))
+    archives = (service.archive_provider,) if source.random() < 0.5 else ()
+    return ClusterPlan(nodes=nodes, members=source.choice((3, nodes)), kinds=(*makers, *archives))
+
+
+MIXED: Final = Scenario(
+    name="mixed",
+    about="product nodes under load and faults, swapped between all kinds of loglets all the time; closed segments are archived",
+    story=_story,
+    limit_seconds=load.CLUSTER.limit_seconds,
+    needs="pyarrow",
+)

@@ -1,0 +1,1 @@
+"""Scenarios of the conformance kit: the clauses, faults and chains that a provider of loglets is put through."""

@@ -1,0 +1,1 @@
+"""Scenarios of operators: nodes are added, drained, replaced, removed or recovered while the log is in use."""

@@ -1,0 +1,1 @@
+"""Scenarios of one bare Paxos loglet: rival coordinators, lost messages and lost stores."""

@@ -1,0 +1,1 @@
+"""Scenarios of the MetaStore alone: proposers, acceptors and readers of the register."""

@@ -1,0 +1,164 @@
+"""What a compaction begins with: a store to play into, and what it stands on.
+
+the store of a former run, and chunks that lead to it       goes on there
+else the newest compaction, if the log still has what follows
+else an empty store, if the log begins at its beginning
+else a snapshot of a server, which is written down as one chunk: the first compaction of a log that was trimmed before
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+import trio
+
+from pyspark_virtuallog.compact.chunks import Chunk, chain, chunks
+from pyspark_virtuallog.compact.cleanup import remove_chunks
+from pyspark_virtuallog.compact.replay import ChunkReplay
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import UnavailableError
+from virtuallog.contract.metrics import Counter
+from virtuallog.contract.types import LogPosition
+from virtuallog_database.engines.core.keys import read_cursor
+from virtuallog_database.engines.stack import KNOWN
+from virtuallog_database.ports import LocalStore
+from virtuallog_database.rocks import RocksDirectory, open_store_directory
+from virtuallog_database.snapshots.compaction_manifest import Manifest
+from virtuallog_database.snapshots.compaction_source import CompactionSource
+from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.metrics import SnapshotMetrics
+from virtuallog_database.snapshots.restorer import Restorer
+from virtuallog_database.snapshots.transfer import fetch
+from virtuallog_loglets.archive.drivers.files import Files
+
+NAME: Final = "compaction"
+"""Of the hold that keeps the log for compactions; and of who restores a snapshot for them."""
+RESTORE_SECONDS: Final = 600.0
+"""For a snapshot of a server: gigabytes over a network."""
+
+
+@attrs.define(eq=False)
+class StartState:
+    """Where it goes on."""
+
+    directory: RocksDirectory
+    """To be closed when all is played."""
+    store: LocalStore
+    base: Manifest | None
+    """The compaction that is folded over; None: the chunks begin at 0."""
+
+    @property
+    def needed(self) -> LogPosition:
+        """Position from which on the log must stay: even if the store is lost, the base is there."""
+        return self.base.position if self.base is not None else read_cursor(self.store)
+
+    async def close(self) -> None:
+        """The store, and with it the directory."""
+        await self.directory.close()
+
+
+async def begin(log: VirtualLog, place: CompactionStore, files: Files, path: Path) -> StartState:
+    """Find or make it.
+
+    Args:
+        log: of the cluster; its services know `SNAPSHOTS`.
+        place: where compactions are.
+        files: where chunks are.
+        path: of the directory of the store, of which nobody else knows. What is in it is removed if it leads nowhere.
+
+    Raises:
+        UnavailableError: the log was trimmed, and nobody gave a snapshot in time.
+        BinaryTooOldError: the last compaction was made by a later program.
+        VirtualLogError: as `Files`, and of the disk.
+    """
+    cluster = (await log.view.current()).cluster
+    trim_point = await log.find_trim_point()
+    base = await place.newest(cluster)
+    if base is not None:
+        base.check(cluster, KNOWN)
+        base = base if base.position >= trim_point else None
+    directory = await open_store_directory(path)
+    try:
+        store = await directory.open()
+        cursor = read_cursor(store)
+        continued = is_continued(chunks(await files.list()), base, cursor, trim_point)
+        if continued:
+            # What those behind the store say is said again, in other pieces perhaps.
+            await remove_chunks(files, lambda chunk: chunk.stop > cursor)
+    except BaseException:  # cancelled, too: else the directory stays locked while the process lives
+        with trio.CancelScope(shield=True):
+            await directory.close()
+        raise
+    if continued:
+        return StartState(directory, store, base)
+    await directory.close()
+    return await _begin_anew(log, place, files, path, base, trim_point)
+
+
+def is_continued(found: Sequence[Chunk], base: Manifest | None, cursor: int, trim_point: int) -> bool:
+    """Whether a store at `cursor` can go on: everything between the base and the store is in chunks, and what follows in the log."""
+    start = base.position if base is not None else 0
+    return cursor >= max(start, trim_point) and chain(found, start, cursor) is not None
+
+
+async def _begin_anew(
+    log: VirtualLog, place: CompactionStore, files: Files, path: Path, base: Manifest | None, trim_point: LogPosition
+) -> StartState:
+    await remove_chunks(files, lambda chunk: True)
+    shutil.rmtree(path)
+    directory = await open_store_directory(path)
+    try:
+        if base is not None:
+            await _install(directory, place, base, log)
+        elif trim_point > 0:
+            await restore_snapshot(directory, log, NAME)
+        store = await directory.open()
+        if base is None and trim_point > 0:
+            await ChunkReplay(log, store, files).dump()
+    except BaseException:  # cancelled, too: else the directory stays locked while the process lives
+        with trio.CancelScope(shield=True):
+            await directory.close()
+        raise
+    return StartState(directory, store, base)
+
+
+async def _install(directory: RocksDirectory, place: CompactionStore, base: Manifest, log: VirtualLog) -> None:
+    fetched = Counter("compaction_fetched", "Bytes of the base.")
+    clock = log.view.environment.clock
+    await fetch(CompactionSource(place=place, manifest=base, clock=clock, fetched=fetched), directory.staging)
+    await directory.staging.install()
+
+
+async def restore_snapshot(directory: RocksDirectory, log: VirtualLog, name: str) -> None:
+    """Make the newest snapshot that any server has the store of a directory, which is closed.
+
+    Args:
+        directory: of nobody else.
+        log: whose services know `SNAPSHOTS`.
+        name: of who asks; the log is held for him for a while.
+
+    Raises:
+        UnavailableError: nobody gave one in time.
+        VirtualLogError: of the disk.
+    """
+    environment, register = log.view.environment, await log.view.current()
+    restorer = Restorer(
+        directory=directory,
+        services=environment.services,
+        clock=environment.clock,
+        random=environment.random,
+        cluster=register.cluster,
+        replica=name,
+        peers=lambda: sorted(register.nodes),
+        trim_point=log.find_trim_point,
+        meter=SnapshotMetrics(),
+    )
+    with environment.clock.timeout(RESTORE_SECONDS) as scope:
+        store = await restorer.open_store()
+        await store.close()
+    if scope.cancelled_caught:
+        raise UnavailableError(restorer.waiting_for or "no snapshot came in time")

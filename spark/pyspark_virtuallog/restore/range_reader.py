@@ -1,0 +1,119 @@
+"""Reads a range of a log from where it is left: here from an archive, there from the log itself.
+
+Sources overlap, and who restores does so because something is broken. So what one of them cannot give, be it gone, damaged or lost, is
+read from another one that has it. All of them check what they give, so it does not matter whose it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+import structlog
+
+from pyspark_virtuallog.restore.coverage import Span, cover, preferred
+from pyspark_virtuallog.restore.sources import What
+from virtuallog.client.scan import RETRY_LIMIT_SECONDS, read_with_retry
+from virtuallog.client.virtual_log import VirtualLog
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.types import Gap, GapKind, LogPosition, PlacedBatch
+from virtuallog_loglets.archive.config import ArchiveConfig
+from virtuallog_loglets.archive.creation.segment_source import READ_BYTES, ReadableSegment, SegmentSource
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.loglet import ArchiveLoglet
+
+log = structlog.get_logger(__name__)
+
+_GONE: Final = (GapKind.TRIMMED, GapKind.LOST)
+
+
+@attrs.frozen
+class LiveReader:
+    """The log itself."""
+
+    log: VirtualLog
+
+    async def read(self, start: int, stop: int) -> Sequence[Placed]:
+        """See `VirtualLog.read`; patiently."""
+        return await read_with_retry(self.log, LogPosition(start), LogPosition(stop), READ_BYTES, RETRY_LIMIT_SECONDS)
+
+
+@attrs.define(eq=False)
+class RangeReader:
+    """A part of the log that is covered. A `ReadableSegment`: an archive can be made of it."""
+
+    _spans: Sequence[Span[ReadableSegment]]
+    _failed: set[int] = attrs.field(factory=set, init=False)
+    """Numbers of spans that could not give something: they are asked last from then on."""
+
+    async def read(self, start: int, stop: int) -> Sequence[Placed]:
+        """What lies in [start, stop), from `start` on, without holes, at least one item, some MiB of them. What is lost for all
+        sources that should have it comes as a gap.
+
+        Raises:
+            UnavailableError: a part of it has been trimmed since somebody looked; he may look again.
+            VirtualLogError: what the first of the sources raises, if no other one helps.
+        """
+        failure: VirtualLogError | None = None
+        lost: Gap | None = None
+        for number in preferred(self._spans, start, self._failed):
+            span = self._spans[number]
+            try:
+                found = _what_is_there(await span.what.read(start, min(stop, span.stop)))
+            except VirtualLogError as error:
+                failure = failure or error
+            else:
+                if not (isinstance(found[0], Gap) and found[0].kind in _GONE):
+                    return found
+                lost = found[0] if found[0].kind is GapKind.LOST else lost
+            self._failed.add(number)
+            log.warning("a source lacks a part of the log", start=start, source=(span.start, span.stop), reason=failure)
+        if failure is not None or lost is None:  # who failed may have what others have lost
+            raise failure or UnavailableError(f"positions from {start} on have been trimmed meanwhile")
+        return [lost]
+
+    async def first_batch(self, start: LogPosition, stop: LogPosition) -> PlacedBatch | None:
+        """See `virtuallog.client.time_search.FirstBatch`."""
+        while start < stop:
+            for placed in await self.read(start, stop):
+                if isinstance(placed, PlacedBatch):
+                    return placed
+                start = LogPosition(placed.stop)
+        return None
+
+
+def _what_is_there(found: Sequence[Placed]) -> Sequence[Placed]:
+    """Up to the first gap that somebody else may fill; that gap alone, if it comes first."""
+    for number, item in enumerate(found):
+        if isinstance(item, Gap) and item.kind in _GONE:
+            return found[: max(1, number)]
+    return found
+
+
+def open_reading(
+    spans: Sequence[Span[What]], start: int, stop: int, log: VirtualLog | None, clock: Clock
+) -> RangeReader:
+    """A reading of [start, stop).
+
+    Args:
+        spans: what there is.
+        start: first position.
+        stop: one past the last.
+        log: the log itself, if it is among the spans.
+        clock: for how long to wait.
+
+    Raises:
+        InvalidSettingError: it is not covered.
+    """
+
+    def opened(what: What) -> ReadableSegment:
+        if isinstance(what, ArchiveConfig):
+            return SegmentSource(ArchiveLoglet(what, FsspecFiles(what.location), clock, None), 0, clock)
+        assert log is not None
+        return LiveReader(log)
+
+    cover(spans, start, stop)
+    return RangeReader([Span(span.start, span.stop, opened(span.what)) for span in spans])

@@ -1,0 +1,185 @@
+"""A restore from the beginning to the end: what is left of a log, up to one position, becomes what a new cluster begins with.
+
+    find what there is -> decide -> state, history -> origin.json, last
+
+    INTO/restore.json     what was decided, the id of the new cluster too: whoever goes on after a kill makes the same
+    INTO/archives/..      the log below the position, if that is wanted
+    INTO/compacted/..     the state of its database at the position, if that is wanted
+    INTO/origin.json      written last: what the new cluster reads at its first start
+
+Nothing is changed where the log was.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import attrs
+
+from pyspark_virtuallog.archive.tasks import Job
+from pyspark_virtuallog.restore import sources
+from pyspark_virtuallog.restore.history import RestoredHistory, Tell, copy_history
+from pyspark_virtuallog.restore.plan import Plan, read_plan, write_plan
+from pyspark_virtuallog.restore.planner import RestorePlanner, RestoreRequest
+from pyspark_virtuallog.restore.range_reader import RangeReader, open_reading
+from pyspark_virtuallog.restore.ranges import RangeExecutorFactory, RangeJob
+from pyspark_virtuallog.restore.sources import LogSources
+from pyspark_virtuallog.restore.state import publish_state
+from pyspark_virtuallog.restore.stores import Stores
+from virtuallog.client.cluster_file import read_cluster_file
+from virtuallog.client.virtual_log import READS_ONLY, VirtualLog
+from virtuallog.connect import connect
+from virtuallog.contract.errors import CorruptionError, InvalidSettingError
+from virtuallog.contract.ports import Clock
+from virtuallog.contract.register import ClusterId
+from virtuallog.contract.types import LogPosition
+from virtuallog.runtime.clock import SystemClock
+from virtuallog_database.snapshots.compaction_manifest import Manifest
+from virtuallog_database.snapshots.compaction_store import CompactionStore
+from virtuallog_database.snapshots.wire import SNAPSHOTS
+from virtuallog_loglets.archive import origin as origins
+from virtuallog_loglets.archive.config import join
+from virtuallog_loglets.archive.creation.executor import ArchiveExecutor, SerialExecutor
+from virtuallog_loglets.archive.creation.segment_source import ReadableSegment
+from virtuallog_loglets.archive.drivers.files import Files
+from virtuallog_loglets.archive.drivers.fsspec_files import FsspecFiles
+from virtuallog_loglets.archive.origin import ARCHIVES, Origin
+
+_CLUSTER_BYTES: Final = 16
+
+
+@attrs.frozen(kw_only=True)
+class Restored:
+    """What was made."""
+
+    former: bytes
+    """The cluster whose log it was."""
+    origin: Origin
+    state: Manifest | None
+    history: RestoredHistory | None
+
+
+def serial_executor_for(_job: Job, reading: ReadableSegment, files: Files, _clock: Clock) -> ArchiveExecutor:
+    """This process makes all of it."""
+    return SerialExecutor(reading, files)
+
+
+async def restore(
+    wanted: RestoreRequest,
+    random: Random,
+    tell: Tell = lambda what, position: None,
+    executor_factory: RangeExecutorFactory = serial_executor_for,
+) -> Restored:
+    """Restore it. Cancelled or killed, the same call goes on where this one was; nobody takes what is not finished.
+
+    Args:
+        wanted: what.
+        random: for the id of the new cluster.
+        tell: of progress.
+        hire: who copies the history.
+
+    Raises:
+        InvalidSettingError: the position is not there, or something of what it takes is not; or INTO holds something else.
+        WrongRecipientError: what was named is of another cluster.
+        CorruptionError, MalformedError: what is there, or what was made, is damaged.
+        VirtualLogError: as the log, the places, the disk.
+    """
+    async with AsyncExitStack() as stack:
+        log = (
+            await stack.enter_async_context(connect(wanted.cluster, more=[SNAPSHOTS], settings=READS_ONLY))
+            if wanted.cluster is not None
+            else None
+        )
+        found = await sources.find(wanted.places, log, wanted.cluster_id)
+        return await _Restoring(wanted, log, found, random, tell, executor_factory).run()
+
+
+@attrs.define(eq=False)
+class _Restoring:
+    """One attempt."""
+
+    _wanted: RestoreRequest
+    _log: VirtualLog | None
+    _found: LogSources
+    _random: Random
+    _tell: Tell
+    _hire: RangeExecutorFactory
+    _clock: Clock = attrs.field(factory=SystemClock)
+
+    async def run(self) -> Restored:
+        plan = await self._plan()
+        state = await self._restore_state(plan) if plan.state else None
+        history = await self._copy(plan.cluster, plan.since, plan.position) if plan.since is not None else None
+        origin = Origin(
+            cluster=plan.cluster, position=plan.position, history=() if history is None else (history.config,)
+        )  # fmt: skip
+        await FsspecFiles(self._wanted.into).write(origins.NAME, origin.encode())
+        return Restored(former=plan.former, origin=origin, state=state, history=history)
+
+    async def _plan(self) -> Plan:
+        """What is to be made: decided now, or by whoever has begun the same."""
+        files, url = FsspecFiles(self._wanted.into), self._wanted.into
+        plan = await read_plan(files, url)
+        if plan is None:
+            plan = await write_plan(files, await self._decide())
+        plan.check(url, self._wanted.asked, self._found.cluster)
+        return plan
+
+    async def _decide(self) -> Plan:
+        """Refuses what cannot be made, as far as that shows, before anything is written."""
+        cluster = ClusterId(self._random.randbytes(_CLUSTER_BYTES))
+        plan = await RestorePlanner(self._wanted, self._found, self._reading).run(cluster)
+        if plan.state and self._wanted.store is None:
+            self._stores().check(plan.position)
+        return plan
+
+    def _reading(self, start: int, stop: int) -> RangeReader:
+        try:
+            return open_reading(self._found.spans, start, stop, self._log, self._clock)
+        except InvalidSettingError as error:
+            told = "".join(f"; of no use: {reason}" for reason in self._found.unusable)
+            raise InvalidSettingError(error.where, error.reason + told) from error
+
+    async def _copy(self, cluster: ClusterId, since: LogPosition, position: LogPosition) -> RestoredHistory:
+        reading, named = self._reading(since, position), self._wanted.cluster
+
+        def executor_factory(location: str, files: Files) -> ArchiveExecutor:
+            job = RangeJob(
+                spans=self._found.spans,
+                start=since,
+                stop=position,
+                cluster=read_cluster_file(named) if isinstance(named, Path) else named,
+                cluster_id=self._found.cluster.hex(),
+                location=location,
+            )
+            return self._hire(job, reading, files, self._clock)
+
+        return await copy_history(
+            executor_factory, join(self._wanted.into, ARCHIVES), cluster, since, position, self._tell
+        )
+
+    async def _restore_state(self, plan: Plan) -> Manifest:
+        place, position = CompactionStore(self._wanted.into), plan.position
+        if self._wanted.store is None and (done := await place.newest(plan.cluster)) is not None:
+            return done  # by a former attempt, which has read it back
+        with tempfile.TemporaryDirectory(prefix="virtuallog-restore-") as work:
+            path = self._wanted.store or Path(work) / "store"
+            async with self._stores().open(path, position) as (store, time_ms):
+                self._tell("publishing", position)
+                try:
+                    return await publish_state(
+                        place, plan.cluster, store, time_ms, Path(work) / "made", with_engines=plan.since is not None
+                    )
+                except CorruptionError:  # or somebody who makes the same was faster, and has removed what is not his
+                    if (done := await place.newest(plan.cluster)) is None:
+                        raise
+                    return done
+
+    def _stores(self) -> Stores:
+        return Stores(
+            found=self._found, log=self._log, clock=self._clock, open_reading=self._reading, tell=self._tell
+        )  # fmt: skip

@@ -1,0 +1,165 @@
+"""The core of the coordinator: writes, and what is under way."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.loglets.paxos.core.coordinator_bench import ALL, OTHER, SEGMENT, A, B, Bench, C, batch_of, written
+from virtuallog.contract.types import NodeId
+from virtuallog.ordering import bundle
+from virtuallog.ordering.slots import SLOT
+from virtuallog_loglets.paxos.core import proposal_queue, values
+from virtuallog_loglets.paxos.core.effects import Announce, LearnLocally, PaxosResolve, PaxosSend
+from virtuallog_loglets.paxos.core.replication import RESEND_MS, RETRY_MS
+from virtuallog_loglets.paxos.messages import Decided, Incarnation, Learn, PaxosWrite, Verdict
+from virtuallog_loglets.paxos.offsets import offset_of
+
+
+def test_what_waits_shares_a_position() -> None:
+    """One value, built once, to every replica; each batch has its place behind the one before."""
+    bench = Bench.leading()
+    one, two = batch_of(0, 2), batch_of(0, 1, OTHER)
+
+    bench.offer("one", one, turns=False)
+    bench.offer("two", two)
+
+    value = values.append(bundle.join([one, two]), 1000)
+    assert bench.writes == [
+        PaxosWrite(
+            segment=SEGMENT,
+            proposal=1,
+            coordinator=A,
+            first=1,
+            values=(value,),
+            decided=Decided(proposal=1, first=1, stop=1),
+        )
+    ]
+    bench.accept()
+    assert bench.outcomes == {"one": 0, "two": 2}
+
+
+def test_a_quorum_decides_and_the_local_replica_knows_first() -> None:
+    """One replica is none, the same one twice neither. Then: the local replica, then the client."""
+    bench = Bench.leading(end=4)
+    bench.offer("x", batch_of())
+
+    bench.accept(B)
+    bench.accept(B)
+    assert bench.outcomes == {}
+    bench.log.clear()
+    bench.accept(C)
+    size = len(bench.writes[0].values[0])
+    assert bench.log == [LearnLocally(Decided(proposal=1, first=5, stop=6), size), PaxosResolve("x", offset_of(5))]
+
+
+def test_one_position_is_in_flight() -> None:
+    """What comes meanwhile waits, and then goes as one, with the news of what is decided. Times never go back."""
+    bench = Bench.leading()
+    bench.now = 5
+    bench.offer(0, batch_of(0))
+    for n in (1, 2, 3):
+        bench.offer(n, batch_of(n))
+    assert len(bench.writes) == 1
+
+    bench.now = 0
+    bench.commit()
+
+    assert len(bench.writes) == 2
+    assert bench.writes[1].first == 2
+    assert bench.writes[1].decided == Decided(proposal=1, first=1, stop=2)
+    assert [values.time_of(write.values[0]) for write in bench.writes] == [1005, 1005]
+    assert len(bundle.split_untrusted(bench.writes[1].values[0], values.BODY)) == 3
+    bench.commit()
+    assert bench.outcomes == {0: 0, 1: SLOT, 2: SLOT + 1, 3: SLOT + 2}
+
+
+def test_a_full_position_makes_room_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By entries, whose number has 16 bits in an offset, and by bytes; a larger batch goes alone."""
+    many = Bench.leading()
+    many.offer("many", batch_of(0, 65536), turns=False)
+    many.offer("one", batch_of(65536, 1), turns=False)
+    monkeypatch.setattr(proposal_queue, "WAVE_BYTES", 300)
+    large = Bench.leading()
+    for n in range(3):
+        large.offer(n, batch_of(n, text=bytes(200)), turns=False)
+    for bench in (many, large):
+        while bench.core.has_work or bench.core.has_write_in_flight:
+            bench.turn()
+            bench.accept()
+
+    assert many.outcomes == {"many": 0, "one": SLOT}
+    assert large.outcomes == {0: 0, 1: SLOT, 2: 2 * SLOT}
+
+
+def test_a_lone_batch_need_not_wait_for_company() -> None:
+    """While nothing is on its way, and the last one was alone, too."""
+    bench = Bench.leading()
+    bench.offer(0, batch_of(0), turns=False)
+    assert not bench.may_hurry(), "nothing is known yet"
+    bench.turn()
+    bench.accept()
+
+    bench.offer(1, batch_of(1), turns=False)
+    assert bench.may_hurry()
+    bench.turn()
+    bench.offer(2, batch_of(2), turns=False)
+    bench.offer(3, batch_of(3), turns=False)
+    assert not bench.may_hurry()
+    bench.commit()
+    bench.accept()
+    bench.offer(4, batch_of(4), turns=False)
+    assert not bench.may_hurry(), "two shared the last position"
+
+
+def test_who_failed_is_sent_the_same_again() -> None:
+    """Soon; who has not answered at all only after a while. Nobody who has accepted, and not for ever."""
+    bench = Bench.leading()
+    bench.offer("x", batch_of())
+    number = bench.round
+    bench.run(bench.core.unanswered(B, number))
+    bench.run(bench.core.written(C, number, written(Verdict.IGNORED)))
+
+    def sent(now: int) -> list[tuple[NodeId, ...]]:
+        effects = bench.core.tick(now)
+        assert all(isinstance(e, PaxosSend) and e.request is bench.writes[0] and e.round == number for e in effects)
+        return [effect.nodes for effect in effects if isinstance(effect, PaxosSend)]
+
+    assert sent(RETRY_MS - 5) == []
+    assert sent(RETRY_MS) == [(B, C)]
+    assert sent(2 * RETRY_MS) == []
+    bench.run(bench.core.written(B, number, written()))
+    assert sent(RESEND_MS) == [(A, C)]
+    bench.accept(C)
+    assert sent(RESEND_MS + 50) == []
+    assert bench.outcomes == {"x": 0}
+
+
+def test_a_vote_of_a_store_that_was_lost_is_dropped_and_asked_for_again() -> None:
+    """A says that C has a newer store than the one whose vote was counted: then one vote is missing."""
+    bench = Bench.leading()
+    bench.offer("x", batch_of())
+    number = bench.round
+
+    bench.run(bench.core.written(C, number, written()))
+    bench.run(bench.core.written(A, number, written(told=(Incarnation(node=C, incarnation=2),))))
+
+    assert bench.outcomes == {}
+    (send,) = bench.core.tick(RESEND_MS)
+    assert isinstance(send, PaxosSend)
+    assert send.nodes == (B, C)
+    bench.accept(B)
+    assert bench.outcomes == {"x": 0}
+
+
+def test_what_is_decided_is_told_when_nothing_follows() -> None:
+    """By itself, once, after a quiet tick; a write that follows carries it anyway."""
+    bench = Bench.leading()
+    assert not bench.needs_ticks()
+    bench.offer("x", batch_of())
+    bench.accept()
+
+    assert bench.needs_ticks()
+    assert bench.core.tick(5) == [], "something was decided since the last tick"
+    decided = Decided(proposal=1, first=1, stop=2)
+    assert bench.core.tick(10) == [Announce(ALL, Learn(segment=SEGMENT, decided=decided, coordinator=A))]
+    assert not bench.needs_ticks()

@@ -1,0 +1,61 @@
+"""Commands where only the base of the package is installed: they work, or name the extra that they need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.source_tree import pyproject, requirement_name
+from virtuallog_server.cli.common.extras import EXTRAS
+
+MAIN = f"import sys; sys.modules.update(dict.fromkeys({[*EXTRAS]!r})); from virtuallog_server.cli import main; "
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A process that has no module of any extra."""
+    command = (sys.executable, "-P", "-c", MAIN + code, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_extras_are_those_of_the_package() -> None:
+    """Whatever is told to be installed brings the module."""
+    extras = pyproject()["project"]["optional-dependencies"]
+    for module, extra in EXTRAS.items():
+        assert module in map(requirement_name, extras[extra])
+    assert {requirement_name(line) for lines in extras.values() for line in lines} == EXTRAS.keys()
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_commands_can_be_listed_without_extras() -> None:
+    """None of them says at once that it cannot be loaded."""
+    done = run(
+        "import click; context = click.Context(main);"
+        " print(*(f'{name}: {main.get_command(context, name).get_short_help_str(200)}' for name in main.list_commands(context)), sep='\\n')"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "simulate: " in done.stdout
+    assert [line for line in done.stdout.splitlines() if "not installed" in line or "cannot be loaded" in line] == []
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_the_simulator_runs_without_extras() -> None:
+    """A cluster without archives needs none of them."""
+    done = run("main()", "simulate", "--seed", "1", "--operations", "5", "--seconds", "5")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", ["archive", "mixed", "all"])
+def test_a_scenario_that_needs_an_extra_names_it(scenario: str) -> None:
+    """In one line, before any seed runs."""
+    done = run("main()", "simulate", "--seed", "1", "--scenario", scenario)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "virtuallog: pyarrow is not installed: pip install 'virtuallog[archive]'\n"

@@ -1,0 +1,5 @@
+"""Fixtures of the tests of clients."""
+
+from tests.virtuallog.client.flaky_loglets import way
+
+__all__ = ["way"]

@@ -1,0 +1,132 @@
+"""What nodes keep for a segment, and kinds that consist of others or came later than a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import pytest
+from trio.testing import MockClock
+
+from tests.virtuallog.client.world import World, world
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.chain import SegmentId, extend, genesis
+from virtuallog.contract.errors import MalformedError, UnknownKindError, UnsupportedError
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.provider import LogletProvider, RetainedLoglets, check_level, compose, inner
+from virtuallog.contract.versions import COMPOSED, REPLICAS
+from virtuallog.reconfiguration.retention import find_retained, retained_loglets
+from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
+from virtuallog_server.node.register_follower import live_loglets
+
+FIRST, PART, OTHER_PART = SegmentId(1, 7), SegmentId(1, 8), SegmentId(1, 9)
+CHAIN = extend(genesis("pair", b"two", 7), 10, "plain", b"one", 6)
+
+
+@attrs.define
+class PairProvider(MemoryProvider):
+    """Each segment rests on two plain loglets."""
+
+    kind: str = "pair"
+    since: int = COMPOSED
+    others: Mapping[str, LogletProvider] = attrs.field(factory=dict)
+
+    def over(self, providers: Mapping[str, LogletProvider]) -> None:
+        self.others = providers
+
+    def open(self, segment: SegmentId, config: bytes, environment: Environment) -> MemoryLoglet:
+        """A config that names parts says whose entries it means."""
+        return super().open(FIRST if config else segment, config, environment)
+
+    def loglets(self, segment: SegmentId, config: bytes) -> RetainedLoglets:
+        if config != b"two":
+            raise MalformedError(f"not a pair: {config!r}")
+        return {PART: ("plain", b"a"), OTHER_PART: ("plain", b"b")}
+
+
+PROVIDERS: Mapping[str, LogletProvider] = {"pair": PairProvider(), "plain": MemoryProvider(kind="plain")}
+
+
+def test_nodes_keep_one_loglet_for_a_segment_unless_its_kind_says_otherwise() -> None:
+    """Under the id of the segment; or whatever the kind says, under the ids that it says."""
+    pair, plain = CHAIN.segments
+
+    assert retained_loglets(plain, PROVIDERS) == {plain.id: ("plain", b"one")}
+    assert retained_loglets(pair, PROVIDERS) == {PART: ("plain", b"a"), OTHER_PART: ("plain", b"b")}
+    assert live_loglets(CHAIN, PROVIDERS) == [PART, OTHER_PART, plain.id]
+
+
+def test_a_part_is_found_by_its_own_id() -> None:
+    """A node that is asked for a loglet that it does not know looks for it by this one; a segment's id comes first."""
+    assert find_retained(CHAIN, OTHER_PART, PROVIDERS) == ("plain", b"b")
+    assert find_retained(CHAIN, FIRST, PROVIDERS) == ("pair", b"two")
+    assert find_retained(CHAIN, SegmentId(3, 3), PROVIDERS) is None
+
+
+@pytest.mark.parametrize("providers", [{"plain": MemoryProvider(kind="plain")}, {}])
+def test_who_does_not_know_a_kind_forgets_nothing(providers: Mapping[str, LogletProvider]) -> None:
+    """It cannot tell which loglets the segment rests on: any of those that it keeps may be one."""
+    assert retained_loglets(CHAIN.segments[0], providers) is None
+    assert live_loglets(CHAIN, providers) is None
+
+
+def test_with_a_config_that_nobody_can_read_nothing_is_forgotten() -> None:
+    """It was put there by hand."""
+    damaged = genesis("pair", b"three", 7)
+
+    assert live_loglets(damaged, PROVIDERS) is None
+    assert find_retained(damaged, PART, PROVIDERS) is None
+
+
+def test_kinds_that_consist_of_others_are_told_of_them() -> None:
+    """They open the loglets below through the very providers that everybody uses, and never through one of their own sort."""
+    pair = PairProvider()
+    providers: Mapping[str, LogletProvider] = {"pair": pair, "plain": MemoryProvider(kind="plain")}
+
+    compose(providers)
+
+    assert inner(pair.others, "plain") is providers["plain"]
+    with pytest.raises(UnsupportedError, match="consist of others themselves"):
+        inner(pair.others, "pair")
+    with pytest.raises(UnknownKindError):
+        inner(pair.others, "striped")
+
+
+def test_a_kind_that_older_nodes_do_not_know_waits_for_the_level() -> None:
+    """Kinds that say nothing came with the first version."""
+    with pytest.raises(UnsupportedError, match="protocol version 3 only"):
+        check_level(PairProvider(), REPLICAS)
+    check_level(PairProvider(), COMPOSED)
+    check_level(MemoryProvider(), 1)
+
+
+async def at_level(w: World, level: int) -> None:
+    """Every node of the cluster has been upgraded."""
+    raised = w.register.with_level(level)
+    await w.metastore.put(raised.encode(), raised.version - 1, attempt=5)
+
+
+async def test_no_chain_names_a_kind_before_every_node_knows_it(autojump_clock: MockClock) -> None:
+    """Neither for new entries nor for old ones; nothing is sealed for it. Afterwards both work, also for a client whose register
+    is older than that."""
+    async with world() as w:
+        w.providers = {**w.providers, "pair": PairProvider()}
+        log = w.client()
+        await log.append_many([b"a", b"b"])
+        await log.reconfig_extend("memory")
+        closed, before = w.register.chain.segments[0], w.register.version
+
+        with pytest.raises(UnsupportedError, match="are used once all speak 4"):
+            await log.reconfig_extend("pair")
+        with pytest.raises(UnsupportedError, match="are used once all speak 4"):
+            await log.reconfig_modify(closed.id, "pair", b"two")
+        assert await log.append(b"c") == 2
+        assert w.register.version == before
+
+        await at_level(w, COMPOSED)
+        copy = w.providers["pair"].open(closed.id, b"two", log.view.environment)
+        await copy.append(Batch.build(SessionId(b"p" * 16), 0, [b"a", b"b"]), opens=True)
+        await copy.seal()
+        assert (await log.reconfig_extend("pair")).chain.last.kind == "pair"
+        modified = await log.reconfig_modify(closed.id, "pair", b"two")
+        assert modified.chain.segments[0].kind == "pair"

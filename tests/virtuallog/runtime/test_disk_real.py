@@ -1,0 +1,106 @@
+"""What only the real directory can show: threads, locks between processes, errors of the operating system."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+import trio
+
+from virtuallog.contract.errors import DiskFullError, InvalidSettingError, StorageError
+from virtuallog.contract.ports import File
+from virtuallog.runtime.disk import DiskStorage
+
+MEMORY_DISK = Path("/dev/shm")
+
+
+@pytest.mark.skipif(not MEMORY_DISK.is_mount(), reason="needs a tmpfs: it refuses at once, others would fill up first")
+async def test_a_full_disk_leaves_no_file_behind() -> None:
+    """More than the whole file system is refused at once, with `DiskFullError`; the directory is as before."""
+    path = MEMORY_DISK / f"virtuallog-test-{os.getpid()}"
+    state = os.statvfs(MEMORY_DISK)
+    try:
+        with DiskStorage(path) as storage:
+            with pytest.raises(DiskFullError):
+                await storage.create("a", state.f_blocks * state.f_frsize + (1 << 20))
+            assert await storage.names() == []
+            assert (await storage.create("a", 1000)).size == 1000
+    finally:
+        for name in ("a", "LOCK"):
+            (path / name).unlink(missing_ok=True)
+        path.rmdir()
+
+
+def test_another_process_cannot_own_the_directory(tmp_path: Path) -> None:
+    """The lock holds between processes, and ends with the process that held it."""
+    script = (
+        "import sys, pathlib; from virtuallog.runtime.disk import DiskStorage\n"
+        "storage = DiskStorage(pathlib.Path(sys.argv[1])); print('mine', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"mine\n"
+        with pytest.raises(InvalidSettingError, match="in use by another process"):
+            DiskStorage(tmp_path)
+        child.kill()
+        child.wait()
+
+    DiskStorage(tmp_path).close()
+
+
+async def test_an_error_of_the_system_is_a_storage_error(tmp_path: Path) -> None:
+    """A descriptor that died under us: the write fails typed, and so does the read."""
+    with DiskStorage(tmp_path) as storage:
+        (tmp_path / "folder").mkdir()
+
+        with pytest.raises(StorageError):
+            await storage.open("folder")
+    with pytest.raises(StorageError):
+        DiskStorage(tmp_path / "LOCK")
+
+
+async def test_writes_of_one_directory_run_in_order(tmp_path: Path) -> None:
+    """Many tasks write the same place: the last one to ask wins, and every reader sees whole writes."""
+    with DiskStorage(tmp_path) as storage:
+        file = await storage.create("a", 4096)
+        started: list[int] = []
+
+        async def write(number: int) -> None:
+            started.append(number)
+            await file.write_synced(0, [bytes([number]) * 4096])
+
+        async with trio.open_nursery() as nursery:
+            for number in range(1, 20):
+                nursery.start_soon(write, number)
+
+        assert await file.read(0, 4096) == bytes([started[-1]]) * 4096
+
+
+async def test_a_reader_that_meets_a_close_gets_its_bytes_or_an_error(tmp_path: Path) -> None:
+    """Never the bytes of another file that was given the same descriptor."""
+    random = Random(1)
+    with DiskStorage(tmp_path) as storage:
+        for round_number in range(20):
+            name = f"file-{round_number}"
+            file = await storage.create(name, 0)
+            await file.write_synced(0, [bytes([round_number]) * (1 << 20)])
+            seen: list[bytes] = []
+
+            async def read(length: int, file: File = file, seen: list[bytes] = seen) -> None:
+                try:
+                    seen.append(await file.read(0, length))
+                except StorageError:
+                    seen.append(b"")
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(4):
+                    nursery.start_soon(read, random.choice((100, 1 << 20)))
+                nursery.start_soon(file.close)
+                nursery.start_soon(storage.create, f"other-{round_number}", 1 << 20)
+
+            assert {byte for content in seen for byte in set(content)} <= {round_number}

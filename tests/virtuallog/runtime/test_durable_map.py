@@ -1,0 +1,379 @@
+"""The DurableMap port: what RocksDB and the simulated disk promise alike, and what only one of them can show."""
+
+from __future__ import annotations
+
+import random
+import resource
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from virtuallog.contract.errors import CorruptionError, StorageError
+from virtuallog.contract.ports import DurableMap
+from virtuallog.contract.types import NodeId
+from virtuallog.runtime.rocks_map import RocksMap, RocksMapSettings, open_rocks_map
+from virtuallog.testing.sim.clock import SimulatedClock
+from virtuallog.testing.sim.disk import DiskFaults
+from virtuallog.testing.sim.key_values import SimulatedKeyValues, SimulatedKeyValuesDisk
+from virtuallog.testing.sim.process import CrashedError, Process
+
+NODE = NodeId(1)
+
+Opener = Callable[[], AbstractAsyncContextManager[DurableMap]]
+"""Opens the same store again and again."""
+
+
+@pytest.fixture(params=["rocksdb", "simulated"])
+def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    if request.param == "rocksdb":
+        return lambda: open_rocks_map(tmp_path / "store")
+    disk = SimulatedKeyValuesDisk(random.Random(1))
+
+    @asynccontextmanager
+    async def simulated() -> AsyncIterator[DurableMap]:
+        yield disk.open(Process(NODE), SimulatedClock(Process(NODE)))
+
+    return simulated
+
+
+async def test_pairs_survive(opener: Opener) -> None:
+    """What was written is there after the store was closed and opened again, byte for byte."""
+    async with opener() as store:
+        await store.write({b"a": b"1", b"empty": b"", b"\x00\xff": bytes(range(256))})
+    async with opener() as store:
+        assert await store.get(b"a") == b"1"
+        assert await store.get(b"empty") == b""
+        assert await store.get(b"\x00\xff") == bytes(range(256))
+        assert await store.get(b"absent") is None
+
+
+async def test_none_deletes(opener: Opener) -> None:
+    """Puts and deletes in one write; deleting what is not there is no error."""
+    async with opener() as store:
+        await store.write({b"a": b"1", b"b": b"2"})
+        await store.write({b"a": None, b"absent": None, b"b": b"3"})
+
+        assert await store.scan(b"") == [(b"b", b"3")]
+
+
+async def test_scan_is_a_sorted_range(opener: Opener) -> None:
+    """All keys with the prefix in the order of their bytes, and no other; an empty prefix means all."""
+    async with opener() as store:
+        keys = [b"b", b"b\xff", b"b\x00", b"a", b"c", b"bb", b"\xff\xff"]
+        await store.write({key: key[::-1] for key in keys})
+
+        assert [key for key, _ in await store.scan(b"b")] == [b"b", b"b\x00", b"bb", b"b\xff"]
+        assert await store.scan(b"\xff") == [(b"\xff\xff", b"\xff\xff")]
+        assert [key for key, _ in await store.scan(b"")] == sorted(keys)
+        assert await store.scan(b"d") == []
+
+
+async def test_a_span_is_read_in_pieces(opener: Opener) -> None:
+    """From the first key up to and without the second; always one pair, then as many as fit."""
+    async with opener() as store:
+        await store.write({bytes([key]): bytes(100) for key in range(10)})
+
+        assert [key for key, _ in await store.scan_span((b"\x02", b"\x05"), 1 << 20)] == [b"\x02", b"\x03", b"\x04"]
+        assert [key for key, _ in await store.scan_span((b"\x02", b"\xff"), 1)] == [b"\x02"]
+        assert [key for key, _ in await store.scan_span((b"\x02", b"\xff"), 250)] == [b"\x02", b"\x03"]
+        assert await store.scan_span((b"\x0a", b"\xff"), 250) == []
+        assert await store.scan_span((b"\x05", b"\x05"), 250) == []
+
+
+async def test_spans_are_dropped_before_pairs_are_put(opener: Opener) -> None:
+    """One write: all that was in the spans is gone, what it puts there stays; so it is when the store is opened again."""
+    async with opener() as store:
+        await store.write({bytes([key]): b"old" for key in range(10)})
+        await store.write(
+            {b"\x03": b"new", b"\x08": None}, [(b"\x02", b"\x05"), (b"\x09", b"\xff"), (b"\xf0", b"\xf0")]
+        )
+    left = [(bytes([key]), b"new" if key == 3 else b"old") for key in (0, 1, 3, 5, 6, 7)]
+    async with opener() as store:
+        assert await store.scan(b"") == left
+
+
+async def test_a_huge_span_takes_no_time_per_key(tmp_path: Path) -> None:
+    """Numbers up to 600 million, in a store that never had most of them."""
+    async with open_rocks_map(tmp_path / "store") as store:
+        await store.write({(600_020_000).to_bytes(8): b"kept", (1).to_bytes(8): b"dropped"})
+        await store.write({}, [((0).to_bytes(8), (600_000_000).to_bytes(8))])
+
+        assert await store.scan(b"") == [((600_020_000).to_bytes(8), b"kept")]
+
+
+async def test_room_comes_back_without_more_writes(tmp_path: Path) -> None:
+    """What was dropped is cleared away when that is asked for, and only that."""
+    async with open_rocks_map(tmp_path / "store") as store:
+        for number in range(20):
+            await store.write({bytes([number]): random.Random(number).randbytes(1 << 20)})
+        await store.write({}, [(b"\x00", b"\x12")])
+        await store.reclaim((b"\x00", b"\x12"))
+
+        assert [key for key, _ in await store.scan(b"")] == [b"\x12", b"\x13"]
+        assert room_taken(tmp_path / "store") < 10 << 20
+
+
+def room_taken(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.iterdir())
+
+
+async def test_a_store_of_bulk_tells_when_the_disk_gets_full(tmp_path: Path) -> None:
+    """It asks for more room than there is, so it says so from the start; small stores ask for none."""
+    taken = shutil.disk_usage(tmp_path)
+    async with open_rocks_map(tmp_path / "bulk", RocksMapSettings(headroom_bytes=taken.total * 2)) as store:
+        assert not store.has_room
+        await store.write({b"a": b"1"})
+        assert not store.has_room
+    async with open_rocks_map(tmp_path / "small") as store:
+        assert store.has_room
+
+
+async def test_reads_go_on_beside_writes(opener: Opener) -> None:
+    """Whoever reads a lot holds up no write, and sees each write whole."""
+    async with opener() as store, trio.open_nursery() as nursery:
+        await store.write({b"%03d" % key: b"0" for key in range(100)})
+
+        async def write_all() -> None:
+            for round_ in range(20):
+                await store.write({b"%03d" % key: b"%d" % round_ for key in range(100)})
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(write_all)
+        while True:
+            pairs = await store.scan_span((b"0", b"1"), 1 << 20)
+            assert len({value for _, value in pairs}) == 1
+            assert len(pairs) == 100
+
+
+async def test_large_value(opener: Opener) -> None:
+    """A register of the largest size fits into one pair."""
+    value = random.Random(1).randbytes(1 << 20)
+    async with opener() as store:
+        await store.write({b"large": value})
+
+        assert await store.get(b"large") == value
+
+
+async def test_writes_of_many_tasks_happen_one_by_one(opener: Opener) -> None:
+    """Each write is whole: whoever reads sees both of its pairs or none."""
+    async with opener() as store, trio.open_nursery() as nursery:
+
+        async def write(number: int) -> None:
+            await store.write({b"left": b"%d" % number, b"right": b"%d" % number})
+            left, right = await store.scan(b"")
+            assert left[1] == right[1]
+
+        for number in range(20):
+            nursery.start_soon(write, number)
+
+
+async def test_directory_belongs_to_one(tmp_path: Path) -> None:
+    """While the store is open nobody else can open it; closing twice is harmless; a closed store is of no use."""
+    async with open_rocks_map(tmp_path) as store:
+        with pytest.raises(StorageError):
+            await RocksMap.open(tmp_path)
+        await store.close()
+        with pytest.raises(StorageError):
+            await store.get(b"a")
+        async with open_rocks_map(tmp_path) as successor:
+            assert await successor.get(b"a") is None
+
+
+async def test_first_failure_poisons_the_store(tmp_path: Path) -> None:
+    """The disk refuses to let a file grow. Nothing is known about the store then: no later operation is even tried."""
+    async with open_rocks_map(tmp_path) as store:
+        await store.write({b"a": b"1"})
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, limits[1]))
+        try:
+            with pytest.raises(StorageError):
+                await store.write({b"a": b"2" * (1 << 20)})
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+        with pytest.raises(StorageError, match="no longer"):
+            await store.get(b"a")
+    async with open_rocks_map(tmp_path) as store:
+        assert await store.get(b"a") == b"1"
+
+
+async def crashed_copy(directory: Path) -> tuple[Path, Path]:
+    """What a crash after ten writes would leave, all of it in the write-ahead log; and that log."""
+    crashed = directory / "crashed"
+    async with open_rocks_map(directory / "store") as store:
+        for number in range(10):
+            await store.write({b"key %d" % number: b"value %d" % number * 50})
+        shutil.copytree(directory / "store", crashed)
+    (log,) = crashed.glob("*.log")
+    return crashed, log
+
+
+async def test_damage_is_reported_on_opening(tmp_path: Path) -> None:
+    """A record in the middle of the write-ahead log is damaged: acknowledged writes would be lost without a word."""
+    crashed, log = await crashed_copy(tmp_path)
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    log.write_bytes(damaged)
+
+    with pytest.raises(CorruptionError):
+        await RocksMap.open(crashed)
+
+
+async def test_torn_tail_is_forgiven(tmp_path: Path) -> None:
+    """The last record is cut: power failed within a write that nobody was told of. All before it is there."""
+    crashed, log = await crashed_copy(tmp_path)
+    log.write_bytes(log.read_bytes()[:-3])
+
+    async with open_rocks_map(crashed) as store:
+        assert len(await store.scan(b"")) == 9
+
+
+def simulated(disk: SimulatedKeyValuesDisk) -> tuple[Process, SimulatedKeyValues]:
+    process = Process(NODE)
+    return process, disk.open(process, SimulatedClock(process))
+
+
+async def test_write_under_way_at_a_crash_happens_wholly_or_not(autojump_clock: trio.testing.MockClock) -> None:
+    """Both outcomes occur over the seeds, a mixture never; the dead store is of no use."""
+    outcomes = set()
+    for seed in range(20):
+        disk = SimulatedKeyValuesDisk(random.Random(seed), write_seconds=1.0)
+        disk.pairs.update({b"a": b"old", b"b": b"old"})
+        process, store = simulated(disk)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.write, {b"a": b"new", b"b": b"new"})
+            await trio.sleep(0.5)
+            process.crash()
+            nursery.cancel_scope.cancel()
+        disk.crash()
+        with pytest.raises(CrashedError):
+            await store.get(b"a")
+        _, successor = simulated(disk)
+        outcomes.add(tuple(value for _, value in await successor.scan(b"")))
+        assert await successor.scan(b"") == await successor.scan(b"")
+
+    assert outcomes == {(b"old", b"old"), (b"new", b"new")}
+
+
+async def test_finished_writes_survive_a_crash(autojump_clock: trio.testing.MockClock) -> None:
+    """Durable on return, and slow on request."""
+    disk = SimulatedKeyValuesDisk(random.Random(1), write_seconds=2.0)
+    process, store = simulated(disk)
+    before = trio.current_time()
+    await store.write({b"a": b"1"})
+    assert trio.current_time() - before == 2.0
+    process.crash()
+    disk.crash()
+
+    assert await simulated(disk)[1].get(b"a") == b"1"
+
+
+async def test_injected_failure_poisons_one_life() -> None:
+    """The failed write happened or not, seed by seed; the next life of the process finds a working disk."""
+    outcomes = set()
+    for seed in range(20):
+        disk = SimulatedKeyValuesDisk(random.Random(seed))
+        process, store = simulated(disk)
+        disk.fail_write(after=1)
+        await store.write({b"a": b"1"})
+        with pytest.raises(StorageError):
+            await store.write({b"a": b"2"})
+        with pytest.raises(StorageError):
+            await store.get(b"a")
+        process.crash()
+        outcomes.add(await simulated(disk)[1].get(b"a"))
+
+    assert outcomes == {b"1", b"2"}
+
+
+async def test_wipe_and_damage() -> None:
+    """A wiped disk is empty; a damaged value differs in one bit."""
+    disk = SimulatedKeyValuesDisk(random.Random(1))
+    await simulated(disk)[1].write({b"a": b"12345678"})
+    disk.damage(b"a")
+    (damaged,) = disk.pairs.values()
+    assert sum((one ^ other).bit_count() for one, other in zip(damaged, b"12345678", strict=True)) == 1
+
+    disk.wipe()
+    assert await simulated(disk)[1].scan(b"") == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "counted"),
+    [
+        (DiskFaults(write_error=1.0), "store write error"),
+        (DiskFaults(sync_error=1.0), "store sync error"),
+        (DiskFaults(free_bytes=2), "store full"),
+    ],
+)
+async def test_a_bad_disk_fails_a_write_and_ends_the_store(faults: DiskFaults, counted: str) -> None:
+    """The write happened or not; nothing else is tried in this life. The next one, on a good disk, works."""
+    outcomes = set()
+    for seed in range(20):
+        disk = SimulatedKeyValuesDisk(random.Random(seed), faults=attrs.evolve(faults))
+        process, store = simulated(disk)
+        with pytest.raises(StorageError):
+            await store.write({b"a": b"12345678"})
+        with pytest.raises(StorageError, match="before"):
+            await store.get(b"a")
+        assert disk.fired == {counted: 1}
+
+        process.crash()
+        disk.faults = DiskFaults()
+        successor = simulated(disk)[1]
+        outcomes.add(await successor.get(b"a"))
+        await successor.write({b"a": b"new"})
+
+    assert outcomes == {None, b"12345678"}
+
+
+async def test_a_bad_disk_fails_a_read_and_ends_the_store() -> None:
+    """As a real store does, which cannot tell how much else it cannot read."""
+    disk = SimulatedKeyValuesDisk(random.Random(1))
+    _, store = simulated(disk)
+    await store.write({b"a": b"1"})
+    disk.faults.read_error = 1.0
+    with pytest.raises(StorageError):
+        await store.scan(b"")
+    disk.faults.read_error = 0.0
+    with pytest.raises(StorageError, match="before"):
+        await store.get(b"a")
+
+    assert disk.fired == {"store read error": 1}
+
+
+async def test_a_store_shares_the_room_and_the_pace_of_its_machine(autojump_clock: trio.testing.MockClock) -> None:
+    """What it writes is taken from what is left, and takes as long as the disk does."""
+    faults = DiskFaults(free_bytes=100, write_seconds=(2.0, 2.0))
+    _, store = simulated(SimulatedKeyValuesDisk(random.Random(1), faults=faults))
+    before = trio.current_time()
+    await store.write({b"key": b"1234567"})
+
+    assert (faults.free_bytes, trio.current_time() - before) == (90, 2.0)
+
+
+async def test_rot_in_a_store() -> None:
+    """One bit of one value; an empty store has nothing to flip."""
+    disk = SimulatedKeyValuesDisk(random.Random(1))
+    assert disk.rot() is None
+    await simulated(disk)[1].write({b"a": b"1", b"b": b"", b"c": b"3"})
+    key = disk.rot()
+
+    assert key in {b"a", b"c"}
+    assert disk.pairs != {b"a": b"1", b"b": b"", b"c": b"3"}
+    assert disk.fired == {"store bit flipped": 1}
+
+
+async def test_a_pair_that_is_written_over_and_over_takes_no_more_room(tmp_path: Path) -> None:
+    """A vote per change of the chain, for years: the directory stays within a few MiB."""
+    async with open_rocks_map(tmp_path / "store") as store:
+        for number in range(1000):
+            await store.write({b"decision": number.to_bytes(4, "little") * 4096})
+        assert await store.get(b"decision") == (999).to_bytes(4, "little") * 4096
+        taken = sum(file.stat().st_size for file in (tmp_path / "store").iterdir())
+    assert taken < 8 << 20

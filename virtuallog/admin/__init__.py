@@ -1,0 +1,1 @@
+"""Messages with which clients and operators ask nodes about the cluster and change it, with their Cap'n Proto schemas, and the status of many nodes at once. Imports the contract and the schemas of rpc."""

@@ -1,0 +1,144 @@
+"""The bounded queue in front of an appender: what callers offer, and how it is gathered into batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+import outcome
+import trio
+
+from virtuallog.contract.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX, ENTRY_BYTES_MAX
+from virtuallog.contract.errors import TooLargeError, VirtualLogError
+from virtuallog.contract.types import LogPosition
+from virtuallog.ordering.append_session import InFlightBatch
+
+
+def pending_appends_of(flight: InFlightBatch) -> list[PendingAppend]:
+    """The offers that a flight carries, in the order of their entries."""
+    offers: list[PendingAppend] = flight.tag
+    return offers
+
+
+BATCH_HEADERS_BYTES = 1024
+"""Kept free in each batch for its own fields."""
+
+
+@attrs.define(eq=False)
+class PendingAppend:
+    """The entries of one caller, who waits until `finish`. They stay side by side, in one batch."""
+
+    payloads: list[bytes]
+    size: int
+    expected_tail: LogPosition | None
+    _task: trio.lowlevel.Task | None = None
+
+    async def wait(self) -> range:
+        """Wait for the places of the entries. A cancelled caller only stops waiting; the offer stands."""
+        self._task = trio.lowlevel.current_task()
+        places: range = await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+        return places
+
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def finish(self, places: range) -> None:
+        """The entries are in the log."""
+        self._wake(outcome.Value(places))
+
+    def fail(self, error: VirtualLogError) -> None:
+        """They are not, or nobody knows."""
+        self._wake(outcome.Error(error))
+
+    def _wake(self, result: outcome.Outcome[range]) -> None:
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task, result)
+            self._task = None
+
+
+@attrs.define(eq=False)
+class PostedAppend(PendingAppend):
+    """The entries of one who does not wait but is called: no task has to be woken."""
+
+    done: Callable[[range | VirtualLogError], None] = attrs.field(kw_only=True)
+
+    def finish(self, places: range) -> None:
+        self.done(places)
+
+    def fail(self, error: VirtualLogError) -> None:
+        self.done(error)
+
+
+def check_size(payloads: list[bytes], entry_bytes_max: int) -> int:
+    """Bytes in `payloads`.
+
+    Raises:
+        TooLargeError: an entry or the whole is over its limit, now or ever.
+    """
+    if len(payloads) == 1 and (size := len(payloads[0])) <= min(entry_bytes_max, ENTRY_BYTES_MAX):
+        return size  # nearly all are such: one comparison instead of four passes
+    largest, size = max(map(len, payloads)), sum(map(len, payloads))
+    if largest > entry_bytes_max:
+        raise TooLargeError(what="bytes in an entry", size=largest, limit=entry_bytes_max)
+    limit = BATCH_BYTES_MAX - BATCH_HEADERS_BYTES
+    if size + 4 * len(payloads) > limit:
+        raise TooLargeError(what="bytes in a batch", size=size + 4 * len(payloads), limit=limit)
+    if len(payloads) > BATCH_COUNT_MAX:
+        raise TooLargeError(what="entries in a batch", size=len(payloads), limit=BATCH_COUNT_MAX)
+    return size
+
+
+@attrs.define(eq=False)
+class AppendQueue:
+    """Offers in order of arrival."""
+
+    bytes_max: int
+    """Callers wait while more than this is queued."""
+    offers: deque[PendingAppend] = attrs.field(factory=deque, init=False)
+    bytes: int = attrs.field(default=0, init=False)
+    """Of all payloads in the queue."""
+    _room: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to `wait_room` before the next `put`."""
+        return self.bytes > self.bytes_max
+
+    async def wait_room(self) -> None:
+        """Wait until one more offer may be put; cancelling it has no effect."""
+        while self.is_full:
+            await self._room.wait()
+
+    def put(self, offer: PendingAppend) -> None:
+        self.offers.append(offer)
+        self.bytes += offer.size
+
+    def take_batch(self, bytes_max: int, entries_max: int) -> list[PendingAppend]:
+        """The offers of the next batch: at least one, then as many as fit. A conditional one stays alone."""
+        taken = [self.offers.popleft()]
+        size, entries = taken[0].size, len(taken[0].payloads)
+        while self.offers and taken[-1].expected_tail is None:
+            following = self.offers[0]
+            size += following.size
+            entries += len(following.payloads)
+            if following.expected_tail is not None or size > bytes_max or entries > entries_max:
+                break
+            taken.append(self.offers.popleft())
+        self._give_back(taken)
+        return taken
+
+    def clear(self) -> list[PendingAppend]:
+        """Take everything out."""
+        taken = list(self.offers)
+        self.offers.clear()
+        self._give_back(taken)
+        return taken
+
+    def _give_back(self, taken: list[PendingAppend]) -> None:
+        was_full = self.is_full
+        self.bytes -= sum(offer.size for offer in taken)
+        if was_full and not self.is_full:
+            self._room.set()
+            self._room = trio.Event()

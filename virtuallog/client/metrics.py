@@ -1,0 +1,96 @@
+"""What the appenders of one client tell about themselves. Figures are added per batch.                            Pure."""
+
+from __future__ import annotations
+
+import attrs
+
+from virtuallog.contract import metrics
+from virtuallog.contract.metrics import BYTES, COUNTS, SECONDS, Counter, Counters, Distribution, Histogram, MetricFamily
+
+
+@attrs.frozen(kw_only=True)
+class AppendStatistics:
+    """The appends of a client since it was made, over all its appenders, closed ones included."""
+
+    entries: int
+    """Acknowledged."""
+    batches: int
+    """Acknowledged."""
+    failed_entries: int
+    """Whose callers were told an error; some of them may be in the log all the same (`UnavailableError`)."""
+    offers_again: int
+    """Batches offered once more after an answer that was none."""
+    seconds: Distribution
+    """By batch: from the first `append` whose entry is in it until the acknowledgement. The others waited less."""
+    batch_entries: Distribution
+    batch_bytes: Distribution
+    interruption_seconds: Distribution
+    """By change of the segment: from the moment when the old one took no more until its successor acknowledged."""
+    queued_bytes: int
+    """Wait for a batch now."""
+    batches_in_flight: int
+    """Offered, or to be offered, and not settled now."""
+
+
+@attrs.define(eq=False)
+class AppendMetrics:
+    """Counts for the appenders of one client."""
+
+    seconds: Histogram = attrs.field(
+        factory=lambda: Histogram(
+            "virtuallog_append_seconds", "Of a batch: from its first append call until its acknowledgement.", SECONDS
+        )
+    )
+    batch_entries: Histogram = attrs.field(
+        factory=lambda: Histogram("virtuallog_append_batch_entries", "Entries in an acknowledged batch.", COUNTS)
+    )
+    batch_bytes: Histogram = attrs.field(
+        factory=lambda: Histogram("virtuallog_append_batch_bytes", "Bytes of an acknowledged batch.", BYTES)
+    )
+    interruption_seconds: Histogram = attrs.field(
+        factory=lambda: Histogram(
+            "virtuallog_append_interruption_seconds",
+            "From the moment when a segment took no more appends until its successor acknowledged the first.",
+            SECONDS,
+        )
+    )
+    failed_entries: Counter = attrs.field(
+        factory=lambda: Counter("virtuallog_append_failed_entries_total", "Entries whose callers were told an error.")
+    )
+    again: Counters = attrs.field(
+        factory=lambda: Counters(
+            "virtuallog_append_offers_again_total", "Batches offered once more, by the error before.", ("error",)
+        )
+    )
+
+    def acknowledged(self, entries: int, size: int, seconds: float) -> None:
+        """One batch is in the log."""
+        self.seconds.observe(seconds)
+        self.batch_entries.observe(entries)
+        self.batch_bytes.observe(size)
+
+    def statistics(self, queued_bytes: int, batches_in_flight: int) -> AppendStatistics:
+        """As of now."""
+        seconds, entries = self.seconds.distribution(), self.batch_entries.distribution()
+        return AppendStatistics(
+            entries=int(entries.total),
+            batches=entries.count,
+            failed_entries=int(self.failed_entries.value),
+            offers_again=int(sum(self.again.values.values())),
+            seconds=seconds,
+            batch_entries=entries,
+            batch_bytes=self.batch_bytes.distribution(),
+            interruption_seconds=self.interruption_seconds.distribution(),
+            queued_bytes=queued_bytes,
+            batches_in_flight=batches_in_flight,
+        )
+
+    def metrics(self, queued_bytes: int, queue_bytes_max: int, batches_in_flight: int) -> list[MetricFamily]:
+        """The same for a scrape."""
+        own = (self.seconds, self.batch_entries, self.batch_bytes, self.interruption_seconds, self.failed_entries)
+        return [
+            *(instrument.family() for instrument in own),
+            self.again.family(),
+            metrics.gauge("virtuallog_append_batches_in_flight", "Batches not settled.", batches_in_flight),
+            *metrics.queue_bytes("appender", queued_bytes, queue_bytes_max),
+        ]

@@ -1,0 +1,119 @@
+"""Asks many servers and hands their answers to one task, in order of arrival, without a task per request."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+import trio
+
+from virtuallog.contract.errors import ForbiddenError, SealedError, UnavailableError, VirtualLogError
+from virtuallog.contract.ports import Environment, Request
+from virtuallog.contract.types import NodeId
+
+PAUSE_SECONDS: Final = 0.05
+"""Between a failed request and the next attempt: a server that restarts is found soon, and not flooded."""
+
+
+@attrs.frozen(eq=False)
+class _Inquiry:
+    server: NodeId
+    request: Request[Any]
+    tag: Any
+    timeout_seconds: float
+    wanted: Callable[[], bool]
+    """Ask again after a failure?"""
+
+
+@attrs.frozen
+class QuorumAnswer:
+    """What came back for a tag; `outcome` is an error only if the request was not to be repeated."""
+
+    server: NodeId
+    tag: Any
+    outcome: Any
+
+
+@attrs.define(eq=False)
+class QuorumCall:
+    """Belongs to one operation of one task. If that is cancelled, what is under way comes back to nobody."""
+
+    _environment: Environment
+    _answers: deque[QuorumAnswer] = attrs.field(factory=deque, init=False)
+    _repeats: deque[tuple[float, _Inquiry]] = attrs.field(factory=deque, init=False)
+    """When to ask again, in order of time."""
+    _arrived: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _last_error: VirtualLogError | None = attrs.field(default=None, init=False)
+
+    def ask(
+        self,
+        server: NodeId,
+        request: Request[Any],
+        tag: Any,
+        timeout_seconds: float,
+        wanted: Callable[[], bool] = lambda: False,
+        *,
+        pause: bool = False,
+    ) -> None:
+        """Send, after a pause if told so; while `wanted()` a failed request is sent again after a pause, else its
+        error is the answer."""
+        inquiry = _Inquiry(server, request, tag, timeout_seconds, wanted)
+        if pause:
+            self._post_later(inquiry)
+        else:
+            self._post(inquiry)
+
+    async def receive(self, timeout_seconds: float) -> QuorumAnswer | None:
+        """The next answer; None when there was none for so long.
+
+        Raises:
+            SealedError: a server says that the loglet has been dropped.
+            ForbiddenError: this client may not ask that.
+        """
+        clock = self._environment.clock
+        deadline = clock.monotonic() + timeout_seconds
+        while not self._answers:
+            now = clock.monotonic()
+            if now >= deadline:
+                return None
+            until = min(deadline, self._repeats[0][0]) if self._repeats else deadline
+            with clock.timeout(max(until - now, 0.0)):  # a repeat may be overdue
+                await self._arrived.wait()
+            self._arrived = trio.Event()
+            self._repeat_due()
+        answer = self._answers.popleft()
+        if isinstance(answer.outcome, SealedError | ForbiddenError):
+            raise answer.outcome
+        return answer
+
+    def unavailable(self, what: str) -> UnavailableError:
+        """Says what could not be done and what the last server that failed had to say."""
+        because = f": {self._last_error}" if self._last_error is not None else ""
+        return UnavailableError(f"{what}: not enough servers answered{because}")
+
+    def _post(self, inquiry: _Inquiry) -> None:
+        self._environment.services.post(
+            inquiry.server, inquiry.request, lambda outcome: self._arrive(inquiry, outcome), inquiry.timeout_seconds
+        )
+
+    def _post_later(self, inquiry: _Inquiry) -> None:
+        self._repeats.append((self._environment.clock.monotonic() + PAUSE_SECONDS, inquiry))
+        self._arrived.set()
+
+    def _arrive(self, inquiry: _Inquiry, outcome: Any) -> None:
+        if isinstance(outcome, VirtualLogError):
+            self._last_error = outcome
+            if inquiry.wanted() and not isinstance(outcome, SealedError | ForbiddenError):
+                self._post_later(inquiry)
+                return
+        self._answers.append(QuorumAnswer(inquiry.server, inquiry.tag, outcome))
+        self._arrived.set()
+
+    def _repeat_due(self) -> None:
+        now = self._environment.clock.monotonic()
+        while self._repeats and self._repeats[0][0] <= now:
+            _, inquiry = self._repeats.popleft()
+            if inquiry.wanted():
+                self._post(inquiry)

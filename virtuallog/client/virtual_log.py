@@ -1,0 +1,321 @@
+"""The VirtualLog: one address space over a chain of loglets (Delos, OSDI'20, section 3).
+
+Appends and tail checks go to the last segment, reads to the owner of the range. The MetaStore is not on their path:
+with it down, appends, tails and reads go on; only changes of the chain wait.
+
+Cancelling any method is safe: an append becomes a maybe, a change of the chain goes on in the service nursery, all
+else has no effect to undo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+
+from virtuallog.client.address_space import AddressSpace
+from virtuallog.client.appender import Appender, AppenderSettings
+from virtuallog.client.metrics import AppendMetrics, AppendStatistics
+from virtuallog.client.reader import Reader
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import TailMismatchError
+from virtuallog.contract.loglet import Placed
+from virtuallog.contract.metastore import MetaStore
+from virtuallog.contract.metrics import MetricFamily
+from virtuallog.contract.ports import Environment
+from virtuallog.contract.provider import LogletProvider, check_level, servers_of
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import LogletOffset, LogPosition, NodeId, Tail
+from virtuallog.reconfiguration.chain_cache import ChainCache
+from virtuallog.reconfiguration.chain_writer import ChainWriter, ChainWriterSettings, Planner
+from virtuallog.reconfiguration.core import chain_change
+from virtuallog.reconfiguration.metrics import ChainStatistics
+from virtuallog.runtime.nurseries import run_in_service
+
+CONDITIONAL_MAX: Final = 64
+"""Appenders kept for conditional appends, a few KB each. More of these at a time are rare: of those for one tail all but
+one fail."""
+
+_FIRST: Final = LogPosition(0)
+_ORIGIN: Final = LogletOffset(0)
+
+
+@attrs.frozen(kw_only=True)
+class VirtualLogSettings:
+    """How a client behaves."""
+
+    appender: AppenderSettings = attrs.field(factory=AppenderSettings)
+    chain: ChainWriterSettings = attrs.field(factory=ChainWriterSettings)
+
+
+READS_ONLY: Final = VirtualLogSettings(chain=ChainWriterSettings(may_change=False))
+"""For jobs that read: what others have left half done is left to the nodes, which look after the chain every second. Many such
+clients would only get into each other's way."""
+
+
+@attrs.frozen(kw_only=True)
+class VirtualLogStatistics:
+    """What a client has done since it was made, at one moment."""
+
+    known_tail: LogPosition
+    """The highest tail that it has seen."""
+    appends: AppendStatistics
+    chain: ChainStatistics
+
+
+class VirtualLog:
+    """A client of the log. Use `connect` to get one; all methods may be called by many tasks at once."""
+
+    def __init__(
+        self,
+        metastore: MetaStore,
+        providers: Mapping[str, LogletProvider],
+        environment: Environment,
+        *,
+        planner: Planner,
+        settings: VirtualLogSettings | None = None,
+        register: Register | None = None,
+        on_register: Callable[[Register], None] = lambda _: None,
+    ) -> None:
+        """Makes no call yet. Work that outlives its caller runs in `environment.nursery`.
+
+        Args:
+            metastore: holds the register.
+            providers: of every kind of loglet in the chain.
+            environment: to run in.
+            planner: who lives, when this client has to choose servers.
+            settings: how it behaves.
+            register: what it knows to begin with.
+            on_register: told of each newer register, to learn addresses from; must not block.
+        """
+        settings = settings or VirtualLogSettings()
+        self.view: Final = ChainCache(metastore, providers, environment, cached=register, on_newer_register=on_register)
+        self.chain_writer: Final = ChainWriter(self.view, planner, settings.chain)
+        self.space: Final = AddressSpace(self.view, self.chain_writer)
+        self._appender_settings = settings.appender
+        self._appender: Appender | None = None
+        self._conditional: list[Appender] = []
+        """Of conditional appends, with nothing in flight. Each such append has one to itself: were it behind another one that
+        is refused, nobody could say what becomes of it. A new session for each would use up what loglets remember."""
+        self._append_meter = AppendMetrics()
+        self._appenders: set[Appender] = set()
+        """That are not closed. Only ever summed over."""
+
+    # -- the log ------------------------------------------------------------------------------------------------
+
+    async def append(self, payload: bytes) -> LogPosition:
+        """Append one entry; concurrent calls share batches. On return it is durable, at the returned position, once.
+
+        Calls made one after the other by one task are in the log in that order. After a cancellation or an error the
+        entry may be in the log, now or later, but never twice.
+
+        Raises:
+            TooLargeError: over the limit; nothing was done.
+            SealedError: the log has been closed on purpose; the entry is not in it.
+            UnavailableError: given up after `AppenderSettings.give_up`; unknown outcome.
+        """
+        return LogPosition((await self._default_appender().append([payload])).start)
+
+    async def append_many(self, payloads: Sequence[bytes]) -> range:
+        """Append entries that land side by side, in one batch, all or none; returns their positions.
+
+        Raises: as `append`.
+        """
+        return await self._default_appender().append(list(payloads))
+
+    async def append_if_tail(self, payload: bytes, expected_tail: LogPosition) -> LogPosition:
+        """Append only if the entry lands exactly at `expected_tail`; at most once.
+
+        Raises:
+            TailMismatchError: something else is there already; nothing was done.
+            UnsupportedError: the active loglet cannot do this.
+            UnavailableError: unknown outcome: read at `expected_tail` to find out.
+        """
+        appender = self._conditional.pop() if self._conditional else self.appender()
+        try:
+            places = await appender.append([payload], expected_tail)
+        except TailMismatchError:
+            self._keep_conditional(appender)
+            raise
+        except BaseException:
+            # Cancelled, too, which is no Exception: the entry may still be on its way, and fail, so nothing else may be behind
+            # it in this session. Closing waits for nothing, and what ended the append goes on.
+            appender.close()
+            raise
+        self._keep_conditional(appender)
+        return LogPosition(places.start)
+
+    def appender(self, settings: AppenderSettings | None = None) -> Appender:
+        """A session of its own: order is kept within a session, not between sessions. Close it after use."""
+        made = Appender(self.space, settings or self._appender_settings, self._append_meter, self._appenders.discard)
+        self._appenders.add(made)
+        return made
+
+    async def check_tail(self) -> Tail:
+        """First unwritten position; linearizable. `Sealed` only for a log that was closed on purpose.
+
+        Raises:
+            UnavailableError: not enough servers answered, or nobody could finish a half-done change.
+        """
+        return await self.space.check_tail()
+
+    async def read(self, start: LogPosition, stop: LogPosition, max_bytes: int = 1 << 20) -> Sequence[Placed]:
+        """What lies in [start, stop): begins at `start`, without holes, at least one item, about `max_bytes` of them.
+
+        Trimmed parts come as gaps. Whatever is asked for, one answer has at most some 8 MiB, or one batch.
+
+        Raises:
+            BeyondTailError: `stop` is past the tail.
+            UnavailableError: no server that has the entries answered.
+        """
+        return await self.space.read(start, stop, max_bytes)
+
+    def reader(self, start: LogPosition = _FIRST, stop: LogPosition | None = None) -> Reader:
+        """Records from `start` on: up to `stop`, or for ever, waiting at the tail."""
+        return Reader(self.space, start, stop)
+
+    async def prefix_trim(self, position: LogPosition) -> LogPosition:
+        """Drop everything below `position`; returns the effective trim point: at most the tail, and more than `position`
+        where others have trimmed further. A striped loglet drops batches as a whole, each with the positions up to the next one, and
+        stops before the one that `position` lies in: name the first entry that is still wanted, not the one behind the last.
+
+        Segments that this empties leave the chain. Readers may still see some of it for a while.
+
+        Raises:
+            UnavailableError: not enough servers of a loglet or of the MetaStore answered; a part may have been trimmed.
+            VirtualLogError: what a loglet says that cannot be trimmed: an archive that nobody may write to, say.
+        """
+        return await self.space.prefix_trim(position)
+
+    async def find_trim_point(self) -> LogPosition:
+        """First position that has not been trimmed: at least what any trim has returned before the call.
+
+        Raises:
+            UnavailableError: not enough servers answered.
+            VirtualLogError: what a loglet says that cannot be trimmed: an archive that cannot be read, say.
+        """
+        return await self.space.find_trim_point()
+
+    def statistics(self) -> VirtualLogStatistics:
+        """What this client has done so far. Costs some microseconds; asks nobody."""
+        return VirtualLogStatistics(
+            known_tail=self.view.known_tail,
+            appends=self._append_meter.statistics(self._queued_bytes, self._batches_in_flight),
+            chain=self.chain_writer.meter.statistics(self.view.cached),
+        )
+
+    def metrics(self) -> list[MetricFamily]:
+        """The same for a scrape. See `virtuallog.contract.metrics.MetricsSource`."""
+        limit = self._appender_settings.queue_bytes_max
+        return [
+            *self._append_meter.metrics(self._queued_bytes, limit, self._batches_in_flight),
+            *self.chain_writer.meter.metrics(self.view.cached),
+        ]
+
+    # -- changes of the chain -----------------------------------------------------------------------------------
+
+    async def reconfig_extend(self, kind: str, settings: Mapping[str, str] | None = None) -> Register:
+        """Seal the active loglet and continue on a new one of `kind`; on return that is decided, by this call.
+
+        If somebody else extends the chain first, the change is made again on top of theirs.
+
+        Raises:
+            UnknownKindError, InvalidSettingError: nothing was done. Also if the place does not answer where the new loglet would be kept.
+            ForbiddenError: that place does not let us; nothing was done.
+            UnsupportedError: a node of the cluster is too old for the kind, or this one lacks what it needs; nothing was done.
+            UnavailableError: unknown outcome; may be called again.
+        """
+        return await self.chain_writer.extend(kind, settings or {})
+
+    async def reconfig_truncate(self) -> Register:
+        """Drop the segments from the chain that are trimmed as a whole, as `find_trim_point` tells.
+
+        Raises:
+            UnavailableError: unknown outcome; may be called again.
+        """
+        return await self.chain_writer.truncate(await self.find_trim_point())
+
+    async def reconfig_modify(
+        self,
+        segment: SegmentId,
+        kind: str,
+        config: bytes,
+        base: LogletOffset = _ORIGIN,
+        directories: Mapping[NodeId, bytes] | None = None,
+    ) -> Register:
+        """Put another loglet, which holds exactly the same entries, under a closed segment. It must be sealed, and this client
+        must be able to ask it.
+
+        What was trimmed while the copy was made is trimmed in the copy as well, before this returns. If this client dies
+        before that, or the former loglet does not answer, the last trims are lost: what they dropped can be read until the
+        next one.
+
+        Args:
+            segment: the closed one.
+            kind: of the other loglet.
+            config: of the other loglet.
+            base: the other loglet's offset that the segment begins at.
+            directories: the data directories that it was copied to, if it is made of copies on nodes.
+
+        Raises:
+            UnknownKindError, MalformedError: no such kind, no config of this kind.
+            UnsupportedError: a node of the cluster is too old for the kind.
+            InvalidSettingError: the segment is open or not in the chain, or one of the directories has been replaced, or a node
+                that has no copy so far is drained, or the other loglet is not sealed at or past the end of the segment.
+            TooLargeError: of another kind than the former one, and the register has no room for it; the chain is as it was.
+            UnavailableError: unknown outcome: whether the chain has changed, or whether trims were carried over. Or the other
+                loglet does not answer, and nothing was done.
+            CorruptionError, MalformedError, StorageError, UnsupportedError: the other loglet cannot be read; nothing was done.
+        """
+        provider = self.view.provider(kind)
+        provider.describe(config)
+        current = await self.view.refresh()
+        check_level(provider, current.level)
+        former = current.chain.find(segment)
+        newcomers = servers_of(provider, config)
+        if former is not None:
+            newcomers -= servers_of(self.view.providers.get(former.kind), former.config)
+        modification = chain_change.Modify(segment, kind, config, base, directories or {}, newcomers)
+        return await run_in_service(self.view.environment.nursery, partial(self.space.modify, modification))
+
+    async def reconfig_members(self, members: Sequence[NodeId], seen: Sequence[NodeId] | None = None) -> Register:
+        """Let these nodes decide the register from now on; on return a majority of them knows, and the former members
+        may be shut down.
+
+        Args:
+            members: all of them.
+            seen: the members that these take the place of, as the operator saw them; None: those of the moment of the call.
+                So two operators do not undo each other's changes unseen.
+
+        Raises:
+            InvalidSettingError: nodes that the cluster does not have, or drained ones, or too few of them answer, or the members
+                are others than `seen`; nothing was done.
+            UnavailableError: unknown outcome; may be called again.
+        """
+        return await self.chain_writer.change_members(members, seen)
+
+    async def seal(self) -> Register:
+        """Close the log on purpose: appends fail with SealedError until somebody extends the chain."""
+        return await self.chain_writer.close()
+
+    @property
+    def _queued_bytes(self) -> int:
+        return sum(appender.queued_bytes for appender in self._appenders)
+
+    @property
+    def _batches_in_flight(self) -> int:
+        return sum(appender.batches_in_flight for appender in self._appenders)
+
+    def _keep_conditional(self, appender: Appender) -> None:
+        """For the next conditional append, once the last one is settled."""
+        if len(self._conditional) < CONDITIONAL_MAX:
+            self._conditional.append(appender)
+        else:
+            appender.close()
+
+    def _default_appender(self) -> Appender:
+        if self._appender is None:
+            self._appender = self.appender()
+        return self._appender

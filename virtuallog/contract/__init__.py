@@ -1,0 +1,1 @@
+"""The contract of a log and of its parts: positions, batches, the chain, the register, errors, ports, and what loglets, loglet providers and MetaStores promise. Values and protocols only, all of it pure; imports nothing else of ours."""

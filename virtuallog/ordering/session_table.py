@@ -1,0 +1,170 @@
+"""What a sequencer remembers of the sessions that append through it.                                             Pure.
+
+A batch that is offered again gets the place it has. That makes a retry after a lost answer harmless, as long as the
+sequencer still knows the batch; if it may have forgotten, it says so instead of guessing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+import attrs
+
+from virtuallog.contract.batch import Batch, SessionId
+from virtuallog.contract.errors import OutOfOrderError, OverloadedError, ReconfigurationNeededError
+
+SESSIONS_MAX: Final = 16384
+"""In use: up to 10 KB each, if as many batches are remembered as may be, and 160 MiB all of them."""
+SESSION_KEEP_MS: Final = 120_000
+"""The batches of a session are not forgotten before it has been idle for so long. An appender offers its batch again for a
+minute, and the last time the offer itself may take some seconds: forgotten by then, one that `opens` would be placed twice."""
+BATCHES_MAX: Final = 64
+"""Batches remembered per session, committed or not; an appender has far fewer in flight."""
+IDLE_MAX: Final = 65536
+"""Idle sessions of which it is still known where they go on: 200 bytes each, 13 MiB in all."""
+
+
+@attrs.define(eq=False)
+class OrderedBatch:
+    """A batch that has been ordered."""
+
+    first: int
+    sequence: int
+    batch: Batch | None
+    """None once committed: only uncommitted batches are kept."""
+    tickets: tuple[Any, ...]
+    """Who waits for the commit; several if the batch was offered again."""
+
+    @property
+    def committed(self) -> bool:
+        return self.batch is None
+
+    def commit(self) -> tuple[Any, ...]:
+        """Returns those who waited."""
+        tickets, self.tickets, self.batch = self.tickets, (), None
+        return tickets
+
+
+@attrs.define(eq=False)
+class _Session:
+    next_sequence: int
+    used_ms: int
+    placements: deque[OrderedBatch] = attrs.field(factory=deque)
+
+
+@attrs.define(eq=False)
+class SessionTable:
+    """Sessions in the order of their last use."""
+
+    _sessions: OrderedDict[SessionId, _Session] = attrs.field(factory=OrderedDict)
+    _idle: dict[SessionId, int] = attrs.field(factory=dict)
+    """The next sequence number of those that have been idle for long, the longest first. All they had is committed."""
+    _has_forgotten: bool = False
+    """Some session: one that is not known may be an old one."""
+
+    def find(self, batch: Batch, *, opens: bool) -> OrderedBatch | None:
+        """Where the batch was placed; None if it is new and may be placed now.
+
+        Raises:
+            OutOfOrderError: its predecessor has not been offered.
+            ReconfigurationNeededError: it may have been placed; what there is to know has been forgotten.
+        """
+        session = self._known(batch.session)
+        if session is None:
+            if self._has_forgotten and not opens:
+                raise ReconfigurationNeededError("the sequencer has forgotten this session")
+            if not opens:
+                raise OutOfOrderError(0)
+            return None
+        if batch.first_sequence == session.next_sequence:
+            return None
+        if batch.first_sequence > session.next_sequence:
+            raise OutOfOrderError(session.next_sequence)
+        for placement in session.placements:
+            if placement.sequence == batch.first_sequence:
+                return placement
+        raise ReconfigurationNeededError("the sequencer has forgotten where this batch is")
+
+    def may_have_placed(self, batch: Batch) -> bool:
+        """False if the batch surely has no place."""
+        session = self._known(batch.session)
+        return self._has_forgotten if session is None else batch.first_sequence < session.next_sequence
+
+    def end(self) -> None:
+        """Forget where batches are. `may_have_placed` answers as before; nothing may be placed or found any more.
+
+        For an orderer that has ended and still has to turn batches away: some 200 bytes remain of each session.
+        """
+        self._idle.update((name, session.next_sequence) for name, session in self._sessions.items())
+        self._sessions.clear()
+
+    def place(self, batch: Batch, first: int, ticket: Any, now_ms: int) -> OrderedBatch:
+        """Remember a new batch at offset `first`.
+
+        Raises:
+            OverloadedError: too many sessions, or too many batches of this one, are not settled. Nothing was done.
+        """
+        session = self._sessions.get(batch.session) or self._admit(batch, now_ms)
+        if len(session.placements) >= BATCHES_MAX:
+            if not session.placements[0].committed:
+                raise OverloadedError(f"{BATCHES_MAX} batches of this session are not committed yet")
+            session.placements.popleft()
+        placement = OrderedBatch(first, batch.first_sequence, batch, (ticket,))
+        session.placements.append(placement)
+        session.next_sequence = batch.stop_sequence
+        self._used(batch, session, now_ms)
+        return placement
+
+    def recall(self, name: SessionId, next_sequence: int, places: Iterable[tuple[int, int]], now_ms: int) -> None:
+        """Take over what another orderer has placed, of a session that is not known here yet: where it goes on, and
+        (sequence, offset) of its last batches, ascending, all committed. Without any it counts as idle for long.
+
+        The sessions that appended last come last; of too many the first are forgotten.
+        """
+        assert self._known(name) is None, "a session is recalled before it is used"
+        placements = deque((OrderedBatch(first, sequence, None, ()) for sequence, first in places), maxlen=BATCHES_MAX)
+        if placements:
+            self._sessions[name] = _Session(next_sequence, now_ms, placements)
+        else:
+            self._idle[name] = next_sequence
+        if len(self._sessions) > SESSIONS_MAX:
+            earliest, session = self._sessions.popitem(last=False)
+            self._idle[earliest] = session.next_sequence
+        self._bound_idle()
+
+    def _used(self, batch: Batch, session: _Session, now_ms: int) -> None:
+        session.used_ms = now_ms
+        self._sessions.move_to_end(batch.session)
+
+    def _known(self, name: SessionId) -> _Session | None:
+        """Of one that has been idle, nothing but where it goes on."""
+        session = self._sessions.get(name)
+        if session is None and name in self._idle:
+            return _Session(self._idle[name], 0)
+        return session
+
+    def _admit(self, batch: Batch, now_ms: int) -> _Session:
+        self._retire(now_ms)
+        if len(self._sessions) >= SESSIONS_MAX:
+            raise OverloadedError(f"{SESSIONS_MAX} sessions append here")
+        self._idle.pop(batch.session, None)
+        session = self._sessions[batch.session] = _Session(batch.first_sequence, now_ms)
+        return session
+
+    def _retire(self, now_ms: int) -> None:
+        """Give back what the idle sessions remember; each passes here once, before it is used again."""
+        while self._sessions:
+            name, oldest = next(iter(self._sessions.items()))
+            pending = bool(oldest.placements) and not oldest.placements[-1].committed
+            if now_ms - oldest.used_ms < SESSION_KEEP_MS or pending:
+                return
+            del self._sessions[name]
+            self._idle[name] = oldest.next_sequence
+            self._bound_idle()
+
+    def _bound_idle(self) -> None:
+        if len(self._idle) > IDLE_MAX:
+            del self._idle[next(iter(self._idle))]
+            self._has_forgotten = True

@@ -1,0 +1,1 @@
+"""Changes of the chain and of the register: the drivers that seal, find the tail and put, the wait for a successor, the watchdog, the cached chain, and the wire form of the register. Imports the contract, its own core, runtime and the schemas of rpc."""

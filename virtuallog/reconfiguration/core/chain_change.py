@@ -1,0 +1,291 @@
+"""One change of the chain: seal -> check_tail -> conditional put (Delos, OSDI'20, section 3.2).                 Pure.
+
+    Extend, Close:     Seal ---> CheckSegmentTail ---> Put ---> Done(won)
+                         ^          | still open  | lost: somebody's version came first
+                         '----------'             v
+                                               Read ---> the last segment is still mine: Put again on top of it
+                                                    '--> it is not: Done(superseded)
+    Truncate, Modify, ChangeMembers:  Put ---> ... the same, without a seal: they never move an unwritten position
+                       (section 3.2)
+
+Rules, easy to get wrong:
+* A seal that completed but still reads as open is sealed again, not trusted.
+* A version bump is no proof of an extend: truncate and modify bump it too. Only the id of the last segment counts.
+* An unknown outcome of a put is settled by putting the same attempt again; a win is known by the attempt.
+* Copies are on data directories: a `Modify` is refused once a directory that it counts on has been replaced.
+* A drained node gets nothing new. An `Extend` or `Modify` names nodes that were planned on an older register, perhaps: it
+  is not put on one in which they are drained. So what rests on a node gets only less once it is withdrawn.
+* `ChangeMembers` says what the operator saw. On other members than those, it is refused: it would undo another change.
+* A loglet that has been dropped is no longer in the chain: go on with `step(register)`, as after a lost put.
+* Two racers may read different tails; the put picks one, and only that one ever bounds the segment.
+
+`chain_writer.py` runs the effects. Nothing is lost if it dies between any two of them: anybody can start over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias, assert_never
+
+import attrs
+
+from virtuallog.contract import chain
+from virtuallog.contract.chain import Chain, Segment, SegmentId
+from virtuallog.contract.errors import InvalidSettingError
+from virtuallog.contract.register import Register
+from virtuallog.contract.types import LogletOffset, LogPosition, NodeId, Open, Sealed
+
+
+@attrs.frozen
+class Extend:
+    """Continue the log on a new loglet."""
+
+    kind: str
+    config: bytes
+    reopens: bool = True
+    """Also if the log has been closed on purpose. Not so for a roll-forward: it may have met the seal of a close."""
+    nodes: frozenset[NodeId] = frozenset()
+    """The nodes that the loglet rests on. Lost, as to another change, once one of them is drained: plan it again."""
+
+
+@attrs.frozen
+class Close:
+    """End the log on purpose, without a successor."""
+
+
+@attrs.frozen
+class Truncate:
+    """Drop the segments that lie wholly below `first`."""
+
+    first: LogPosition
+
+
+@attrs.frozen
+class Modify:
+    """Put another loglet under a closed segment."""
+
+    segment: SegmentId
+    kind: str
+    config: bytes
+    base: LogletOffset
+    directories: Mapping[NodeId, bytes] = attrs.field(factory=dict)
+    """The data directory (`NodeEntry.store_id`) on which each node has its copy, if it is made of copies on nodes. A node
+    with another one in the register that the put builds on has none: the change is refused."""
+    newcomers: frozenset[NodeId] = frozenset()
+    """Those of them that had no copy before. If one is drained in the register that the put builds on, the change is refused."""
+
+
+@attrs.frozen
+class ChangeMembers:
+    """Let other nodes decide the versions of the register after this one. The chain stays as it is."""
+
+    members: tuple[NodeId, ...]
+    seen: tuple[NodeId, ...]
+    """The members that these take the place of. The change is refused if they are others by now."""
+
+
+Change: TypeAlias = Extend | Close | Truncate | Modify | ChangeMembers
+
+
+@attrs.frozen
+class SealSegment:
+    """Seal the loglet of this segment, then `step(SealReturned())`."""
+
+    segment: Segment
+
+
+@attrs.frozen
+class CheckSegmentTail:
+    """Ask the loglet of this segment for its tail, then `step` with the answer."""
+
+    segment: Segment
+
+
+@attrs.frozen
+class PutRegister:
+    """Propose this register as the successor of `expected_version`."""
+
+    register: Register
+    expected_version: int
+
+
+@attrs.frozen
+class ReadRegister:
+    """Read the register, then `step` with it."""
+
+
+@attrs.frozen
+class ChangeDone:
+    """The change is over.
+
+    `won` is False if somebody else's change of the last segment came first, or if there was nothing to do, or if a node
+    that the new loglet was planned on has been drained meanwhile.
+    """
+
+    register: Register
+    won: bool
+
+
+Effect: TypeAlias = SealSegment | CheckSegmentTail | PutRegister | ReadRegister | ChangeDone
+
+
+@attrs.frozen
+class SealReturned:
+    pass
+
+
+@attrs.frozen
+class PutWon:
+    pass
+
+
+@attrs.frozen
+class PutLost:
+    pass
+
+
+@attrs.frozen
+class PutUnknown:
+    pass
+
+
+Event: TypeAlias = SealReturned | Open | Sealed | PutWon | PutLost | PutUnknown | Register
+
+
+@attrs.define
+class Reconfiguration:
+    """Drives one change from `register`. `start` gives the first effect, each `step` the next one."""
+
+    register: Register
+    change: Change
+    attempt: int
+    _stop: LogPosition | None = None
+    _proposed: Register | None = None
+
+    def start(self) -> Effect:
+        active = self.register.chain.active
+        if isinstance(self.change, Truncate | Modify | ChangeMembers):
+            return self._propose()
+        if active is not None:
+            return SealSegment(active)
+        if not self._reopens:
+            return ChangeDone(self.register, won=False)
+        self._stop = self.register.chain.last.stop
+        return self._propose()
+
+    def step(self, event: Event) -> Effect:
+        match event:
+            case SealReturned():
+                return CheckSegmentTail(self.register.chain.last)
+            case Open():
+                return SealSegment(self.register.chain.last)
+            case Sealed(tail):
+                # The active loglet reports offsets; its stop may not lie below its own start.
+                last = self.register.chain.last
+                self._stop = last.position(max(tail, last.base))
+                return self._propose()
+            case PutWon():
+                assert self._proposed is not None
+                return ChangeDone(self._proposed, won=True)
+            case PutUnknown():
+                return self._put()
+            case PutLost():
+                return ReadRegister()
+            case Register():
+                return self._rebase(event)
+            case _:
+                assert_never(event)
+
+    @property
+    def _reopens(self) -> bool:
+        return isinstance(self.change, Extend) and self.change.reopens
+
+    def _propose(self) -> Effect:
+        if isinstance(self.change, Extend) and self.register.drained(self.change.nodes):
+            return ChangeDone(self.register, won=False)
+        after = self._successor()
+        if after is None:
+            return ChangeDone(self.register, won=False)
+        chain.validate(after.chain)
+        chain.validate_successor(self.register.chain, after.chain)
+        self._proposed = after
+        return self._put()
+
+    def _successor(self) -> Register | None:
+        if isinstance(self.change, ChangeMembers):
+            return _with_members(self.register, self.change)
+        if isinstance(self.change, Modify):
+            _check_directories(self.register, self.change)
+        after = successor(self.register.chain, self.change, self._stop, self.attempt)
+        return None if after is None else self.register.with_chain(after)
+
+    def _put(self) -> PutRegister:
+        assert self._proposed is not None
+        return PutRegister(self._proposed, self.register.version)
+
+    def _rebase(self, found: Register) -> Effect:
+        before, self.register = self.register, found
+        if isinstance(self.change, Truncate | Modify | ChangeMembers):
+            return self._propose()
+        same_last = found.chain.last.id == before.chain.last.id
+        if same_last and found.chain.last.stop == before.chain.last.stop:
+            return self._propose()
+        if same_last and self._reopens:  # somebody closed the log meanwhile
+            self._stop = found.chain.last.stop
+            return self._propose()
+        return ChangeDone(found, won=False)
+
+
+def _with_members(before: Register, change: ChangeMembers) -> Register | None:
+    """The change was looked at on an older register, perhaps: others may have changed the members, or drained nodes, since.
+
+    Raises:
+        InvalidSettingError: the members are others than the operator saw, or new ones are drained or no nodes of the cluster,
+            or most of them have no data directory.
+    """
+    members = change.members
+    after = before.with_members(members)
+    if after is None:
+        return None
+    if before.members != change.seen:
+        raise InvalidSettingError(
+            "members", f"they are {list(before.members)} by now, not {list(change.seen)}: look again"
+        )
+    if strangers := [member for member in members if member not in before.nodes]:
+        raise InvalidSettingError("members", f"no nodes of this cluster: {strangers}")
+    if unfit := before.drained(member for member in members if member not in before.members):
+        raise InvalidSettingError("members", f"nodes {unfit} are drained: they may be stopped at any time")
+    if not after.is_decidable:
+        raise InvalidSettingError("members", f"most of {list(members)} wait for a new data directory")
+    return after
+
+
+def successor(
+    before: Chain, change: Extend | Close | Truncate | Modify, stop: LogPosition | None, attempt: int
+) -> Chain | None:
+    """The chain after `change`; None if there is nothing to do.
+
+    Raises:
+        InvalidSettingError: `Modify` of a segment that is open or gone.
+    """
+    match change:
+        case Extend(kind, config):
+            assert stop is not None
+            return chain.extend(before, stop, kind, config, attempt)
+        case Close():
+            assert stop is not None
+            return chain.close(before, stop)
+        case Truncate(first):
+            return chain.truncate(before, first)
+        case Modify(segment, kind, config, base):
+            return chain.modify(before, segment, kind, config, attempt, base)
+        case _:
+            assert_never(change)
+
+
+def _check_directories(register: Register, change: Modify) -> None:
+    stores = {node: entry.store_id for node, entry in register.nodes.items()}
+    if replaced := [node for node, store_id in change.directories.items() if stores.get(node) != store_id]:
+        raise InvalidSettingError("servers", f"nodes {replaced} have other data directories than what was copied to")
+    if unfit := register.drained(sorted(change.newcomers)):
+        raise InvalidSettingError("servers", f"nodes {unfit}, which a copy was made on, are drained")

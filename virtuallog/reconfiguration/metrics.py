@@ -1,0 +1,158 @@
+"""What a client tells about the chain as it knows it, and about the changes that it has made.                    Pure.
+
+A change counts at whoever makes it: of an operator's `reconfigure` that is the node that was asked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from virtuallog.contract import metrics
+from virtuallog.contract.metrics import SECONDS, Counter, Counters, Distribution, Histograms, MetricFamily
+from virtuallog.contract.register import REGISTER_BYTES_MAX, Register
+from virtuallog.reconfiguration.core.chain_change import (
+    Change,
+    ChangeMembers,
+    CheckSegmentTail,
+    Close,
+    Effect,
+    Extend,
+    Modify,
+    PutRegister,
+    ReadRegister,
+    SealSegment,
+    Truncate,
+)
+
+CHANGES: Final[dict[type[Change], str]] = {
+    Extend: "extend",
+    Close: "close",
+    Truncate: "truncate",
+    Modify: "modify",
+    ChangeMembers: "members",
+}
+PHASES: Final[dict[type[Effect], str]] = {
+    SealSegment: "seal",
+    CheckSegmentTail: "tail",
+    PutRegister: "put",
+    ReadRegister: "read",
+}
+WON: Final = "won"
+LOST: Final = "lost"
+"""Somebody else's change came first, or there was nothing to do."""
+FAILED: Final = "failed"
+"""An error, mostly an unknown outcome."""
+OUTCOMES: Final = (WON, LOST, FAILED)
+
+
+@attrs.frozen(kw_only=True)
+class ChainStatistics:
+    """The changes that a client has made, or tried to make, since it was made."""
+
+    version: int
+    """Of the register as the client knows it; 0 before it has seen one."""
+    segments: int
+    won: int
+    lost: int
+    """Somebody else's change came first, or there was nothing to do."""
+    failed: int
+    roll_forwards: int
+    """Changes begun because somebody else's was left half done, or the loglet asked for a successor."""
+    seal_seconds: Distribution
+    tail_seconds: Distribution
+    put_seconds: Distribution
+
+
+@attrs.define(eq=False)
+class ChainMetrics:
+    """Counts for one client."""
+
+    changes: Counters = attrs.field(
+        factory=lambda: Counters(
+            "virtuallog_reconfigurations_total",
+            "Changes of the chain, or of who decides it, by outcome.",
+            ("change", "outcome"),
+            {(change, outcome): 0 for change in CHANGES.values() for outcome in OUTCOMES},
+        )
+    )
+    seconds: Histograms = attrs.field(
+        factory=lambda: Histograms.of(
+            "virtuallog_reconfiguration_seconds",
+            "A change that won, from its first phase until it was decided.",
+            "change",
+            CHANGES.values(),
+            SECONDS,
+        )
+    )
+    phase_seconds: Histograms = attrs.field(
+        factory=lambda: Histograms.of(
+            "virtuallog_reconfiguration_phase_seconds",
+            "One phase of a change: seal, tail, put; read where somebody else came first.",
+            "phase",
+            PHASES.values(),
+            SECONDS,
+        )
+    )
+    roll_forwards: Counter = attrs.field(
+        factory=lambda: Counter(
+            "virtuallog_roll_forwards_total", "Changes begun because a loglet was sealed, or failed, without successor."
+        )
+    )
+
+    def phase(self, effect: Effect, seconds: float) -> None:
+        """One effect of a change has been carried out."""
+        self.phase_seconds.observe(PHASES[type(effect)], seconds)
+
+    def ended(self, change: Change, outcome: str, seconds: float) -> None:
+        """A change is over."""
+        kind = CHANGES[type(change)]
+        self.changes.add(kind, outcome)
+        if outcome == WON:
+            self.seconds.observe(kind, seconds)
+
+    def statistics(self, register: Register | None) -> ChainStatistics:
+        """As of now; `register` is what the client knows."""
+        return ChainStatistics(
+            version=register.version if register else 0,
+            segments=len(register.chain.segments) if register else 0,
+            roll_forwards=int(self.roll_forwards.value),
+            won=self._count(WON),
+            lost=self._count(LOST),
+            failed=self._count(FAILED),
+            seal_seconds=self.phase_seconds.distribution("seal"),
+            tail_seconds=self.phase_seconds.distribution("tail"),
+            put_seconds=self.phase_seconds.distribution("put"),
+        )
+
+    def metrics(self, register: Register | None) -> list[MetricFamily]:
+        """The same for a scrape."""
+        own = (self.changes, self.seconds, self.phase_seconds, self.roll_forwards)
+        return [*(instrument.family() for instrument in own), *_register(register)]
+
+    def _count(self, outcome: str) -> int:
+        return int(sum(count for (_, how), count in self.changes.values.items() if how == outcome))
+
+
+def _register(register: Register | None) -> list[MetricFamily]:
+    """Zeros before the register is known."""
+    version, segments, members, size = 0, 0, 0, 0
+    if register is not None:
+        version, segments = register.version, len(register.chain.segments)
+        members, size = len(register.members), len(register.encode())
+    return [
+        metrics.gauge("virtuallog_chain_version", "Version of the register as this node knows it.", version),
+        metrics.gauge("virtuallog_chain_segments", "Segments of the chain.", segments),
+        metrics.gauge(
+            "virtuallog_chain_trim_point", "Where the chain begins.", register.chain.start if register else 0
+        ),
+        metrics.gauge("virtuallog_chain_open", "1 unless the log is closed on purpose.", _is_open(register)),
+        metrics.gauge("virtuallog_metastore_members", "Nodes that decide the register.", members),
+        metrics.gauge("virtuallog_register_bytes", "Size of the register.", size),
+        metrics.gauge("virtuallog_register_limit_bytes", "Planned changes stop at this size.", REGISTER_BYTES_MAX),
+    ]
+
+
+def _is_open(register: Register | None) -> bool:
+    return register is not None and register.chain.active is not None

@@ -1,0 +1,50 @@
+"""Bounded places for connections that have not shown yet that they are of use.                                     Pure.
+
+One more than the bound, in all or from one address: the oldest gives way, of all or of that address. So connections that stall push each
+other out, and not those that work, which need a place for a moment only; and one address alone does not take all places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import attrs
+
+
+@attrs.define(eq=False)
+class ConnectionSlots:
+    """Those of one port."""
+
+    _most: int
+    _most_of_address: int
+    _taken: dict[int, tuple[str, Callable[[], None]]] = attrs.field(factory=dict, init=False)
+    """In order of arrival: the address, and how it ends."""
+    _numbers: count[int] = attrs.field(factory=count, init=False)
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    @contextmanager
+    def take(self, address: str, end: Callable[[], None]) -> Iterator[None]:
+        """Hold a place until the block ends. `end` is called at most once: when the place is given to a later connection.
+
+        Args:
+            address: of the other side, without a port; empty: unknown, and not counted by address.
+            end: ends the connection. Must not raise, and must not leave the block by itself.
+        """
+        number = next(self._numbers)
+        if address and sum(taken == address for taken, _ in self._taken.values()) >= self._most_of_address:
+            self._give_way(next(key for key, (taken, _) in self._taken.items() if taken == address))
+        elif len(self._taken) >= self._most:
+            self._give_way(next(iter(self._taken)))
+        self._taken[number] = (address, end)
+        try:
+            yield
+        finally:
+            self._taken.pop(number, None)
+
+    def _give_way(self, number: int) -> None:
+        _, end = self._taken.pop(number)
+        end()

@@ -1,0 +1,62 @@
+"""Runs functions at the end of the present turn of the scheduler: when every task that could run has run, before the loop
+waits for I/O.
+
+What is done then needs no task that wakes up for it, and no turn of its own; and all that was asked for within the turn is
+done together. The functions run inside the event loop, so they must neither block nor wake tasks: the loop has already
+decided how long to wait. `later` is for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+from trio.abc import Instrument
+
+
+class EndOfTick(Instrument):
+    """Of one run of the event loop. Use `end_of_tick`."""
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[[], None]] = []
+        self._token = trio.lowlevel.current_trio_token()
+
+    def put(self, function: Callable[[], None]) -> None:
+        """Run `function` once, at the end of this turn. What it raises ends the event loop: it is a bug."""
+        self._functions.append(function)
+
+    def later(self, function: Callable[[], None]) -> None:
+        """Run `function` in the next turn, which begins at once. It may wake tasks."""
+        self._token.run_sync_soon(function)
+
+    def before_io_wait(self, timeout: float) -> None:  # the name that trio calls
+        """Trio's hook."""
+        if self._functions:
+            functions, self._functions = self._functions, []
+            for function in functions:
+                try:
+                    function()
+                except Exception as error:  # trio would take an instrument that raises out, and go on without it
+                    self.later(_raiser(error))
+
+
+_TURN_END: Final[trio.lowlevel.RunVar[EndOfTick]] = trio.lowlevel.RunVar("virtuallog.turn_end")
+
+
+def end_of_tick() -> EndOfTick:
+    """The one of this event loop."""
+    try:
+        return _TURN_END.get()
+    except LookupError:
+        made = EndOfTick()
+        _TURN_END.set(made)
+        trio.lowlevel.add_instrument(made)
+        return made
+
+
+def _raiser(error: Exception) -> Callable[[], None]:
+    def raise_error() -> None:
+        raise error
+
+    return raise_error

@@ -1,0 +1,82 @@
+"""Calls to the own node: handed over as they are, at once, if the own node is the one meant. Only an answer that comes at once waits for a turn of its own: `done` is
+never called from within `post`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+import attrs
+import trio
+
+from virtuallog.contract.errors import OverloadedError, VirtualLogError
+from virtuallog.contract.ports import Clock, Done, Handlers, Request
+from virtuallog.rpc.dispatch import dispatch
+from virtuallog.rpc.protocol.pending_calls import PendingCalls
+from virtuallog.rpc.protocol.questions import QUESTIONS_MAX
+
+
+@attrs.define(eq=False)
+class DeferredCalls:
+    """Runs functions in the order they came, from a task of its own."""
+
+    _queue: deque[Callable[[], None]] = attrs.field(factory=deque, init=False)
+    _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def put(self, function: Callable[[], None]) -> None:
+        """Bounded by what the callers bound: each function belongs to a call that was just posted."""
+        self._queue.append(function)
+        self._wake.set()
+
+    def report(self, done: Done, outcome: Any) -> None:
+        self.put(partial(done, outcome))
+
+    async def run(self) -> None:
+        """Run what is put, in turns: what comes while a turn runs waits for the next, so that others get theirs."""
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            for _ in range(len(self._queue)):
+                self._queue.popleft()()
+            await trio.lowlevel.checkpoint()
+
+
+@attrs.define(eq=False)
+class LocalLink:
+    """What `Link` is for other nodes."""
+
+    _handlers: Handlers
+    _clock: Clock
+    _refusal: Callable[[], VirtualLogError | None] = lambda: None
+    """Why the own node is not the one meant; None: it is. Asked at each post."""
+    turns: DeferredCalls = attrs.field(factory=DeferredCalls, init=False)
+    """Where answers are told that came within `post`. Its task is not run here."""
+    _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
+    _numbers: count[int] = attrs.field(factory=count, init=False)
+
+    @property
+    def next_deadline(self) -> float:
+        return self._calls.next_deadline
+
+    def post(self, request: Request[Any], done: Done, timeout_seconds: float) -> None:
+        if (refusal := self._refusal()) is not None:
+            self.turns.report(done, refusal)
+            return
+        if len(self._calls) >= QUESTIONS_MAX:
+            self.turns.report(done, OverloadedError(f"{QUESTIONS_MAX} calls within this node are without an answer"))
+            return
+        number, posting = next(self._numbers), True
+
+        def answered(outcome: Any) -> None:
+            settle = partial(self._calls.settle, number, outcome)
+            self.turns.put(settle) if posting else settle()
+
+        self._calls.add(number, request, done, self._clock.monotonic(), timeout_seconds)
+        dispatch(self._handlers, request, answered)
+        posting = False
+
+    def expire(self, now: float) -> None:
+        self._calls.expire(now)

@@ -1,0 +1,94 @@
+"""One end of a Cap'n Proto RPC connection: bytes in, events out; calls and replies in, bytes out.                Pure.
+
+Both ends are the same machine: `questions` is the half that asks, `answers` the half that answers. Of
+https://capnproto.org/rpc.html it speaks bootstrap, call, return, finish, release, abort and unimplemented, and calls
+on a promised answer as far as the promise is the node. Any other message is sent back as `unimplemented`, which the
+protocol provides for.
+
+Who breaks the protocol is told so with `abort`, and the connection is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from virtuallog.contract.errors import UnavailableError, VirtualLogError
+from virtuallog.rpc.protocol import message_reader, message_writer
+from virtuallog.rpc.protocol.answers import Answers
+from virtuallog.rpc.protocol.codec import malformed
+from virtuallog.rpc.protocol.events import ConnectionFailed, Event
+from virtuallog.rpc.protocol.frames import Frame, FrameSplitter, Outbox
+from virtuallog.rpc.protocol.methods import Methods
+from virtuallog.rpc.protocol.node import Identity
+from virtuallog.rpc.protocol.questions import Questions
+
+
+@attrs.define
+class RpcConnection:
+    """The machine. What the halves put into the outbox is for the other side, in that order."""
+
+    questions: Questions
+    answers: Answers
+    outbox: Outbox
+    failure: VirtualLogError | None = attrs.field(default=None, init=False)
+    """Set with `ConnectionFailed`; from then on received bytes are ignored."""
+    received_frames: int = attrs.field(default=0, init=False)
+    """Messages that came, of all kinds."""
+    _splitter: FrameSplitter = attrs.field(factory=FrameSplitter, init=False)
+
+    @classmethod
+    def new(cls, methods: Methods, identity: Callable[[], Identity] | None = None) -> RpcConnection:
+        """A new connection.
+
+        Args:
+            methods: what can be asked, and answered if this side serves.
+            identity: of the node that this side offers, as of now; None if it offers none.
+        """
+        outbox = Outbox()
+        return cls(Questions(methods, outbox), Answers(methods, outbox, identity), outbox)
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Received, of a message that is not whole."""
+        return self._splitter.buffered_bytes
+
+    def receive_untrusted(self, chunk: bytes) -> list[Event]:
+        """What the other side's bytes mean. `ConnectionFailed`, if it comes, is the last event."""
+        events: list[Event] = []
+        try:
+            frames = [] if self.failure else self._splitter.feed_untrusted(chunk)
+            self.received_frames += len(frames)
+            for frame in frames:
+                if event := self._step_untrusted(frame):
+                    events.append(event)
+                if self.failure:
+                    break
+        except Exception as error:  # pycapnp raises many kinds
+            self.failure = malformed("an RPC message", error)
+            self.outbox.put(message_writer.abort(str(self.failure)))
+            events.append(ConnectionFailed(self.failure))
+        return events
+
+    def _step_untrusted(self, frame: Frame) -> Event | None:
+        message = message_reader.parse(frame)
+        match message_reader.kind_of(message):
+            case "call":
+                return self.answers.on_call(message_reader.call(message), sum(map(len, frame)))
+            case "return":
+                return self.questions.on_return(message_reader.return_(message))
+            case "finish":
+                self.answers.on_finish(message_reader.finish(message))
+            case "bootstrap":
+                self.answers.on_bootstrap(message_reader.bootstrap(message))
+            case "release":
+                self.answers.on_release(message_reader.release(message))
+            case "unimplemented":
+                return self.questions.on_unimplemented(message_reader.unimplemented(message))
+            case "abort":
+                self.failure = UnavailableError(f"the other side aborted: {message_reader.abort(message)[:500]}")
+                return ConnectionFailed(self.failure)
+            case _:
+                self.outbox.put(message_writer.unimplemented(message))
+        return None

@@ -1,0 +1,53 @@
+"""Lines in the log about what others do wrong: a few, then a number. Else whoever sends rubbish fills the disk with it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+import structlog
+
+from virtuallog.contract.metrics import Counters
+from virtuallog.contract.ports import Clock
+
+LINES_MAX: Final = 20
+"""Within one period: enough to see what is going on."""
+PERIOD_SECONDS: Final = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+@attrs.define(eq=False)
+class RateLimitedLog:
+    """Warnings of one server."""
+
+    _clock: Clock
+    _period_began: float = float("-inf")
+    _lines: int = 0
+    _withheld: int = 0
+    counts: Counters = attrs.field(
+        factory=lambda: Counters.of(
+            "virtuallog_rpc_complaints_total",
+            "What callers did wrong, or one too many: the lines in the log, those not written included.",
+            "what",
+            ("connection refused", "connection closed", "call refused"),
+        )
+    )
+
+    def warn(self, event: str, **details: Any) -> None:
+        """Log it, or count it."""
+        self.counts.add(event)
+        now = self._clock.monotonic()
+        if now - self._period_began >= PERIOD_SECONDS:
+            self._period_began, self._lines = now, 0
+            self._tell_withheld()
+        self._lines += 1
+        if self._lines > LINES_MAX:
+            self._withheld += 1
+        else:
+            log.warning(event, **details)
+
+    def _tell_withheld(self) -> None:
+        if self._withheld:
+            log.warning("more of such warnings were not logged", count=self._withheld)
+        self._withheld = 0

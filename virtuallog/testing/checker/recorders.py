@@ -1,0 +1,116 @@
+"""Thin shells that record what clients ask of loglets and of the register, and what they hear. They change nothing.
+
+The conformance suites, the simulator and tests of loglets wrap their clients in them, then judge the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from virtuallog.contract.batch import Batch
+from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.errors import VirtualLogError
+from virtuallog.contract.loglet import Loglet, Placed, SupportsPost
+from virtuallog.contract.metastore import MetaStore
+from virtuallog.contract.types import LogletOffset, NodeId, Tail
+from virtuallog.testing.checker.actions import (
+    LogletAppend,
+    LogletRead,
+    LogletSeal,
+    LogletTail,
+    LogletTrim,
+    RegisterGet,
+    RegisterPut,
+)
+from virtuallog.testing.checker.history import History
+
+ONLY_SEGMENT: Final = SegmentId(1, 0)
+"""Name of the loglet in histories that know only one."""
+
+
+@attrs.frozen
+class RecordedLoglet:
+    """A client whose calls go into a history. Implements `virtuallog.contract.loglet.Loglet`."""
+
+    _loglet: Loglet
+    _history: History
+    _segment: SegmentId = ONLY_SEGMENT
+    _who: str = "client"
+    _of_copy: bool = False
+    """The loglet was moved: `LogletTail.of_copy`."""
+
+    async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
+        with self._history.record(self._who, LogletAppend(self._segment, batch, expected_tail)) as returned:
+            places = await self._loglet.append(batch, opens=opens, expected_tail=expected_tail)
+            returned(places)
+            return places
+
+    async def check_tail(self) -> Tail:
+        with self._history.record(self._who, LogletTail(self._segment, of_copy=self._of_copy)) as returned:
+            tail = await self._loglet.check_tail()
+            returned(tail)
+            return tail
+
+    async def wait_tail(self, past: LogletOffset) -> Tail:
+        with self._history.record(self._who, LogletTail(self._segment, True, self._of_copy)) as returned:
+            tail = await self._loglet.wait_tail(past)
+            returned(tail)
+            return tail
+
+    async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
+        with self._history.record(self._who, LogletRead(self._segment, start, stop)) as returned:
+            found = await self._loglet.read(start, stop, max_bytes)
+            returned(found)
+            return found
+
+    async def seal(self) -> None:
+        with self._history.record(self._who, LogletSeal(self._segment)) as returned:
+            await self._loglet.seal()
+            returned(None)
+
+    async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
+        with self._history.record(self._who, LogletTrim(self._segment, offset)) as returned:
+            trim_point = await self._loglet.prefix_trim(offset)
+            returned(trim_point)
+            return trim_point
+
+
+@attrs.frozen
+class RecordedPosts(RecordedLoglet):
+    """One of a loglet that implements `virtuallog.contract.loglet.SupportsPost`."""
+
+    def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
+        assert isinstance(self._loglet, SupportsPost)
+        told = self._history.begin(self._who, LogletAppend(self._segment, batch, None))
+
+        def answered(outcome: range | VirtualLogError) -> None:
+            told(outcome)
+            done(outcome)
+
+        self._loglet.post_append(batch, opens=opens, done=answered)
+
+
+@attrs.frozen
+class RecordedMetaStore:
+    """A client whose calls go into a history. Implements `virtuallog.contract.metastore.MetaStore`."""
+
+    _metastore: MetaStore
+    _history: History
+    _who: str = "client"
+
+    async def get(self) -> tuple[int, bytes]:
+        with self._history.record(self._who, RegisterGet()) as returned:
+            found = await self._metastore.get()
+            returned(found)
+            return found
+
+    async def put(
+        self, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None
+    ) -> int:
+        with self._history.record(self._who, RegisterPut(expected_version + 1, value, attempt)) as returned:
+            version = await self._metastore.put(value, expected_version, attempt, members)
+            returned(version)
+            return version

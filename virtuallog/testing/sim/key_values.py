@@ -1,0 +1,243 @@
+"""The DurableMap port on a simulated disk: slow, failing and damaged on request; what was written survives a crash.
+
+    disk = SimulatedKeyValuesDisk(random)           lives as long as the machine's disk
+    store = disk.open(process, clock)               lives as long as the process
+
+What goes wrong is what `DiskFaults` say, as for the files of the same machine, or what a test asks for. The first failure
+ends the store for the life of its process, as in the real one; whether a failed write happened is drawn.
+
+A write that is under way when the process crashes, or whose caller is cancelled, happens wholly or not at all; which of
+the two is drawn. It is drawn at the latest when the disk is opened again, so no later life sees it undecided.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from virtuallog.contract.errors import StorageError
+from virtuallog.contract.ports import Clock, Span
+from virtuallog.testing.sim.disk_faults import DiskFaults
+from virtuallog.testing.sim.process import Process
+
+_Changes = Mapping[bytes, bytes | None]
+
+HEADROOM_BYTES: Final = 200 << 10
+"""Of simulated disks, which are small ones: with less left there is no room for bulk."""
+
+
+@attrs.define(eq=False)
+class SimulatedKeyValuesDisk:
+    """What survives a crash, and the faults to inject.
+
+    `fired` counts the faults that really happened: store write error, store sync error, store read error, store full,
+    store bit flipped.
+    """
+
+    random: random.Random
+    write_seconds: float = 0.0
+    """How long a write takes, on the writer's clock, in addition to what the faults say."""
+    faults: DiskFaults = attrs.field(factory=DiskFaults)
+    """`create_error`, `change_seconds` and `capacity_bytes` mean nothing here."""
+    fired: Counter[str] = attrs.field(factory=Counter)
+    watch: Callable[[str], None] | None = None
+    """Told, in words, of all that has become durable."""
+    stored: Callable[[Mapping[bytes, bytes | None]], None] | None = None
+    """Given all that has become durable, pairs and deletions: for who looks inside. It may change nothing."""
+    writes: int = attrs.field(default=0, init=False)
+    """Writes that were begun."""
+    pairs: dict[bytes, bytes] = attrs.field(factory=dict, init=False)
+    """What is on the disk; tests may look at it and change it."""
+    _under_way: list[_Changes] = attrs.field(factory=list, init=False)
+    _fail_in: int | None = attrs.field(default=None, init=False)
+    _is_made: bool = attrs.field(default=False, init=False)
+
+    @property
+    def has_room(self) -> bool:
+        return self.faults.free_bytes is None or self.faults.free_bytes >= HEADROOM_BYTES
+
+    def keys_in(self, span: Span) -> list[bytes]:
+        """The keys of a span that are on the disk, in order."""
+        start, stop = span
+        return sorted(key for key in self.pairs if start <= key < stop)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether there is a store, maybe an empty one."""
+        return self._is_made or bool(self.pairs)
+
+    def open(self, process: Process, clock: Clock) -> SimulatedKeyValues:
+        """The store as a process sees it. Only one process may use a disk at a time; the one before is dead."""
+        self.crash()
+        self._is_made = True
+        return SimulatedKeyValues(self, process, clock)
+
+    def crash(self) -> None:
+        """Settle the writes that were under way. Safe to call again; the process itself must be crashed first."""
+        under_way, self._under_way = self._under_way, []
+        for changes in under_way:
+            self._settle(changes)
+
+    def fail_write(self, after: int = 0) -> None:
+        """The write after the next `after` ones fails, and with it everything that this life asks for later."""
+        self._fail_in = after
+
+    def mend(self) -> None:
+        """Call off a failure that has not happened yet."""
+        self._fail_in = None
+
+    def wipe(self) -> None:
+        """Somebody replaced the disk. The process must be dead."""
+        self.pairs.clear()
+        self._under_way.clear()
+        self._is_made = False
+
+    def damage(self, key: bytes) -> None:
+        """Flip one bit of the value of `key`."""
+        value = bytearray(self.pairs[key])
+        value[self.random.randrange(len(value))] ^= 1 << self.random.randrange(8)
+        self.pairs[key] = bytes(value)
+
+    def rot(self) -> bytes | None:
+        """Flip one bit of some value; returns its key, None when there is nothing to flip."""
+        keys = sorted(key for key, value in self.pairs.items() if value)
+        if not keys:
+            return None
+        key = self.random.choice(keys)
+        self.damage(key)
+        self.fired["store bit flipped"] += 1
+        return key
+
+    def begin(self, changes: _Changes) -> str:
+        """A write starts; returns why it will fail, or nothing. For the store."""
+        self.writes += 1
+        self._under_way.append(changes)
+        if self._fail_in is not None:
+            self._fail_in -= 1
+            if self._fail_in < 0:
+                self._fail_in = None
+                return "injected: the disk failed a write"
+        faults = self.faults
+        if not faults.take_room(sum(len(key) + len(value or b"") for key, value in changes.items())):
+            self.fired["store full"] += 1
+            return "the disk is full"
+        if self.fires(faults.write_error, "store write error") or self.fires(faults.sync_error, "store sync error"):
+            return "the disk failed a write"
+        return ""
+
+    def fires(self, probability: float, name: str) -> bool:
+        """For the store, and without a draw when it cannot happen."""
+        if probability > 0 and self.random.random() < probability:
+            self.fired[name] += 1
+            return True
+        return False
+
+    def duration_seconds(self) -> float:
+        """How long the next write takes. For the store."""
+        shortest, longest = self.faults.write_seconds
+        return self.write_seconds + (self.random.uniform(shortest, longest) if longest else 0.0)
+
+    def end(self, changes: _Changes, *, failed: bool) -> None:
+        """The write is over, unless a crash has settled it before. For the store."""
+        for index, pending in enumerate(self._under_way):
+            if pending is changes:
+                del self._under_way[index]
+                if failed:
+                    self._settle(changes)
+                else:
+                    self._apply(changes)
+                return
+
+    def _settle(self, changes: _Changes) -> None:
+        if self.random.random() < 0.5:
+            self._apply(changes)
+
+    def _apply(self, changes: _Changes) -> None:
+        for key, value in changes.items():
+            if value is None:
+                self.pairs.pop(key, None)
+            else:
+                self.pairs[key] = value
+        if self.stored is not None:
+            self.stored(changes)
+        if self.watch is not None:
+            sizes = (
+                f"{key!r} {'deleted' if value is None else f'({len(value)} bytes)'}" for key, value in changes.items()
+            )
+            self.watch(", ".join(sizes))
+
+
+@attrs.define(eq=False)
+class SimulatedKeyValues:
+    """`ports.DurableMap` of one process. Every use after a crash raises `CrashedError`, after a failure `StorageError`."""
+
+    _disk: SimulatedKeyValuesDisk
+    _process: Process
+    _clock: Clock
+    _poisoned: bool = attrs.field(default=False, init=False)
+    _turn: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    """Operations happen one after the other, as in the real store."""
+
+    async def get(self, key: bytes) -> bytes | None:
+        async with self._turn:
+            await self._ready_to_read()
+            return self._disk.pairs.get(key)
+
+    async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        async with self._turn:
+            await self._ready_to_read()
+            return sorted(pair for pair in self._disk.pairs.items() if pair[0].startswith(prefix))
+
+    @property
+    def has_room(self) -> bool:
+        return self._disk.has_room
+
+    async def scan_span(self, span: Span, max_bytes: int) -> list[tuple[bytes, bytes]]:
+        async with self._turn:
+            await self._ready_to_read()
+            found: list[tuple[bytes, bytes]] = []
+            for key in self._disk.keys_in(span):
+                pair = key, self._disk.pairs[key]
+                max_bytes -= len(key) + len(pair[1])
+                if found and max_bytes < 0:
+                    break
+                found.append(pair)
+            return found
+
+    async def write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span] = ()) -> None:
+        async with self._turn:
+            await self._ready()
+            changes = {**{key: None for span in dropped for key in self._disk.keys_in(span)}, **changes}
+            failure = self._disk.begin(changes)
+            finished = False
+            try:
+                await self._clock.sleep(self._disk.duration_seconds())
+                finished = True
+            finally:
+                # Also when cancelled: the disk does not know that nobody waits. After a crash the disk itself settles.
+                if self._process.alive:
+                    self._disk.end(changes, failed=bool(failure) or not finished)
+            if failure:
+                self._poisoned = True
+                raise StorageError(failure)
+
+    async def reclaim(self, span: Span) -> None:
+        """Dropped keys take no room here."""
+        await self._ready()
+
+    async def _ready(self) -> None:
+        await trio.lowlevel.checkpoint()
+        await self._process.wait_running()
+        if self._poisoned:
+            raise StorageError("the store failed before")
+
+    async def _ready_to_read(self) -> None:
+        await self._ready()
+        if self._disk.fires(self._disk.faults.read_error, "store read error"):
+            self._poisoned = True
+            raise StorageError("the disk failed a read")
