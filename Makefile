@@ -1,7 +1,9 @@
 # Everything runs in .venv, which make builds by itself from the machine's Python, 3.11 or newer.
 #
 #   make demo     three nodes on this machine: a checked workload while the log underneath is swapped live
-#   make test     verify, then every test; what .ci/run calls
+#   make quick    a minute of tests: the cores, the scenarios of the papers, a seed of each scenario of the simulator
+#   make test     verify, then all tests but the long ones; what .ci/run calls
+#   make long     the long tests: hundreds of seeds, every kind swapped for every other, Spark jobs, real clusters that are hurt
 #   make verify   lint, format, types, import rules; changes nothing
 #   make fix      lets the tools mend what they can
 #   make sim      soaks the simulator over many seeds, with a summary; `make sim SEED=7` replays one, `SEEDS=1..99`
@@ -38,7 +40,7 @@ SEEDS ?= $(if $(MINUTES),,1..2000)
 SCENARIO ?= cluster
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup
+.PHONY: help demo quick test long verify fix sim hostile bench paxos swaps kazoo chaos swap kill hosts peers churn zookeeper zelos spark spark-bench spark-compact spark-stream setup
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -63,6 +65,15 @@ verify: setup
 # that hangs has one (pyproject.toml). What takes long is shown at the end.
 test: verify
 	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --durations=20 -m "not long"
+
+QUICK := tests/virtuallog/contract tests/virtuallog/ordering tests/virtuallog/reconfiguration tests/metastore \
+    tests/loglets/native/core tests/loglets/paxos/core tests/loglets/striped/test_core.py tests/loglets/wal tests/database/engines \
+    tests/database/tree tests/simulation/test_scenarios.py
+quick: setup
+	$(BIN)/pytest --numprocesses=2 --dist=loadgroup -m "not long and not slow and not processes" $(QUICK)
+
+long: setup
+	$(BIN)/pytest --numprocesses=2 --dist=loadgroup --durations=20 -m long
 
 fix: setup
 	$(BIN)/ruff check --fix .

@@ -3,7 +3,15 @@ side, so no test may depend on how quick they are."""
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import settings
 
 settings.register_profile("untimed", deadline=None)  # examples take as long as the machine takes
 settings.load_profile("untimed")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported so far stays: the garbage collector need not visit the whole product and all tests again and again."""
+    gc.collect()
+    gc.freeze()

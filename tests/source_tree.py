@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import tomllib
 from functools import cache
@@ -38,7 +39,13 @@ def path_of(module: str) -> Path:
 
 @cache
 def parsed(module: Path) -> ast.Module:
-    return ast.parse((ROOT / module).read_text(), filename=str(module))
+    """The tree of a module, kept. The garbage collector does not visit it: with the trees of all modules each pass takes seconds."""
+    gc.disable()
+    try:
+        return ast.parse((ROOT / module).read_text(), filename=str(module))
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def functions(module: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -12,6 +12,7 @@ from tests.hostile.zookeeper_attacker import KINDS, Attacker
 from virtuallog_server.zookeeper.wire.opcodes import OpCode
 
 
+@pytest.mark.long
 @pytest.mark.processes
 async def test_servers_under_attack_live_and_serve_honest_clients(tmp_path: Path) -> None:
     """They are the same processes afterwards, have answered every ping and done every write that was asked for. Times are judged by the program."""

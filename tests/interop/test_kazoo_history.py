@@ -21,7 +21,7 @@ SHORT = Plan(
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_history_of_real_processes(tmp_path: Path) -> None:
     """Writes are linearizable, results are ZooKeeper's, reads never go back, watches fire once and first, sessions live."""
     outcome = await run(SHORT, tmp_path)

@@ -317,7 +317,7 @@ class Trouble:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.long
 async def test_recipes_across_a_swap_and_a_killed_server(tmp_path: Path) -> None:
     """No session is lost, no watch is lost or doubled, nobody gets in where somebody else is."""
     first = free_ports(3)

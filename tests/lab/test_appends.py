@@ -88,7 +88,7 @@ def test_the_figure_is_the_same_for_the_same_samples(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_small_run_measures_every_system_of_ours() -> None:
     """One object per measurement on stdout; that the bare pipeline is missing is said on stderr."""
     arguments = ["--rounds", "1", "--seconds", "0.3", "--outstanding", "1,8", "--segments", "2", "--json"]
@@ -109,7 +109,7 @@ def test_a_small_run_measures_every_system_of_ours() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_small_run_puts_paxos_beside_native() -> None:
     """Each on processes of its own, in turn, with figures for whoever orders; the last lines are the table."""
     systems = [argument for system in (LOGLET, PAXOS_LOGLET) for argument in ("--system", system)]

@@ -10,6 +10,7 @@ from virtuallog_lab.experiments.growth.report import report
 from virtuallog_lab.harness.machine import Machine
 
 
+@pytest.mark.long
 @pytest.mark.processes
 async def test_a_log_grows_and_its_chain_stays_small() -> None:
     """Two stages, a restart in each; then a chain that is extended and trimmed. Read back in full."""

@@ -26,6 +26,7 @@ async def test_three_swaps_under_load_lose_nothing() -> None:
     assert told.plain["phases"].keys() >= {"seal", "tail", "put", "client finds it"}
 
 
+@pytest.mark.long
 async def test_a_log_outlives_the_death_of_its_sequencer() -> None:
     """A kill -9, and nobody helps: appends come back by themselves, and nothing is lost."""
     evidence = await kill.run(["sequencer"], LOAD, 0.2, 20.0)

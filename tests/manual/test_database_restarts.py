@@ -25,6 +25,7 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
     shutil.rmtree(tmp_path)
 
 
+@pytest.mark.long
 def test_servers_of_a_database_come_back_whole(operator: Operator) -> None:
     """Killed and restarted as the page says, one after the other; a lost section and a lost replica are told; `up` ends when nothing runs."""
     data, base, zookeeper, http = operator.folder, operator.ports, operator.ports + 3, operator.ports + 6

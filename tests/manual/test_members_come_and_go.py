@@ -22,6 +22,7 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
     shutil.rmtree(tmp_path)
 
 
+@pytest.mark.long
 def test_nodes_come_and_go_and_the_register_moves(operator: Operator) -> None:
     """Four nodes in turn, three of them replaced or gone in the end, and a register that goes on without the lost ones."""
     base = operator.ports

@@ -10,20 +10,22 @@ import sys
 
 import pytest
 
+from tests.simulation.expensive import EXPENSIVE
 from virtuallog_simulation.report.narrative import as_json
 from virtuallog_simulation.runs.runner import run_seed
 from virtuallog_simulation.scenarios.registry import all_scenarios
 from virtuallog_simulation.world.options import Options
 
 SCENARIOS = [scenario.name for scenario in all_scenarios()]
-CASES = [*((name, None) for name in SCENARIOS), ("cluster", "streams")]
+CHEAP = [(name, None) for name in SCENARIOS if name not in EXPENSIVE]
+COSTLY = [*((name, None) for name in SCENARIOS if name in EXPENSIVE), ("cluster", "streams")]
 SEED = 7
 
 PRINT_TRACES = """
-import json, sys
-from tests.simulation.test_determinism import CASES, trace
-for scenario, transport in CASES:
-    sys.stdout.write(trace(scenario, transport))
+import sys
+from tests.simulation import test_determinism
+for scenario, transport in getattr(test_determinism, sys.argv[1]):
+    sys.stdout.write(test_determinism.trace(scenario, transport))
 """
 
 
@@ -33,11 +35,12 @@ def trace(scenario: str, transport: str | None, seed: int = SEED) -> str:
     return "".join(json.dumps(line) + "\n" for line in as_json(report))
 
 
-def test_every_seed_is_a_seed_in_every_process() -> None:
+@pytest.mark.parametrize("cases", ["CHEAP", pytest.param("COSTLY", marks=pytest.mark.long)])
+def test_every_seed_is_a_seed_in_every_process(cases: str) -> None:
     """Two processes whose sets of strings are ordered differently."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PRINT_TRACES],
+            [sys.executable, "-c", PRINT_TRACES, cases],
             env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},  # noqa: PTH109
             stdout=subprocess.PIPE,
         )
@@ -50,23 +53,30 @@ def test_every_seed_is_a_seed_in_every_process() -> None:
         assert one == other, f"line {number}"
     assert first == second
     verdicts = [line for line in map(json.loads, first.splitlines()) if line["event"] == "verdict"]
-    assert [verdict["scenario"] for verdict in verdicts] == [scenario for scenario, _ in CASES]
+    assert [verdict["scenario"] for verdict in verdicts] == [scenario for scenario, _ in globals()[cases]]
     assert all(verdict["violations"] == [] for verdict in verdicts)
 
 
-@pytest.mark.parametrize(("scenario", "transport"), CASES)
+@pytest.mark.parametrize(
+    ("scenario", "transport"), [*CHEAP, *(pytest.param(*case, marks=pytest.mark.long) for case in COSTLY)]
+)
 def test_what_ran_before_makes_no_difference(scenario: str, transport: str | None) -> None:
     """No cache, counter or generator of one run is seen by the next, and no garbage of it."""
     first = trace(scenario, transport)
     *events, _ = first.splitlines()
     assert len(events) > 50
 
-    *others, _ = trace(scenario, transport, SEED + 1).splitlines()
-    assert others != events, "a thousand seeds would be one"
     run_seed(SEED + 2, options=Options(operations=5))
     gc.collect()
 
     assert trace(scenario, transport) == first
+
+
+def test_two_seeds_are_two_runs() -> None:
+    """Else a thousand seeds would be one."""
+    one, other = (trace("native", None, seed).splitlines()[:-1] for seed in (SEED, SEED + 1))
+
+    assert one != other
 
 
 def test_recording_changes_nothing() -> None:

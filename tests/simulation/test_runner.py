@@ -104,6 +104,7 @@ def test_a_seed_that_hangs_is_given_up(processes: list[int]) -> None:
     assert any("not done after 10 s of real time" in summary.failed for summary in summaries)
 
 
+@pytest.mark.long
 def test_processes_are_replaced_after_a_while(monkeypatch: pytest.MonkeyPatch, processes: list[int]) -> None:
     """So what leaks in one of them stays small."""
     monkeypatch.setattr(fleet, "SEEDS_PER_PROCESS", 3)

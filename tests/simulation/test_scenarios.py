@@ -1,11 +1,14 @@
-"""A set of seeds of every scenario, chosen to fit the time of `make test`; `make sim` runs as many as you like."""
+"""A few seeds of every scenario for `make test`, some dozens for `make long`; `make sim` runs as many as you like."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
+from _pytest.mark import ParameterSet
 
+from tests.simulation.expensive import EXPENSIVE
 from virtuallog_simulation.report.narrative import short_story
 from virtuallog_simulation.runs.runner import SeedReport, run_seed
 from virtuallog_simulation.scenarios.registry import all_scenarios
@@ -15,18 +18,21 @@ SEEDS: Final = {
     "belated": 8, "burden": 8, "comeback": 4, "emptied": 8, "intruders": 4, "leased": 5, "operated": 8, "revived": 8, "rights": 5,
     "strangers": 5,
 }  # fmt: skip
-"""About half of the time for whole clusters, at half a second each; of a scenario whose seeds take a second or more, a few."""
+"""Seeds of a scenario for `make long`."""
 OTHERS: Final = 20
-"""Directed scenarios look for one danger each: whoever plants it finds it within a few seeds."""
-
-CASES: Final = [
-    (scenario.name, seed)
-    for scenario in all_scenarios()
-    for seed in range(1, SEEDS.get(scenario.name, OTHERS) + 1)
-]  # fmt: skip
+"""Seeds of each scenario that is not in `SEEDS`. Directed scenarios look for one danger each, and find it within a few seeds."""
+FIRST: Final = {"cluster": 6, "register": 8, "native": 8, "paxos": 6}
+"""Seeds of a scenario for `make test`, from 1 on; 1 for those in `EXPENSIVE`, 3 for all others."""
 
 
-@pytest.mark.parametrize(("scenario", "seed"), CASES)
+def _cases() -> Iterator[ParameterSet]:
+    for scenario in all_scenarios():
+        first = FIRST.get(scenario.name, 1 if scenario.name in EXPENSIVE else 3)
+        for seed in range(1, SEEDS.get(scenario.name, OTHERS) + 1):
+            yield pytest.param(scenario.name, seed, marks=[pytest.mark.long] if seed > first else [])
+
+
+@pytest.mark.parametrize(("scenario", "seed"), list(_cases()))
 def test_every_promise_is_kept(scenario: str, seed: int) -> None:
     """A seed that fails says which promise was broken, what led to it, and which command runs it again."""
     report = run_seed(seed, scenario)

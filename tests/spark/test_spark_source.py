@@ -109,6 +109,7 @@ def stream(spark: SparkSession, cluster: str, folder: Path, *, available_now: bo
             query.stop()
 
 
+@pytest.mark.long
 async def test_a_stream_delivers_each_entry_once(spark: SparkSession, tmp_path: Path) -> None:
     """It is stopped and started again, the chain changes meanwhile, and what has been appended when it begins is all that
     `availableNow` reads. A checkpoint is of one log: not of another one, and not of what has been trimmed."""

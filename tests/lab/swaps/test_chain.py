@@ -54,6 +54,7 @@ class Writer:
             await trio.sleep(0.002)  # noqa: TID251 -- real processes
 
 
+@pytest.mark.long
 async def test_ten_segments_of_all_kinds_are_one_log(targets: list[Target]) -> None:
     """One reader follows from the start on, one begins at the start when all is there and the tail still moves. Trims cut it
     down within segments and at their edges, whatever is on either side."""

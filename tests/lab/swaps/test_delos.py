@@ -13,6 +13,7 @@ pytestmark = pytest.mark.processes
 PLAN = DelosPlan(appends_per_s=20.0, reads_per_s=20.0, warm_up_seconds=0.5, seconds=1.5)
 
 
+@pytest.mark.long
 async def test_a_steady_load_outlives_the_move_from_zookeeper(targets: list[Target]) -> None:
     """Both kinds of operations go on, on both sides; the log is right, and every read was linearizable."""
     outcome = await run(PLAN, targets[-1].settings["hosts"])

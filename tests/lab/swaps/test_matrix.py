@@ -23,6 +23,7 @@ APART_SECONDS = 0.004
 """Kills come that much later into each next swap than into the one before: before the seal, in the middle, behind the put."""
 
 
+@pytest.mark.long
 async def test_each_kind_is_swapped_for_each_under_load(targets: list[Target]) -> None:
     """All 25 ordered pairs; appends go on after each, and everything is in the log once, in order."""
     outcome = await run(SwapMatrixPlan(targets=targets, swaps=1, load=LOAD, window_seconds=0.05), Machine.look())
@@ -33,6 +34,7 @@ async def test_each_kind_is_swapped_for_each_under_load(targets: list[Target]) -
     assert outcome.report.plain["acknowledged"] > 0
 
 
+@pytest.mark.long
 async def test_a_node_dies_in_the_middle_of_each_swap(targets: list[Target]) -> None:
     """kill -9 at another moment each time; the swap comes to an end, appends come back, nothing is lost or doubled.
 

@@ -120,6 +120,7 @@ async def killed_commands_are_given_again(cluster: Path, log: VirtualLog, payloa
     assert [one["compared"] for one in await archive(cluster, "all", "--verify-only")] == [True, True]
 
 
+@pytest.mark.long
 async def test_a_log_goes_to_files_and_nodes_let_go_of_it(tmp_path: Path) -> None:
     """Readers notice nothing at any step: refused, killed, done, undone while that is possible, done again, verified, trimmed
     like any other segment. One cluster and few commands, as nearly all of the time goes into processes that start."""

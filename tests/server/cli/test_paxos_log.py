@@ -189,7 +189,7 @@ class Shell:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_session_in_the_manual(tmp_path: Path) -> None:
     """Each block of commands prints what stands below it, but for times and incarnations."""
     blocks = [match.groups() for match in BLOCK.finditer(DOCUMENT)]

@@ -102,6 +102,7 @@ async def test_a_fourth_node_takes_the_place_of_the_first(folder: Path) -> None:
                 assert await payloads_of(log) == [*(b"%d" % number for number in range(100)), b"last"]
 
 
+@pytest.mark.long
 async def test_a_node_whose_disk_is_gone_is_replaced(folder: Path) -> None:
     """Its directory is deleted. It stays out, until it is replaced; then it has everything again. The old disk is refused."""
     async with local_cluster(folder / "data") as cluster:

@@ -95,6 +95,7 @@ async def payloads_of(log: VirtualLog) -> list[bytes]:
     return found
 
 
+@pytest.mark.long
 async def test_lines_come_back_as_they_went_in_across_live_reconfigurations(folder: Path) -> None:
     """`up`, `append --lines -`, `reconfigure` twice in the middle, `read --raw`: the same bytes. SIGTERM ends all."""
     data = folder / "data"

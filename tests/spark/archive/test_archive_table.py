@@ -67,6 +67,7 @@ def damage(spark: SparkSession, cluster: str, place: Path) -> None:
         read_archives(spark, cluster, "ab" * 16)
 
 
+@pytest.mark.long
 async def test_the_archived_beginning_is_a_table(tmp_path: Path, spark: SparkSession) -> None:
     """Nothing is archived: no row. Then the same rows as by the short name; what is trimmed is left out."""
     place = tmp_path / "archives"

@@ -234,6 +234,7 @@ def test_effects_over_the_last_compaction_are_the_state_of_a_full_replay(story: 
         assert trio.run(fetched, story.place, base, tmp_path / str(number)) == story.known[played.position]
 
 
+@pytest.mark.long
 def test_what_spark_folds_is_the_same(spark: SparkSession, story: Story) -> None:
     """From the beginning, and over the last compaction: table by table sorted, and published as any other."""
     base: Manifest | None = None

@@ -85,6 +85,7 @@ async def reconfigure(trial: Trial, *arguments: str) -> Segment:
     return await active(trial)
 
 
+@pytest.mark.long
 async def test_a_replica_whose_store_was_deleted_recovers_and_votes_again(folder: Path) -> None:
     """kill -9, rm -r of the directory of its replicas only, start, all under load. It recovers by itself; then it is one of the
     two that are left when another one dies, and the log goes on."""
@@ -122,6 +123,7 @@ async def test_a_log_outlives_the_death_of_its_coordinator() -> None:
     assert report(Machine.look(), evidence).problems == []
 
 
+@pytest.mark.long
 async def test_five_replicas_outlive_two_and_the_set_can_be_another_one(folder: Path) -> None:
     """What Mesos could never do: under load the log goes from native onto three replicas, onto five, of which two die, onto three
     others, and back to native."""
