@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Final
 
@@ -16,6 +16,24 @@ from virtuallog.contract.provider import LogletProvider, compose
 LOGLETS_GROUP: Final = "virtuallog.loglets"
 METASTORES_GROUP: Final = "virtuallog.metastores"
 METASTORE_KIND: Final = "paxos"
+
+
+def loglet_kinds() -> tuple[str, ...]:
+    """The names of the installed kinds of loglets, in alphabetical order. Imports none of them."""
+    return tuple(sorted(entry.name for entry in entry_points(group=LOGLETS_GROUP)))
+
+
+def loglet_maker(kind: str) -> Callable[[], LogletProvider]:
+    """What makes a provider of an installed kind: its class, as a rule.
+
+    Raises:
+        UnknownKindError: the kind is not installed.
+    """
+    for found in entry_points(group=LOGLETS_GROUP):
+        if found.name == kind:
+            made: Callable[[], LogletProvider] = found.load()
+            return made
+    raise UnknownKindError(kind, ", ".join(loglet_kinds()))
 
 
 def loglet_providers() -> dict[str, LogletProvider]:

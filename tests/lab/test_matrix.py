@@ -14,7 +14,7 @@ from virtuallog_lab.bench.matrix_picture import draw
 from virtuallog_lab.bench.reconfigure import ClusterSwaps, SwapMatrixOutcome, SwapMatrixPlan, conclude
 from virtuallog_lab.bench.steps import PHASES
 from virtuallog_lab.bench.swaps import SwapCost
-from virtuallog_lab.bench.targets import NAMES, choose
+from virtuallog_lab.bench.targets import choose, target_names
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.trial import TrialLoad
 from virtuallog_server.report import render
@@ -82,6 +82,6 @@ def test_long_tours_go_over_several_clusters(swaps: int, rounds: list[int]) -> N
 def test_targets_come_in_the_order_of_tables_and_must_be_there() -> None:
     """ZooKeeper takes part only if there is one."""
     assert [target.name for target in choose(["paxos", "native"], None)] == ["native", "paxos"]
-    assert [target.name for target in choose([], "127.0.0.1:2181")] == list(NAMES)
+    assert [target.name for target in choose([], "127.0.0.1:2181")] == target_names()
     with pytest.raises(InvalidSettingError, match="zookeeper"):
         choose(["zookeeper"], None)

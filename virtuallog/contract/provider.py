@@ -16,6 +16,7 @@ required part is `LogletProvider`. Every other protocol is optional: the product
 | optional, garbage collection | `SupportsExternalRelease` | freeing what a loglet keeps outside of nodes |
 | optional, chain changes | `SupportsRebind` | giving a closed loglet the id of a new segment |
 | optional, chain changes | `SupportsPreflight` | trying a plan before the active loglet is sealed |
+| optional, operators | `SupportsPresentation` | color on pages, trials of benchmarks, crash points |
 | optional, operators | `SupportsSettings` | listing the settings of `plan` on the command line |
 | optional, operators | `SupportsDiagnosis` | evidence for `virtuallog explain` |
 | optional, operators | `MetricsSource` (`contract.metrics`) | metrics of the kind |
@@ -23,10 +24,9 @@ required part is `LogletProvider`. Every other protocol is optional: the product
 | optional, offered by a *loglet* | `SupportsPost` (`contract.loglet`) | appends without a waiting task |
 | mixin | `ServerlessProvider` | the required parts that a kind without roles on nodes leaves empty |
 
-Functions below the protocols: `replicated`, `servers_of`, `compose`, `inner`, `check_level`.
+Functions below the protocols: `replicated`, `servers_of`, `compose`, `check_level`.
 
-A kind whose copies are on nodes of the cluster offers `ReplicatedProvider`; then the cluster heals it.
-A kind that keeps its copies elsewhere has nothing to heal here and leaves it out. As in Delos
+The cluster heals a kind that offers `ReplicatedProvider`. A kind whose copies are elsewhere leaves it out. As in Delos
 (OSDI'20, sections 3.2 and 4.2.1): the loglet sees failures, a policy chooses, the chain changes.
 """
 
@@ -37,21 +37,13 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.diagnosis import Evidence
-from virtuallog.contract.errors import UnknownKindError, UnsupportedError
+from virtuallog.contract.errors import UnsupportedError
 from virtuallog.contract.interface import Interface
 from virtuallog.contract.loglet import Loglet
-from virtuallog.contract.metrics import MetricsSource
 from virtuallog.contract.placement import Cluster, Placement
 from virtuallog.contract.ports import Environment, Handlers, NodeEnvironment
 from virtuallog.contract.types import LogletOffset, NodeId
 from virtuallog.contract.versions import COMPOSED
-
-__all__ = [
-    "LogletProvider", "ReplicatedProvider", "ReportsPartialCopies", "CompositeProvider", "SupportsRetention", "SupportsSweep",
-    "SupportsTimedRelease", "SupportsExternalRelease", "SupportsRebind", "SupportsPreflight", "SupportsSettings",
-    "SupportsDiagnosis", "MetricsSource", "RequiresVersion", "ServerlessProvider", "Pace", "RetainedLoglets",
-    "replicated", "servers_of", "compose", "inner", "check_level",
-]  # fmt: skip
 
 Pace: TypeAlias = Callable[[int], Awaitable[None]]
 """Called with a number of bytes that have been moved; returns when more may be moved."""
@@ -328,6 +320,30 @@ class SupportsPreflight(Protocol):
 
 
 @runtime_checkable
+class SupportsPresentation(Protocol):
+    """A `LogletProvider` that says how pages, benchmarks and the simulator show its kind. Class attributes will do."""
+
+    @property
+    def color(self) -> str:
+        """Color of the kind on pages: a key of `virtuallog_server.report.PAINT`."""
+        ...
+
+    @property
+    def trials(self) -> Mapping[str, Mapping[str, str]]:
+        """Settings of `plan` by the name of a trial; each one is a row of `virtuallog bench reconfigure`.
+
+        A trial runs on six nodes: 1 to 3 have every role, 4 to 6 only store entries. Empty if the kind
+        needs more than nodes of ours.
+        """
+        ...
+
+    @property
+    def crash_area(self) -> str:
+        """Processes that die at crash points whose area is this kind; empty if there are no such points."""
+        ...
+
+
+@runtime_checkable
 class SupportsSettings(Protocol):
     """A `LogletProvider` that lists its settings for the command line."""
 
@@ -418,21 +434,6 @@ def compose(providers: Mapping[str, LogletProvider]) -> None:
     for provider in providers.values():
         if isinstance(provider, CompositeProvider):
             provider.over(providers)
-
-
-def inner(providers: Mapping[str, LogletProvider], kind: str) -> LogletProvider:
-    """Return the provider of a kind that composite loglets may consist of.
-
-    Raises:
-        UnknownKindError: the kind is not installed.
-        UnsupportedError: the kind is composite itself.
-    """
-    provider = providers.get(kind)
-    if provider is None:
-        raise UnknownKindError(kind, ", ".join(sorted(providers)))
-    if isinstance(provider, CompositeProvider):
-        raise UnsupportedError(f"a loglet cannot consist of {kind} loglets, which consist of others themselves")
-    return provider
 
 
 def check_level(provider: object, level: int) -> None:

@@ -11,14 +11,13 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.errors import InvalidSettingError
-from virtuallog.plugins import loglet_providers
+from virtuallog.contract.provider import SupportsPresentation
+from virtuallog.plugins import loglet_kinds, loglet_providers
 
 NODES: Final = 3
 """1 to 3: they do everything."""
 LOG_NODES: Final = 3
 """4 to 6: they only store entries."""
-DISAGGREGATED: Final = "disaggregated"
-"""A native loglet whose entries are on other machines than its sequencer."""
 ZOOKEEPER: Final = "zookeeper"
 
 
@@ -31,30 +30,34 @@ class Target:
     settings: Mapping[str, str]
 
 
-OWN: Final = (
-    Target("native", "native", {"servers": "1,2,3"}),
-    Target(DISAGGREGATED, "native", {"servers": "4,5,6"}),
-    Target("paxos", "paxos", {"servers": "1,2,3"}),
-    Target("striped", "striped", {"stripes": "2", "servers": "1,2,3"}),
-)
-"""Those that need nothing but our own nodes."""
-NAMES: Final = (*(target.name for target in OWN), ZOOKEEPER)
-"""In the order of tables."""
+def own_targets() -> list[Target]:
+    """Targets that need nothing but our own nodes: the trials of every installed kind."""
+    return [
+        Target(name, kind, settings)
+        for kind, provider in loglet_providers().items()
+        if isinstance(provider, SupportsPresentation)
+        for name, settings in provider.trials.items()
+    ]
+
+
+def target_names() -> list[str]:
+    """The names of all targets, in the order of tables. The one in a ZooKeeper comes last."""
+    return [*(target.name for target in own_targets()), ZOOKEEPER]
 
 
 def choose(names: Sequence[str], zookeeper: str | None) -> list[Target]:
     """The targets with these names, in the order of tables; all that there are, if none is named.
 
     Args:
-        names: of `NAMES`.
-        zookeeper: addresses of an ensemble; None: there is none.
+        names: of `target_names`.
+        zookeeper: addresses of an ensemble; None if there is none.
 
     Raises:
         InvalidSettingError: one is not installed, or needs what is not there.
     """
     foreign = [Target(ZOOKEEPER, ZOOKEEPER, {"hosts": zookeeper})] if zookeeper else []
-    installed = loglet_providers()
-    there = [target for target in (*OWN, *foreign) if target.kind in installed]
+    installed = loglet_kinds()
+    there = [target for target in (*own_targets(), *foreign) if target.kind in installed]
     missing = sorted({*names} - {target.name for target in there})
     if missing:
         why = "needs a ZooKeeper: see --zookeeper" if missing[0] == ZOOKEEPER and not zookeeper else "is not installed"

@@ -18,7 +18,7 @@ from virtuallog.runtime.clock import SystemClock
 from virtuallog_lab.bench import matrix_picture
 from virtuallog_lab.bench import reconfigure as swaps
 from virtuallog_lab.bench.matrix_page import swap_page
-from virtuallog_lab.bench.targets import NAMES, ZOOKEEPER, choose
+from virtuallog_lab.bench.targets import ZOOKEEPER, choose, target_names
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.report import Form, form_options, keep_option, picture_option, tell
 from virtuallog_lab.harness.trial import TrialLoad
@@ -119,7 +119,11 @@ def _show(measurement: Measurement, as_json: bool) -> None:
 
 @bench.command()
 @click.option(
-    "--kind", "names", multiple=True, type=click.Choice(NAMES), help="Take part; repeatable.  [default: all here]"
+    "--kind",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Trial of a kind of loglets that takes part, such as native; repeatable.  [default: all that can run here]",
 )
 @click.option("--all", "is_all", is_flag=True, help="All kinds, and an error if one cannot take part.")
 @click.option(
@@ -161,7 +165,7 @@ def reconfigure(
     Example:
         virtuallog bench reconfigure --kind native --kind paxos --swaps 5 --picture /tmp/swaps.png
     """
-    wanted = NAMES if is_all else names
+    wanted = target_names() if is_all else names
     machine, load = Machine.look(), TrialLoad(writers=outstanding, entry_bytes=size)
     outcome = trio.run(_swap, wanted, count, zookeeper, load, window, keep, machine)
     if picture is not None:

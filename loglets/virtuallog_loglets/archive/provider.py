@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 
@@ -29,6 +29,10 @@ KIND: Final = "archive"
 @attrs.define(eq=False)
 class ArchiveProvider(ServerlessProvider):
     """See `virtuallog.contract.provider.LogletProvider`, `virtuallog.contract.provider.CompositeProvider`, `virtuallog.reconfiguration.retention`."""
+
+    color: ClassVar = "brown"
+    trials: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    crash_area: ClassVar = "clients that move a closed segment to an archive"
 
     open_files: OpenFiles = FsspecFiles
     """How to get at the files: the simulator has its own."""

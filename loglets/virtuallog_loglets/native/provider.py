@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -28,6 +28,13 @@ from virtuallog_loglets.wal import WalSettings
 @attrs.define(eq=False)
 class NativeProvider:
     """See `virtuallog.contract.provider.LogletProvider` and `virtuallog.contract.provider.ReplicatedProvider`. One object serves at most one node."""
+
+    color: ClassVar = "blue"
+    trials: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "native": {"servers": "1,2,3"},
+        "disaggregated": {"servers": "4,5,6"},
+    }
+    crash_area: ClassVar = "LogServers, sequencers and clients of a NativeLoglet"
 
     wal_settings: WalSettings = attrs.field(factory=WalSettings)
     """Of this node's LogServer."""

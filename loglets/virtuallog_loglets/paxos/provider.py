@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -29,6 +29,10 @@ from virtuallog_loglets.paxos.metrics import leader_families
 @attrs.define(eq=False)
 class PaxosProvider:
     """See `virtuallog.contract.provider.LogletProvider` and `virtuallog.contract.provider.ReplicatedProvider`. One object serves at most one node."""
+
+    color: ClassVar = "orange"
+    trials: ClassVar[Mapping[str, Mapping[str, str]]] = {"paxos": {"servers": "1,2,3"}}
+    crash_area: ClassVar = "replicas, coordinators and clients of a paxos loglet"
 
     piece_bytes: int = PIECE_BYTES
     """How much of a closed log is copied in one step."""

@@ -16,9 +16,9 @@ import attrs
 
 from virtuallog.contract import placement as planning
 from virtuallog.contract.chain import SegmentId
-from virtuallog.contract.errors import InvalidSettingError, UnsupportedError, VirtualLogError
+from virtuallog.contract.errors import InvalidSettingError, UnknownKindError, UnsupportedError, VirtualLogError
 from virtuallog.contract.placement import Cluster, Placement
-from virtuallog.contract.provider import LogletProvider, ReplicatedProvider, inner, replicated
+from virtuallog.contract.provider import CompositeProvider, LogletProvider, ReplicatedProvider, replicated
 from virtuallog.contract.types import NodeId
 from virtuallog_loglets.striped.config import KIND, STRIPES_MAX, StripedConfig, decode_untrusted
 from virtuallog_loglets.striped.core import stripe_placement
@@ -171,3 +171,18 @@ def _orders(cluster: Cluster, settings: Mapping[str, str]) -> list[NodeId]:
     if not able:
         raise InvalidSettingError("sequencers", f"no node with role {SEQUENCER} answers")
     return [member.node for member in able]
+
+
+def inner(providers: Mapping[str, LogletProvider], kind: str) -> LogletProvider:
+    """Return the provider of a kind that composite loglets may consist of.
+
+    Raises:
+        UnknownKindError: the kind is not installed.
+        UnsupportedError: the kind is composite itself.
+    """
+    provider = providers.get(kind)
+    if provider is None:
+        raise UnknownKindError(kind, ", ".join(sorted(providers)))
+    if isinstance(provider, CompositeProvider):
+        raise UnsupportedError(f"a loglet cannot consist of {kind} loglets, which consist of others themselves")
+    return provider

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -24,6 +24,10 @@ from virtuallog_loglets.striped.loglet import StripedLoglet
 @attrs.define(eq=False)
 class StripedProvider(ServerlessProvider):
     """See `virtuallog.contract.provider.LogletProvider`, `virtuallog.contract.provider.ReplicatedProvider`, `virtuallog.contract.provider.CompositeProvider`."""
+
+    color: ClassVar = "violet"
+    trials: ClassVar[Mapping[str, Mapping[str, str]]] = {"striped": {"stripes": "2", "servers": "1,2,3"}}
+    crash_area: ClassVar = "clients of a striped loglet"
 
     _providers: Mapping[str, LogletProvider] = attrs.field(factory=dict, init=False)
 

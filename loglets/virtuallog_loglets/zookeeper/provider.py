@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -56,6 +56,10 @@ Connect: TypeAlias = Callable[[ZooKeeperConfig, Environment], Znodes]
 @attrs.define(eq=False)
 class ZooKeeperProvider(ServerlessProvider):
     """See `virtuallog.contract.provider.LogletProvider`; what else it offers refers to where it is described."""
+
+    color: ClassVar = "green"
+    trials: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    crash_area: ClassVar = "clients of a loglet in a ZooKeeper"
 
     connect: Connect = attrs.field(factory=KazooConnections)
     hosts: str = ""

@@ -8,8 +8,9 @@ text is escaped by the template; nothing that comes from outside is ever marked 
 from virtuallog_server.report.figures.axes import Axis
 from virtuallog_server.report.figures.bars import Bar, Bars, Columns, Label
 from virtuallog_server.report.figures.chain_diagram import Block, ChainDiagram
-from virtuallog_server.report.figures.palette import PAINT, Tone, tone_of
+from virtuallog_server.report.figures.palette import PAINT, Tone
 from virtuallog_server.report.figures.timeline import Band, Chart, Mark, Series, Span, Timeline
+from virtuallog_server.report.kinds import tone_of
 from virtuallog_server.report.page import FactList, Figure, Page, Section, Table, Verdict
 from virtuallog_server.report.renderer import made_now, render, this_command, write
 

@@ -17,7 +17,9 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.crash_points import CRASH_POINTS, CrashPoint
+from virtuallog.contract.provider import SupportsPresentation
 from virtuallog.contract.types import NodeId
+from virtuallog.plugins import loglet_providers
 from virtuallog.testing.sim.process import Process
 from virtuallog_simulation.world.machine import Machine
 from virtuallog_simulation.world.world import World
@@ -26,13 +28,16 @@ CRASH_POINT: Final = "crash point"
 """The name of this class of faults."""
 COUNTED: Final = "crash at "
 """Each death is counted as this and the name of the point."""
+
+
+def _areas_of_kinds() -> dict[str, str]:
+    presented = [(kind, each) for kind, each in loglet_providers().items() if isinstance(each, SupportsPresentation)]
+    return {kind: each.crash_area for kind, each in presented if each.crash_area}
+
+
 AREAS: Final[Mapping[str, str]] = {
     "wal": "the write-ahead log of a LogServer",
-    "native": "LogServers, sequencers and clients of a NativeLoglet",
-    "paxos": "replicas, coordinators and clients of a paxos loglet",
-    "striped": "clients of a striped loglet",
-    "zookeeper": "clients of a loglet in a ZooKeeper",
-    "archive": "whoever moves a closed segment to an archive",
+    **_areas_of_kinds(),
     "metastore": "acceptors and proposers of the MetaStore",
     "chain": "changes of the chain, by clients and by the watchdog of a node",
     "appender": "sessions of clients",

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from virtuallog.contract.crash_points import CRASH_POINTS
+from virtuallog.plugins import loglet_kinds
 from virtuallog_loglets.paxos import provider  # noqa: F401  brings its crash points into the registry
 from virtuallog_server.node import node  # noqa: F401  and those of the rest of the product
 from virtuallog_simulation.checks.cluster import archives, lag, rebuilt_copies, register_import
@@ -101,7 +102,13 @@ class Demand:
         yield from _OVER_STREAMS if self.over_streams else ()
 
 
-_ELSEWHERE: Final = ("paxos", "striped", "zookeeper", "archive", "joining", "replacing", "draining", "revival")
+_ELSEWHERE: Final = (
+    *(kind for kind in loglet_kinds() if kind != "native"),
+    "joining",
+    "replacing",
+    "draining",
+    "revival",
+)
 """Areas of crash points that other scenarios have."""
 _CHUNK: Final = "zookeeper: one chunk more of a large batch is written, its slot is not"
 _RELEASED: Final = "zookeeper: a released loglet has its tombstone, nothing is deleted"

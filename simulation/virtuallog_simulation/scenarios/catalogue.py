@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from virtuallog import plugins
 from virtuallog.contract.errors import InvalidSettingError
 from virtuallog_simulation.faults import registry
 from virtuallog_simulation.faults.crash_points import COUNTED, CRASH_POINT
@@ -69,5 +70,5 @@ def struck(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def loglet_kinds() -> tuple[str, ...]:
-    """Every kind of loglet that a chain of the simulator may have."""
-    return ("archive", "native", "paxos", "striped", "weak-seal", "zookeeper")
+    """Every kind of loglet that a chain of the simulator may have: all that are installed, and one of its own."""
+    return tuple(sorted({*plugins.loglet_kinds(), "weak-seal"}))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.zookeeper_server import open_zookeeper
-from virtuallog_lab.bench.targets import NAMES, Target, choose
+from virtuallog_lab.bench.targets import Target, choose, target_names
 
 
 @pytest.fixture
@@ -17,4 +17,4 @@ async def targets(tmp_path: Path) -> AsyncIterator[list[Target]]:
     folder = tmp_path / "zookeeper"
     folder.mkdir()
     async with open_zookeeper(folder) as server:
-        yield choose(NAMES, server.address)
+        yield choose(target_names(), server.address)

@@ -12,7 +12,7 @@ import trio
 from virtuallog.contract.types import NodeId
 from virtuallog_lab.bench.reconfigure import SwapMatrixPlan, run
 from virtuallog_lab.bench.swaps import swap, wait_resumed
-from virtuallog_lab.bench.targets import LOG_NODES, NAMES, Target
+from virtuallog_lab.bench.targets import LOG_NODES, Target, target_names
 from virtuallog_lab.harness.machine import Machine
 from virtuallog_lab.harness.trial import Trial, TrialLoad, run_trial, temporary_cluster
 
@@ -29,7 +29,7 @@ async def test_each_kind_is_swapped_for_each_under_load(targets: list[Target]) -
     outcome = await run(SwapMatrixPlan(targets=targets, swaps=1, load=LOAD, window_seconds=0.05), Machine.look())
 
     assert outcome.report.problems == []
-    assert [(cell.source, cell.target) for cell in outcome.matrix.cells] == list(product(NAMES, repeat=2))
+    assert [(cell.source, cell.target) for cell in outcome.matrix.cells] == list(product(target_names(), repeat=2))
     assert {cell.swaps for cell in outcome.matrix.cells} == {1}
     assert outcome.report.plain["acknowledged"] > 0
 

@@ -9,7 +9,7 @@ from tests.mutants.mutant import Mutant, mutant
 from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId
 from virtuallog.contract.loglet import Placed
-from virtuallog.contract.provider import LogletProvider, RetainedLoglets, inner
+from virtuallog.contract.provider import LogletProvider, RetainedLoglets
 from virtuallog.contract.types import LogletOffset, PlacedBatch, Sealed
 from virtuallog_loglets.striped import planner as planner_module
 from virtuallog_loglets.striped.core import stripe_reads as reading_module
@@ -19,7 +19,7 @@ from virtuallog_loglets.striped.core.stripe_reads import _Run, _runs
 from virtuallog_loglets.striped.drivers.append_barrier import AppendBarrier, _Waiter
 from virtuallog_loglets.striped.drivers.fan_out import all_of
 from virtuallog_loglets.striped.loglet import StripedLoglet
-from virtuallog_loglets.striped.planner import kind_of_stripes
+from virtuallog_loglets.striped.planner import inner, kind_of_stripes
 from virtuallog_loglets.striped.provider import StripedProvider
 
 step_taken = AppendBarrier._take_step

@@ -13,10 +13,11 @@ from virtuallog.contract.batch import Batch, SessionId
 from virtuallog.contract.chain import SegmentId, extend, genesis
 from virtuallog.contract.errors import MalformedError, UnknownKindError, UnsupportedError
 from virtuallog.contract.ports import Environment
-from virtuallog.contract.provider import LogletProvider, RetainedLoglets, check_level, compose, inner
+from virtuallog.contract.provider import LogletProvider, RetainedLoglets, check_level, compose
 from virtuallog.contract.versions import COMPOSED, REPLICAS
 from virtuallog.reconfiguration.retention import find_retained, retained_loglets
 from virtuallog_loglets.memory import MemoryLoglet, MemoryProvider
+from virtuallog_loglets.striped.planner import inner
 from virtuallog_server.node.register_follower import live_loglets
 
 FIRST, PART, OTHER_PART = SegmentId(1, 7), SegmentId(1, 8), SegmentId(1, 9)

@@ -6,13 +6,6 @@ from typing import Final, Literal, TypeAlias
 
 Tone: TypeAlias = Literal["blue", "orange", "violet", "green", "brown", "teal", "red", "grey"]
 
-KINDS: Final[dict[str, Tone]] = {
-    "native": "blue",
-    "paxos": "orange",
-    "striped": "violet",
-    "zookeeper": "green",
-    "archive": "brown",
-}
 PAINT: Final[dict[Tone, str]] = {
     "blue": "#2f6fdb",
     "orange": "#d9730d",
@@ -24,8 +17,3 @@ PAINT: Final[dict[Tone, str]] = {
     "grey": "#7b8494",
 }
 """On white; the same as in style.css."""
-
-
-def tone_of(kind: str) -> Tone:
-    """Of a kind of loglets; strangers' kinds share one."""
-    return KINDS.get(kind, "teal")

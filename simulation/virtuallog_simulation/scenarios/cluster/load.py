@@ -18,6 +18,7 @@ from virtuallog.client.appender import AppenderSettings
 from virtuallog.client.virtual_log import VirtualLogSettings
 from virtuallog.contract.register import ClusterId
 from virtuallog.contract.types import LogPosition
+from virtuallog.plugins import loglet_maker
 from virtuallog.testing.checker.actions import LogTrim
 from virtuallog.testing.checker.violation import Violation
 from virtuallog.testing.weak_seal_provider import KIND as WEAK_SEAL
@@ -79,6 +80,8 @@ CATCH_UP_SECONDS: Final = 2.5
 NATIVE_ONLY: Final = 0.5
 """Share of the seeds in which all loglets are native; in the others some are on somebody else's service."""
 PAXOS: Final = "paxos"
+SIMULATED: Final = frozenset({"archive", "native", "paxos", "striped", "weak-seal", "zookeeper"})
+"""Kinds that scenarios set up by themselves, on simulated services where they need some. Others run as they are installed."""
 SETTINGS: Final = VirtualLogSettings(
     appender=AppenderSettings(give_up=5.0, batch_bytes=4 << 10, entry_bytes_max=2 << 10)
 )
@@ -193,6 +196,8 @@ def left(kinds: tuple[ProviderMaker, ...], options: Options) -> tuple[ProviderMa
     if options.loglets is None:
         return kinds
     makers = {make().kind: make for make in kinds}
+    installed = [kind for kind in options.loglets if kind not in SIMULATED]
+    makers |= {kind: loglet_maker(kind) for kind in installed}
     return tuple(makers[kind] for kind in options.loglets if kind in makers) or (native,)
 
 
