@@ -6,7 +6,7 @@ this directory) says whether it keeps the contract; docs/conformance.md walks th
 
     client  SingleCopyLoglet      one call for each operation
     node    SingleCopyServer      one request at a time: change the model, write, answer
-    both    SingleCopyProvider    what the entry point `virtuallog.loglets` names
+    both    SingleCopyProvider    named by the entry point `single-copy` in pyproject.toml beside this file
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import trio
 
 from virtuallog.contract.batch import Batch
 from virtuallog.contract.chain import SegmentId
+from virtuallog.contract.diagnosis import ANSWER_SECONDS, COMBINED, Evidence
 from virtuallog.contract.errors import (
     CorruptionError,
     InvalidSettingError,
@@ -289,6 +290,9 @@ class SingleCopyProvider:
     kind: str = "single-copy"
     contiguous: bool = True
     interfaces: Sequence[Interface] = (WIRE,)
+    color: str = "red"
+    trials: Mapping[str, Mapping[str, str]] = {"single-copy": {"server": "2"}}
+    crash_area: str = ""
     server_class: type[SingleCopyServer] = SingleCopyServer
     _server: SingleCopyServer | None = attrs.field(default=None, init=False)
 
@@ -324,6 +328,18 @@ class SingleCopyProvider:
     async def forget(self, lowest_live_version: int) -> None:
         if self._server is not None:
             await self._server.forget(lowest_live_version)
+
+    async def explain(self, segment: SegmentId, config: bytes, environment: Environment) -> Sequence[Evidence]:
+        """Optional (`SupportsDiagnosis`): what `virtuallog explain` is shown."""
+        node = _node_untrusted(config)
+        source = f"node {node}"
+        try:
+            state = await environment.services.call(node, Look(segment), ANSWER_SECONDS)
+        except VirtualLogError as error:
+            return [Evidence(source, {"node": node}, str(error)), Evidence(COMBINED, {"tail": None, "spare": -1})]
+        facts = {"node": node, "tail": state.tail, "sealed": state.sealed, "trim": state.trim_point}
+        whole = {"tail": state.tail, "by": [source], "sealed": state.sealed, "trim": state.trim_point, "spare": 0}
+        return [Evidence(source, facts), Evidence(COMBINED, whole)]
 
 
 def _node_untrusted(config: bytes) -> NodeId:

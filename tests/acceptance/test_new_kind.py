@@ -1,0 +1,97 @@
+"""A kind of loglet that is one module and one entry point, used everywhere that kinds are used.
+
+The distribution is that of `examples/`, as `pip install -e examples` would leave it: a path, and metadata with the entry point.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.source_tree import ROOT
+from virtuallog.connect import connect, open_services_to
+from virtuallog.plugins import loglet_kinds
+from virtuallog_lab.bench.targets import target_names
+from virtuallog_server.local_cluster.supervisor import open_local_cluster
+from virtuallog_server.report import kinds
+from virtuallog_simulation.scenarios import catalogue
+
+KIND = "single-copy"
+EXAMPLES = ROOT / "examples"
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example beside the product, for this process and its children."""
+    project = tomllib.loads((EXAMPLES / "pyproject.toml").read_text())["project"]
+    metadata = tmp_path / "site" / "virtuallog_single_copy-0.1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    groups = {
+        group: [f"{name} = {path}" for name, path in paths.items()] for group, paths in project["entry-points"].items()
+    }
+    lines = [line for group, entries in groups.items() for line in (f"[{group}]", *entries)]
+    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    for path in (metadata.parent, EXAMPLES):
+        monkeypatch.syspath_prepend(path)
+    beside = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(metadata.parent), str(EXAMPLES), *beside]))
+    monkeypatch.setattr(kinds, "tone_of", kinds.tone_of.__wrapped__)
+
+
+def run(*arguments: str, cluster: Path | None = None) -> str:
+    """What a command prints; it must succeed."""
+    environment = {**os.environ, **({"VIRTUALLOG_CLUSTER": str(cluster)} if cluster else {})}
+    command = [sys.executable, "-P", "-m", "virtuallog_server", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_it_is_listed_and_has_a_color() -> None:
+    """Kinds of the command line, trials of the benchmark, the simulator's kinds, the color of pages."""
+    assert KIND in loglet_kinds()
+    assert KIND in target_names()
+    assert KIND in catalogue.loglet_kinds()
+    assert kinds.tone_of(KIND) == "red"
+
+
+async def test_a_log_is_swapped_to_it_and_explained(tmp_path: Path) -> None:
+    """`reconfigure --to`, an append, `chain` and `explain`, on three real nodes."""
+    async with open_local_cluster(tmp_path / "cluster", base_port=0) as cluster:
+        async with open_services_to(cluster.file) as services:
+            await cluster.wait_ready(services)
+        cluster.write_file()
+        run("reconfigure", "--to", KIND, cluster=cluster.file_path)
+        async with connect(cluster.file) as log:
+            place = await log.append(b"on one copy")
+            assert (await log.check_tail()).tail == place + 1
+        told = json.loads(run("chain", "--json", cluster=cluster.file_path))
+        assert told["segments"][-1]["kind"] == KIND
+        assert KIND in run("explain", cluster=cluster.file_path)
+
+
+def test_it_is_a_row_of_the_benchmark() -> None:
+    """`bench reconfigure --kind single-copy`: swapped for a native loglet, and back, under load."""
+    told = run("bench", "reconfigure", "--kind", KIND, "--kind", "native", "--swaps", "1", "--window", "0.1")
+
+    assert KIND in told
+
+
+def test_the_simulator_and_the_kit_judge_it() -> None:
+    """Chains of the simulator are swapped to it. The kit knows it by its name."""
+    told = run("simulate", "--loglets", f"{KIND},native", "--faults", "delay,duplication", "--seed", "4")
+    assert "every promise was kept" in told
+    assert "did: extend to the same kind" in told
+
+    assert "kept" in run("conformance", KIND, "--only", "random_histories_are_those_of_a_log", "--seed", "1")
