@@ -1,8 +1,9 @@
-"""A batch of entries: one immutable blob, built once, carried and stored unparsed by everybody in between.
+"""A batch of entries: one immutable blob, built once, carried and stored unparsed in between.
 
-In Python the cost per call rules, not the cost per byte; an envelope per entry would cost more than all the rest of
-an append. So the appender packs what is waiting into one blob, sequencers order blobs, storage writes blobs, and only
-a reader opens them. A batch is committed, repaired and sealed whole.
+In Python the cost per call rules, not the cost per byte; an envelope per entry would cost more than
+all the rest of an append. So the appender packs waiting entries into one blob, sequencers order
+blobs, storage writes blobs, and only a reader opens them. A batch is committed, repaired and sealed
+whole.
 
 Durable format, version 1, little-endian (also the wire format; it never changes once released):
 
@@ -12,7 +13,8 @@ Durable format, version 1, little-endian (also the wire format; it never changes
     headers: (name length u16, name, value length u32, value) ...
     payloads, back to back
 
-Ends and payloads side by side are the layout of an Arrow binary array, so columnar readers need no loop per entry.
+Ends and payloads side by side are the layout of an Arrow binary array, so columnar readers need no
+loop per entry.
 """
 
 from __future__ import annotations
@@ -28,14 +30,15 @@ from crc32c import crc32c
 from virtuallog.contract.errors import CorruptionError, MalformedError, TooLargeError
 
 SessionId = NewType("SessionId", bytes)
-"""16 random bytes naming one appender; never reused, not even after a restart."""
+"""16 random bytes that name one appender. Never reused, not even after a restart."""
 
 ENTRY_BYTES_MAX: Final = 4 << 20
-"""Default limit of one entry. Larger values block the pipeline behind them; store them elsewhere and log a reference."""
+"""Default limit of one entry, in bytes. A larger value blocks the pipeline behind it: store it
+elsewhere and log a reference."""
 BATCH_BYTES_MAX: Final = 8 << 20
-"""Limit of one batch, headers included: bounds every frame, write and buffer downstream."""
+"""Limit of one batch in bytes, headers included. Bounds every frame, write and buffer downstream."""
 BATCH_COUNT_MAX: Final = 1 << 16
-"""Limit of entries in one batch: loglets may keep 16 bits for the index within a batch."""
+"""Limit of entries in one batch. Loglets may keep 16 bits for the index within a batch."""
 
 _PREFIX: Final = struct.Struct("<2sBBI")
 _BODY: Final = struct.Struct("<16sQII")
@@ -48,7 +51,7 @@ _NAME_BYTES_MAX: Final = 0xFFFF
 
 @attrs.frozen(eq=False)
 class Batch:
-    """Entries of one session with consecutive sequence numbers. Equal when the blobs are equal."""
+    """Entries of one session with consecutive sequence numbers. Equal if the blobs are equal."""
 
     blob: bytes = attrs.field(repr=False)
     session: SessionId
@@ -80,10 +83,12 @@ class Batch:
     def of_columns_untrusted(
         cls, session: SessionId, first_sequence: int, ends: bytes, headers: bytes, payloads: bytes | memoryview
     ) -> Batch:
-        """The batch whose packed parts (`packed_ends` and so on) somebody else has kept side by side, without a loop per entry.
+        """Build a batch from packed parts that were stored side by side, without a loop per entry.
+
+        The parts are those of `packed_ends`, `packed_headers` and `packed_payloads`.
 
         Raises:
-            MalformedError: they do not belong together.
+            MalformedError: the parts do not belong together.
             TooLargeError: the batch exceeds `BATCH_BYTES_MAX` or `BATCH_COUNT_MAX`.
         """
         count = len(ends) // 4
@@ -114,11 +119,11 @@ class Batch:
 
     @classmethod
     def parse_untrusted(cls, blob: bytes) -> Batch:
-        """Check a blob from the network or a disk and open it; entries are cut out only when asked for.
+        """Check a blob from the network or a disk and open it. Entries are cut out only on request.
 
         Raises:
             MalformedError: not a batch, or one of a later version.
-            CorruptionError: a batch whose bytes do not match its checksum.
+            CorruptionError: a batch that does not match its checksum.
         """
         if len(blob) < _ENDS or len(blob) > BATCH_BYTES_MAX:
             raise MalformedError(f"a batch of {len(blob)} bytes")
@@ -132,7 +137,8 @@ class Batch:
         if not 0 < count <= BATCH_COUNT_MAX or payloads_start > len(blob):
             raise MalformedError(f"a batch of {len(blob)} bytes claims {count} entries")
         ends = [*struct.unpack_from(f"<{count}I", blob, _ENDS)]
-        # Checked at the door: a batch that is in the log must not break its readers, columnar ones trust the ends.
+        # Checked here: a batch in the log must not break its readers, and columnar ones trust the
+        # ends.
         if payloads_start + ends[-1] != len(blob) or ends != sorted(ends):
             raise MalformedError("the entries of a batch do not add up to its size")
         _unpack_headers_untrusted(blob[payloads_start - headers_bytes : payloads_start])
@@ -151,7 +157,7 @@ class Batch:
 
     @property
     def headers(self) -> dict[str, bytes]:
-        """Named values that concern the batch as a whole; readers pass over names they do not know."""
+        """Named values that concern the whole batch. Readers pass over names they do not know."""
         return _unpack_headers_untrusted(self.packed_headers)
 
     @property
@@ -177,12 +183,13 @@ class Batch:
 
 
 def pack_ends(payloads: Sequence[bytes]) -> bytes:
-    """The end of each payload, when they lie back to back: u32, little-endian."""
+    """Pack the ends of payloads that lie back to back: u32, little-endian, relative to the first
+    start."""
     return struct.pack(f"<{len(payloads)}I", *accumulate(map(len, payloads)))
 
 
 def cut(blob: bytes, base: int, ends: Sequence[int]) -> list[bytes]:
-    """The pieces of `blob` that lie back to back from `base` on and end at `ends`, relative to it."""
+    """Cut pieces out of `blob` that lie back to back from `base` on. `ends` are relative to `base`."""
     start, pieces = base, []
     for end in ends:
         stop = base + end
@@ -192,8 +199,11 @@ def cut(blob: bytes, base: int, ends: Sequence[int]) -> list[bytes]:
 
 
 def glance_untrusted(blob: bytes, at: int = 0) -> tuple[SessionId, int, int] | None:
-    """(session, first sequence number, count) of the batch that starts at `at`; None: there is none. What else is in it, and
-    whether it is whole, is not looked at: some tenth of a microsecond, where `Batch.parse_untrusted` takes many."""
+    """Return (session, first sequence number, count) of the batch that starts at `at`; None if none does.
+
+    Looks at nothing else of the batch, and does not check that it is whole. Takes some tenth of a
+    microsecond, where `Batch.parse_untrusted` takes many.
+    """
     if len(blob) < at + _ENDS or blob[at : at + 2] != _MAGIC or blob[at + 2] != _VERSION:
         return None
     session, first_sequence, count, _ = _BODY.unpack_from(blob, at + _START)

@@ -1,18 +1,21 @@
-"""The chain: which loglet holds which part of the virtual address space.                                       Pure.
+"""The chain: the mapping of the virtual address space to loglets.
 
     virtual     0          100        150                        tail
                 |-----------|----------|---------------------------|......
     segment     A [0,100)    B [100,150)  C [150, open)
     loglet      A: 0..100    B: 0..50     C: 0..
 
-Delos, OSDI'20, section 3.1. Ranges are half-open. A segment is one loglet over one range; its id, (version, attempt) of
-the change that put it there, is never used again. Only this module converts between positions and offsets.
+Delos, OSDI'20, section 3.1. Ranges are half-open. A segment is one loglet over one range. Its id is
+(version, attempt) of the change that put it there, and is never used again. Only this module
+converts between positions and offsets.
 
 Rules, held by `validate` and `validate_successor`:
-* segments are adjacent, in order, and only the last may be open (no `stop`). The first one need not start at 0: what lies below is trimmed;
+* segments are adjacent, in order, and only the last may be open (no `stop`). The first one need not
+  start at 0: what lies below is trimmed;
 * every change of the chain adds one to its version;
-* a boundary, once decided, never moves: changes may close the open segment, add one behind it, replace a closed
-  segment by another over the same range (`modify`), or drop the first ones (`truncate`).
+* a boundary, once decided, never moves: changes may close the open segment, add one behind it,
+  replace a closed segment by another over the same range (`modify`), or drop the first ones
+  (`truncate`).
 
 Empty segments are dropped when they are closed, so no two segments ever start at the same position.
 """
@@ -32,22 +35,23 @@ _ORIGIN = LogletOffset(0)
 
 @attrs.frozen(order=True)
 class SegmentId:
-    """Names a segment, and the loglet behind it, for ever."""
+    """Permanent name of a segment, and of the loglet behind it."""
 
     version: int
     """Version of the chain in which the segment first stands."""
     attempt: int
-    """Random 63-bit number of the attempt that put it there: losers of the same version have another one."""
+    """Random 63-bit number of the attempt that put it there. Losers of the same version have
+    another one."""
 
     def __str__(self) -> str:
         return f"{self.version}.{self.attempt:x}"
 
     @classmethod
     def parse(cls, text: str) -> SegmentId:
-        """The id that `str` wrote.
+        """Parse the text that `str` returns.
 
         Raises:
-            InvalidSettingError: it does not look like that.
+            InvalidSettingError: the text is not version.attempt.
         """
         version, _, attempt = text.partition(".")
         try:
@@ -64,12 +68,12 @@ class Segment:
     kind: str
     """Name of the loglet provider."""
     config: bytes = attrs.field(repr=False)
-    """Known to the provider only."""
+    """Config of the loglet; opaque to all but the provider."""
     start: LogPosition
     stop: LogPosition | None = None
     """None while the segment is open."""
     base: LogletOffset = _ORIGIN
-    """The loglet's offset that `start` maps to."""
+    """Offset in the loglet that `start` maps to."""
 
     def position(self, offset: int) -> LogPosition:
         return LogPosition(offset - self.base + self.start)
@@ -79,13 +83,14 @@ class Segment:
 
     @property
     def shift(self) -> int:
-        """What turns offsets into positions when added to them."""
+        """Difference of positions and offsets: position = offset + shift."""
         return self.start - self.base
 
 
 @attrs.frozen
 class Chain:
-    """A version of the picture above. Immutable; `extend`, `close`, `truncate`, `modify` return the next version."""
+    """One version of the chain. Immutable: `extend`, `close`, `truncate`, `modify` return the next
+    one."""
 
     version: int
     segments: tuple[Segment, ...]
@@ -105,7 +110,8 @@ class Chain:
         return self.last if self.last.stop is None else None
 
     def segment_at(self, position: int) -> Segment | None:
-        """The segment that owns `position`; None below the start or past the end of a closed chain."""
+        """Return the segment that owns `position`; None below the start or past the end of a closed
+        chain."""
         index = bisect.bisect_right(self.segments, position, key=lambda segment: segment.start) - 1
         if index < 0:
             return None
@@ -117,21 +123,23 @@ class Chain:
 
 
 def genesis(kind: str, config: bytes, attempt: int, *, start: int = 0, history: Sequence[Segment] = ()) -> Chain:
-    """The first chain of a log: version 1, one open segment from `start` on; 0, unless the log goes on where another one ended.
+    """Make the first chain of a log: version 1, with one open segment.
 
     Args:
-        kind: of the open segment's loglet.
-        config: of that loglet.
-        attempt: for the id of that segment.
-        start: its first position. Everything below that is not history counts as trimmed.
-        history: closed segments of version 1 that end there.
+        kind: kind of the open segment's loglet.
+        config: config of that loglet.
+        attempt: attempt in the id of that segment.
+        start: its first position; 0 unless the log continues another one. Everything below that is
+            not in `history` counts as trimmed.
+        history: closed segments of version 1 that end at `start`.
     """
     first = Segment(id=SegmentId(1, attempt), kind=kind, config=config, start=LogPosition(start))
     return Chain(1, (*history, first))
 
 
 def _closed(chain: Chain, stop: int) -> tuple[Segment, ...]:
-    """The segments once the last is closed at `stop`; an empty one is dropped, unless it is all there is."""
+    """Return the segments with the last closed at `stop`. An empty last segment is dropped unless
+    it is the only one."""
     last = chain.last
     assert last.stop is None or last.stop == stop
     assert stop >= last.start
@@ -145,18 +153,24 @@ def extend(chain: Chain, stop: int, kind: str, config: bytes, attempt: int) -> C
     version = chain.version + 1
     new = Segment(id=SegmentId(version, attempt), kind=kind, config=config, start=LogPosition(stop))
     closed = _closed(chain, stop)
-    if closed[-1].start == stop:  # all there is was empty
+    if closed[-1].start == stop:  # the only segment was empty
         closed = ()
     return Chain(version, (*closed, new))
 
 
 def close(chain: Chain, stop: int) -> Chain:
-    """Close the log on purpose: no successor, nobody rolls forward. `extend` reopens it at the same position."""
+    """Close the log on purpose, without a successor; clients do not roll forward.
+
+    `extend` reopens it at the same position.
+    """
     return Chain(chain.version + 1, _closed(chain, stop))
 
 
 def truncate(chain: Chain, first: int) -> Chain | None:
-    """Drop the leading closed segments that lie wholly below `first`; None if there are none. The last one stays."""
+    """Drop the leading closed segments that lie wholly below `first`; None if there are none.
+
+    The last segment stays in any case.
+    """
     kept = tuple(s for s in chain.segments[:-1] if s.stop is not None and s.stop > first)
     if len(kept) == len(chain.segments) - 1:
         return None
@@ -180,7 +194,10 @@ def modify(
 
 
 def validate(chain: Chain) -> None:
-    """Invariant I1 on one chain: adjacent, ordered, none empty but the only one, only the last open, ids unique.
+    """Check invariant I1 on one chain.
+
+    Segments are adjacent and ordered, none is empty but an only one, only the last is open, and ids
+    are unique.
 
     Raises:
         AssertionError: the chain breaks it.
@@ -199,7 +216,7 @@ def validate(chain: Chain) -> None:
 
 
 def validate_successor(before: Chain, after: Chain) -> None:
-    """Invariant I1 between a version and the next: one version up, and no decided boundary moves.
+    """Check invariant I1 between a version and the next: one version up, no decided boundary moves.
 
     Both chains are valid by themselves.
 
@@ -223,9 +240,10 @@ def validate_successor(before: Chain, after: Chain) -> None:
 
 
 def _validate_end(before: Chain, after: Chain) -> None:
-    """The unwritten positions go on where they were: at the stop, or in the last segment at or past its start."""
+    """Check that unwritten positions continue at the stop, or in the last segment at or past its
+    start."""
     last = before.last
-    if after.find(last.id) is None:  # then it was replaced as a whole, or dropped as empty: nothing moves
+    if after.find(last.id) is None:  # it was replaced as a whole, or dropped as empty: nothing moves
         end = last.start if last.stop is None else last.stop
         assert end in {after.last.start, after.last.stop}
     if last.stop is not None:

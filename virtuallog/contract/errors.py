@@ -1,7 +1,8 @@
-"""The error family. Each class answers one question of the caller: what do I do now?
+"""Errors. Each class answers one question of the caller: what do I do now?
 
-Errors cross the wire: every field is a string or an integer, and `encode`/`decode` keep class and fields. An operation
-that fails with `UnavailableError` has an *unknown* outcome: it may have happened, or may still happen.
+Errors cross the wire: every field is a string or an integer, and `encode`/`decode_untrusted` keep
+class and fields. An operation that fails with `UnavailableError` has an *unknown* outcome: it may
+have happened, or may still happen.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import attrs
 
 
 class VirtualLogError(Exception):
-    """Anything virtuallog raises on purpose."""
+    """Base of every error that virtuallog raises on purpose."""
 
 
 class RetryableError(VirtualLogError):
@@ -26,7 +27,8 @@ class TerminalError(VirtualLogError):
 
 @attrs.define
 class UnavailableError(RetryableError):
-    """No answer in time, or not enough servers answered. The outcome of a write is unknown: retry or settle it."""
+    """No answer in time, or not enough servers answered. Unknown outcome of a write: retry or
+    settle it."""
 
     reason: str
 
@@ -35,7 +37,10 @@ class UnavailableError(RetryableError):
 
 
 def as_unavailable(error: RetryableError) -> UnavailableError:
-    """The error for a caller whose contract names `UnavailableError` alone: a server had no room, say, and was not asked again."""
+    """Convert to `UnavailableError`, for callers with a contract that names only that.
+
+    An example is a server that had no room and was not asked again.
+    """
     return error if isinstance(error, UnavailableError) else UnavailableError(str(error))
 
 
@@ -51,9 +56,10 @@ class OverloadedError(RetryableError):
 
 @attrs.define
 class UntrustedError(RetryableError):
-    """One side of a connection could not prove who it is, as the certificates stand; nothing has been done.
+    """One side of a connection could not prove its identity. Nothing has been done.
 
-    To a protocol that node is one that does not answer; it comes back once somebody has put certificates right.
+    To a protocol such a node is one that does not answer. It comes back once an operator has
+    repaired the certificates.
     """
 
     reason: str
@@ -64,7 +70,10 @@ class UntrustedError(RetryableError):
 
 @attrs.define
 class ReconfigurationNeededError(RetryableError):
-    """The loglet can no longer take appends, but is not sealed (its sequencer restarted, say): extend the chain."""
+    """The loglet can no longer take appends, but is not sealed: extend the chain.
+
+    One cause is a restart of its sequencer.
+    """
 
     reason: str
 
@@ -84,14 +93,15 @@ class OutOfOrderError(RetryableError):
 
 @attrs.define
 class SealedError(VirtualLogError):
-    """The loglet is sealed: refresh the chain. From a VirtualLog: the log was closed on purpose.
+    """The loglet is sealed: refresh the chain. From a `VirtualLog`: the log was closed on purpose.
 
-    The outcome of an append that fails so is unknown until it has been looked for below the final tail.
+    An append that fails so has an unknown outcome until it has been looked for below the final
+    tail.
     """
 
     reason: str = "sealed"
     refused: bool = False
-    """True: this attempt was turned away before anything was done, so it needs no looking for."""
+    """True if this attempt was refused before anything was done, so it needs no search."""
 
     def __str__(self) -> str:
         return self.reason
@@ -99,7 +109,7 @@ class SealedError(VirtualLogError):
 
 @attrs.define
 class ChainConflictError(VirtualLogError):
-    """Somebody else's change of the register came first: read it, decide anew."""
+    """Another client's change of the register came first: read it and decide anew."""
 
     expected: int
     found: int
@@ -110,7 +120,7 @@ class ChainConflictError(VirtualLogError):
 
 @attrs.define
 class TrimmedError(TerminalError):
-    """The place asked for has been trimmed; `first` is the first one that has not."""
+    """The requested place has been trimmed; `first` is the first one that has not."""
 
     first: int
 
@@ -120,7 +130,7 @@ class TrimmedError(TerminalError):
 
 @attrs.define
 class BeyondTailError(TerminalError):
-    """The place asked for is at or past the tail."""
+    """The requested place is at or past the tail."""
 
     position: int
     tail: int
@@ -131,7 +141,7 @@ class BeyondTailError(TerminalError):
 
 @attrs.define
 class TailMismatchError(TerminalError):
-    """A conditional append was refused: the tail is not where the caller expected it. Nothing was appended."""
+    """The tail is not where the caller of a conditional append expected it. Nothing was appended."""
 
     expected: int
     found: int
@@ -142,7 +152,7 @@ class TailMismatchError(TerminalError):
 
 @attrs.define
 class TooLargeError(TerminalError):
-    """Over a limit, refused when offered; nothing has been done."""
+    """A value exceeds a limit. Refused when offered; nothing has been done."""
 
     what: str
     size: int
@@ -154,7 +164,7 @@ class TooLargeError(TerminalError):
 
 @attrs.define
 class MalformedError(TerminalError):
-    """Bytes that are not what they should be: a frame, a batch, a message, a file of another kind or version."""
+    """Malformed bytes: a frame, a batch, a message, or a file of another kind or version."""
 
     reason: str
 
@@ -174,12 +184,12 @@ class UnsupportedError(TerminalError):
 
 @attrs.define
 class ForbiddenError(TerminalError):
-    """The caller's certificate does not allow this; nothing has been done."""
+    """The caller's certificate does not allow this call. Nothing has been done."""
 
     what: str
     caller: str
     needed: str
-    """The least role that may."""
+    """The least role that may make the call."""
 
     def __str__(self) -> str:
         return f"{self.what} needs the role {self.needed}; the caller is {self.caller}"
@@ -209,7 +219,7 @@ class InvalidSettingError(TerminalError):
 
 @attrs.define
 class WrongRecipientError(TerminalError):
-    """The node that answered is not the one meant: another cluster, node, data directory or boot."""
+    """The node that answered is not the intended one: another cluster, node, data directory or boot."""
 
     what: str
     expected: str
@@ -221,7 +231,7 @@ class WrongRecipientError(TerminalError):
 
 @attrs.define
 class CorruptionError(TerminalError):
-    """Stored bytes changed behind our back. Stop using this copy; others may be whole."""
+    """Stored bytes have changed. Stop using this copy; others may be whole."""
 
     reason: str
 
@@ -231,7 +241,8 @@ class CorruptionError(TerminalError):
 
 @attrs.define
 class StorageError(TerminalError):
-    """A disk failed a write or a sync. The component on it is stopped: what was not acknowledged is unknown."""
+    """A disk failed a write or a sync. The component on it is stopped; unacknowledged writes are
+    unknown."""
 
     reason: str
 
@@ -255,23 +266,23 @@ _WIRE_CLASSES: Final[dict[str, type[VirtualLogError]]] = {
     for error_class in parent.__subclasses__()
     if error_class not in {RetryableError, TerminalError}
 }
-"""Every error above that carries fields. The names are wire format."""
+"""Every error above that carries fields, by name. The names are wire format."""
 
 
 def encode(error: VirtualLogError) -> str:
-    """An error as one line of text: class name, fields as JSON."""
+    """Encode an error as one line of text: class name, then the fields as JSON."""
     return f"{type(error).__name__} {json.dumps(attrs.asdict(error), sort_keys=True)}"  # type: ignore[arg-type]
 
 
 def decode_untrusted(text: str) -> VirtualLogError:
-    """The error that `encode` made `text` from; anything else becomes an `UnavailableError` that quotes it."""
+    """Decode the text of `encode`. Any other text becomes an `UnavailableError` that quotes it."""
     name, _, packed = text.partition(" ")
     try:
         error_class, values = _WIRE_CLASSES[name], json.loads(packed)
         fields = {field.name: str(field.type) for field in attrs.fields(error_class)}  # type: ignore[arg-type]
         if {key: type(value).__name__ for key, value in values.items()} == fields:
             return error_class(**values)
-    except (KeyError, AttributeError, ValueError, RecursionError):  # the last one: a million opening brackets
+    except (KeyError, AttributeError, ValueError, RecursionError):  # RecursionError: a million opening brackets
         pass
-    # The end of it: strangers send tracebacks, whose last line says what happened.
+    # Quote the end: peers send tracebacks, and the last line of one tells what happened.
     return UnavailableError(f"the other side failed: {text[-200:]}")

@@ -1,12 +1,20 @@
-"""What a component tells about itself, in the words of Prometheus but without its library: families of samples. Pure.
+"""Metrics: families of samples as in Prometheus, without its library, and instruments that collect them.
 
-A component keeps its figures in instruments (`virtuallog.contract.metrics`) and hands out frozen families when somebody
-asks; `server/virtuallog_server/process/console/` turns them into text. So the core imports no metrics library, and runs in the simulator as is.
+A component keeps its values in instruments (`Counter`, `Counters`, `Histogram`, `Histograms`) and
+returns frozen families on request. `server/virtuallog_server/process/console/` turns them into
+text. So the core imports no metrics library, and runs in the simulator as is.
 
 Rules:
-* Whoever is `MetricsSource` answers at once, from memory: no await, no disk, no lock.
-* Names follow https://prometheus.io/docs/practices/naming/: seconds, bytes, `_total` for what only grows.
-* Labels have few values that are known beforehand: a kind, a role, a phase, a node. Never a segment or a session.
+* A `MetricsSource` answers at once, from memory: no await, no disk, no lock.
+* Names follow https://prometheus.io/docs/practices/naming/: seconds, bytes, `_total` for what only
+  grows.
+* Labels have few values that are known beforehand: a kind, a role, a phase, a node. Never a segment
+  or a session.
+* An instrument is made once, with its name, and fed once per batch, wave, group or call, never per
+  entry; counts of entries are added per batch.
+
+Feeding an instrument costs an addition, or a search among a dozen bounds: 0.1 to 0.4 us. One event
+loop feeds and reads them, so they need no lock.
 """
 
 from __future__ import annotations
@@ -20,26 +28,26 @@ import attrs
 
 
 class MetricKind(Enum):
-    """What a family counts."""
+    """Type of a family."""
 
     COUNTER = "counter"
-    """Only grows, while the process lives."""
+    """Only grows while the process lives."""
     GAUGE = "gauge"
-    """Now so, now so."""
+    """May go up or down."""
     HISTOGRAM = "histogram"
     """A `Distribution`."""
 
 
 @attrs.frozen
 class Distribution:
-    """How values are spread over buckets, since the start of the process."""
+    """Distribution of values over buckets, since the start of the process."""
 
     bounds: tuple[float, ...]
-    """Upper bounds, inclusive, ascending; a last bucket takes what is above them all."""
+    """Upper bounds, inclusive, ascending. A last bucket takes the values above them all."""
     counts: tuple[int, ...]
     """Values in each bucket: one more than there are bounds."""
     total: float
-    """Of all values."""
+    """Sum of all values."""
 
     @property
     def count(self) -> int:
@@ -47,11 +55,11 @@ class Distribution:
 
     @property
     def mean(self) -> float:
-        """0 if there are no values."""
+        """Mean of all values; 0 if there are none."""
         return self.total / count if (count := self.count) else 0.0
 
     def quantile(self, share: float) -> float:
-        """An upper bound of the smallest value that at least `share` of all are not above: as exact as the buckets.
+        """Return an upper bound of the given quantile, as exact as the buckets.
 
         0 if there are no values, infinite if it lies above the last bound.
         """
@@ -75,44 +83,47 @@ class Sample:
 
 @attrs.frozen
 class MetricFamily:
-    """All samples of one name, as of one moment."""
+    """All samples of one name at one moment."""
 
     name: str
     kind: MetricKind
     meaning: str
-    """One sentence: what is counted."""
+    """Help text: one sentence about what is counted."""
     samples: tuple[Sample, ...]
 
 
 @runtime_checkable
 class MetricsSource(Protocol):
-    """Whoever has figures to tell. A loglet provider or a MetaStore provider may be one; none must."""
+    """A component with metrics. A provider of loglets or of a MetaStore may be one."""
 
     def metrics(self) -> Sequence[MetricFamily]:
-        """The figures as of now; the same names, of the same kinds, each time. Several components may tell samples of
-        one name, with different labels."""
+        """Return the metrics as of now: the same names and kinds each time.
+
+        Several components may return samples of one name, with different labels.
+        """
         ...
 
 
 def gauge(name: str, meaning: str, value: float, **labels: str) -> MetricFamily:
-    """A family of one value, which was found when somebody asked."""
+    """Make a family of one value that is computed on request."""
     return MetricFamily(name, MetricKind.GAUGE, meaning, (Sample(labels, value),))
 
 
 def gauges(name: str, meaning: str, label: str, values: Mapping[str, float]) -> MetricFamily:
-    """A family of such values, one for each value of `label`."""
+    """Make a family of values that are computed on request, one for each value of `label`."""
     return MetricFamily(
         name, MetricKind.GAUGE, meaning, tuple(Sample({label: each}, value) for each, value in values.items())
     )
 
 
 def counter(name: str, meaning: str, value: float) -> MetricFamily:
-    """A count that somebody keeps for reasons of his own."""
+    """Make a family of one count that the component keeps for its own purposes."""
     return MetricFamily(name, MetricKind.COUNTER, meaning, (Sample({}, value),))
 
 
 def queue_bytes(queue: str, used: float, limit: float) -> list[MetricFamily]:
-    """A queue that is bounded by bytes: one alert on used / limit watches all of them."""
+    """Make the metrics of a queue that is bounded by bytes. One alert on used / limit watches all
+    of them."""
     return [
         gauge("virtuallog_queue_bytes", "Bytes that wait in a queue.", used, queue=queue),
         gauge("virtuallog_queue_limit_bytes", "Bytes that a queue takes before it refuses more.", limit, queue=queue),
@@ -120,7 +131,7 @@ def queue_bytes(queue: str, used: float, limit: float) -> list[MetricFamily]:
 
 
 def queue_items(queue: str, used: float, limit: float) -> list[MetricFamily]:
-    """A queue that is bounded by number."""
+    """Make the metrics of a queue that is bounded by number."""
     return [
         gauge("virtuallog_queue_items", "Items that wait in a queue.", used, queue=queue),
         gauge("virtuallog_queue_limit_items", "Items that a queue takes before it refuses more.", limit, queue=queue),
@@ -128,7 +139,7 @@ def queue_items(queue: str, used: float, limit: float) -> list[MetricFamily]:
 
 
 def of(parts: Iterable[object]) -> list[MetricFamily]:
-    """The families of those parts that are `MetricsSource`, one for each name."""
+    """Collect the families of those parts that are a `MetricsSource`, one for each name."""
     found: dict[str, MetricFamily] = {}
     for family in (family for part in parts if isinstance(part, MetricsSource) for family in part.metrics()):
         first = found.get(family.name)
@@ -140,25 +151,19 @@ def of(parts: Iterable[object]) -> list[MetricFamily]:
     return list(found.values())
 
 
-# FOLDED from virtuallog.instruments: What components keep their figures in: counters and histograms that cost next to nothing.                        Pure.
-#
-# Made once, with their name; fed once per batch, wave, group or call, never per entry (counts of entries are added per
-# batch). Feeding one costs an addition, or a search among a dozen bounds: 0.1 to 0.4 us. One event loop feeds and reads
-# them, so they need no lock.
-
 SECONDS: Final = (
     0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
 )  # fmt: skip
-"""From a call within a machine to the patience of an operator."""
+"""Bounds from a call within a machine to the patience of an operator, in seconds."""
 BYTES: Final = tuple(float(64 * 4**power) for power in range(10))
-"""64 bytes to 16 MiB: an entry to a frame."""
+"""Bounds from an entry to a frame: 64 bytes to 16 MiB."""
 COUNTS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
-"""Of entries in a batch, batches in a wave, records in a group."""
+"""Bounds for entries in a batch, batches in a wave, records in a group."""
 
 
 @attrs.define(eq=False)
 class Counter:
-    """Only grows: `counter.value += n`."""
+    """A counter: `counter.value += n`."""
 
     name: str
     meaning: str
@@ -170,17 +175,18 @@ class Counter:
 
 @attrs.define(eq=False)
 class Counters:
-    """A counter for each combination of values of some labels. Who feeds it sees to it that they are few."""
+    """A counter for each combination of values of some labels. The caller keeps them few."""
 
     name: str
     meaning: str
     labels: tuple[str, ...]
     values: dict[tuple[str, ...], float] = attrs.field(factory=dict)
-    """Those given at the start are told from the start: a rate over a counter that is missing says nothing."""
+    """Values by label values. Those given at the start are reported from the start: a rate over a
+    missing counter is undefined."""
 
     @classmethod
     def of(cls, name: str, meaning: str, label: str, known: Iterable[str]) -> Counters:
-        """With one label."""
+        """Make counters with one label."""
         return cls(name, meaning, (label,), {(each,): 0 for each in known})
 
     def add(self, *label_values: str, amount: float = 1) -> None:
@@ -193,7 +199,7 @@ class Counters:
 
 @attrs.define(eq=False)
 class Histogram:
-    """How often values fell between fixed bounds."""
+    """Counts of values between fixed bounds."""
 
     name: str
     meaning: str
@@ -210,7 +216,7 @@ class Histogram:
         self.total += value
 
     def distribution(self) -> Distribution:
-        """As of now."""
+        """Return the distribution as of now."""
         return Distribution(self.bounds, tuple(self._counts), self.total)
 
     def family(self) -> MetricFamily:
@@ -219,7 +225,7 @@ class Histogram:
 
 @attrs.define(eq=False)
 class Histograms:
-    """A histogram for each value of one label. Who feeds it sees to it that they are few."""
+    """A histogram for each value of one label. The caller keeps them few."""
 
     name: str
     meaning: str
@@ -229,7 +235,7 @@ class Histograms:
 
     @classmethod
     def of(cls, name: str, meaning: str, label: str, known: Iterable[str], bounds: tuple[float, ...]) -> Histograms:
-        """With histograms that are told from the start."""
+        """Make histograms that are reported from the start."""
         return cls(name, meaning, label, bounds, {each: Histogram(name, meaning, bounds) for each in known})
 
     def observe(self, label_value: str, value: float) -> None:
@@ -239,7 +245,7 @@ class Histograms:
         histogram.observe(value)
 
     def distribution(self, label_value: str) -> Distribution:
-        """As of now; of a value that was given at the start."""
+        """Return the distribution as of now, for a label value that was given at the start."""
         return self._histograms[label_value].distribution()
 
     def family(self) -> MetricFamily:

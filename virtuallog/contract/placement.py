@@ -1,8 +1,8 @@
-"""Choosing nodes for a new loglet: what the planners of kinds whose loglets are copies on nodes have in common.     Pure.
+"""Choice of nodes for a new loglet, shared by the planners of kinds with copies on nodes.
 
-What the operator did not set stays as it was in the active segment, as far as its nodes live. A node that is down keeps its
-place only when nobody can take it: a smaller loglet would survive fewer failures, and a majority of the chosen servers is alive
-in any case.
+A setting that the operator left out stays as it was in the active segment, as far as its nodes
+live. A node that is down keeps its place only if no other node can take it: a smaller loglet would
+survive fewer failures, and a majority of the chosen servers is alive in any case.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ class Member:
     boot: int
     roles: frozenset[str]
     alive: bool
-    """Answered just now."""
+    """True if the node answered just now."""
     votes: bool = True
-    """Its acceptor of the register, if it has one, is not closed: it may have a seat in the MetaStore."""
+    """True unless the node has an acceptor of the register that is closed. Only voters may have a
+    seat in the MetaStore."""
 
 
 @attrs.frozen(kw_only=True)
 class Cluster:
-    """The nodes, as known to whoever plans a loglet."""
+    """The nodes that a planner may choose from."""
 
     members: tuple[Member, ...]
     planner: NodeId
@@ -40,11 +41,11 @@ class Cluster:
 
 @attrs.frozen
 class SequencerId:
-    """Who orders the appends to a loglet, or to a part of it."""
+    """The process that orders the appends to a loglet, or to a part of it."""
 
     node: NodeId
     boot: int
-    """The process start of the node that is meant; another one orders nothing. 0: any."""
+    """Boot number of the intended process; another one orders nothing. 0 if any may."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,12 +53,15 @@ class Placement:
     """The nodes that a loglet rests on."""
 
     groups: tuple[tuple[NodeId, ...], ...]
-    """Have copies of its entries: each group of the same part of it, so that of each a majority must live, or the loglet can
-    neither take appends nor be sealed. One group, unless it consists of parts. A node may be in several."""
+    """Groups of nodes with copies of its entries; one group per part of the loglet.
+
+    A majority of each group must live, or the loglet can neither take appends nor be sealed. One
+    group unless the loglet consists of parts. A node may be in several.
+    """
     role: str
-    """What a node must have among its roles to be one of them."""
+    """Role that a node must have to be one of them."""
     sequencers: tuple[SequencerId, ...] = ()
-    """All must live for appends; none: any server may order."""
+    """Sequencers that must all live for appends. Empty if any server may order."""
 
     @property
     def servers(self) -> tuple[NodeId, ...]:
@@ -71,18 +75,20 @@ class Placement:
 
 
 REPLICAS_DEFAULT: Final = 3
-"""Survives one failure, and each further pair of servers costs whoever orders two more copies of each entry."""
+"""Survives one failure. Each further pair of servers costs the sequencer two more copies of each
+entry."""
 
 
 def majority_of(servers: int) -> int:
-    """How many of `servers` make a majority: any two majorities share a server."""
+    """Size of a majority of `servers`: any two majorities share a server."""
     return servers // 2 + 1
 
 
 def check_names(kind: str, settings: Mapping[str, str], known: Collection[str]) -> None:
-    """
+    """Check that a kind knows each of the settings.
+
     Raises:
-        InvalidSettingError: one of the settings is none that the kind knows.
+        InvalidSettingError: one is unknown.
     """
     for name in settings:
         if name not in known:
@@ -92,7 +98,9 @@ def check_names(kind: str, settings: Mapping[str, str], known: Collection[str]) 
 def choose_servers(
     cluster: Cluster, settings: Mapping[str, str], former: Sequence[NodeId], role: str
 ) -> tuple[NodeId, ...]:
-    """An odd number of nodes with the role, in order: by the settings `servers` or `replicas`, or as many as there were.
+    """Choose an odd number of nodes with the role, in order.
+
+    The settings `servers` or `replicas` decide; without them there are as many as before.
 
     Raises:
         InvalidSettingError: a bad setting, or fewer than a majority of them would answer.
@@ -107,10 +115,11 @@ def choose_servers(
 
 
 def parse_servers(cluster: Cluster, where: str, text: str, role: str) -> tuple[NodeId, ...]:
-    """The living nodes that a setting lists, such as `1,2,3`, in order.
+    """Parse a setting that lists living nodes, such as `1,2,3`; return them in order.
 
     Raises:
-        InvalidSettingError: an even number of them, one twice, no node, without the role, or it does not answer.
+        InvalidSettingError: an even number, a duplicate, an unknown node, one without the role, or
+            one that does not answer.
     """
     nodes = [parse_node(where, part) for part in text.split(",")]
     if len(set(nodes)) != len(nodes) or len(nodes) % 2 == 0:
@@ -121,7 +130,7 @@ def parse_servers(cluster: Cluster, where: str, text: str, role: str) -> tuple[N
 def default_servers(
     candidates: Sequence[Member], former: Collection[NodeId], count: int, role: str
 ) -> tuple[NodeId, ...]:
-    """The living before the dead, the former servers before others.
+    """Choose the living before the dead, the former servers before others.
 
     Raises:
         InvalidSettingError: less than a majority of them lives.
@@ -134,9 +143,11 @@ def default_servers(
 
 
 def check_move(former: Sequence[NodeId], servers: Sequence[NodeId]) -> tuple[NodeId, ...]:
-    """The servers that a closed loglet is moved to, in order. See `ReplicatedProvider.move`.
+    """Check the servers that a closed loglet is moved to; return them in order
+    (`ReplicatedProvider.move`).
 
-    Fewer servers are refused: what a majority of five has may be on one of three.
+    Fewer servers than before are refused: an entry on a majority of five may be on just one of
+    three.
 
     Raises:
         InvalidSettingError: an even number, one twice, or fewer than before.
@@ -149,16 +160,17 @@ def check_move(former: Sequence[NodeId], servers: Sequence[NodeId]) -> tuple[Nod
 
 
 def able(cluster: Cluster, role: str) -> Sequence[Member]:
-    """The living nodes with a role; the planner's node first, as it answers for sure."""
+    """Return the living nodes with a role. The planner's node comes first, as it surely answers."""
     found = [member for member in cluster.members if member.alive and role in member.roles]
     return sorted(found, key=lambda member: (member.node != cluster.planner, member.node))
 
 
 def living(where: str, cluster: Cluster, node: NodeId, role: str) -> Member:
-    """The node that the setting `where` names.
+    """Return the living node that the setting `where` names.
 
     Raises:
-        InvalidSettingError: there is no such node, it does not have the role, or it does not answer.
+        InvalidSettingError: there is no such node, it does not have the role, or it does not
+            answer.
     """
     member = next((member for member in cluster.members if member.node == node), None)
     if member is None:
@@ -171,17 +183,19 @@ def living(where: str, cluster: Cluster, node: NodeId, role: str) -> Member:
 
 
 def parse_node(where: str, text: str) -> NodeId:
-    """
+    """Parse a node number in the setting `where`.
+
     Raises:
-        InvalidSettingError: it is no number.
+        InvalidSettingError: not a number.
     """
     return NodeId(parse_number(where, text))
 
 
 def parse_number(where: str, text: str) -> int:
-    """
+    """Parse an integer in the setting `where`.
+
     Raises:
-        InvalidSettingError: it is none.
+        InvalidSettingError: not a number.
     """
     try:
         return int(text)

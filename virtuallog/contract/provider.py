@@ -355,10 +355,7 @@ class SupportsDiagnosis(Protocol):
 
 @runtime_checkable
 class RequiresVersion(Protocol):
-    """A `LogletProvider` whose kind came with a protocol version.
-
-    Danger: older nodes do not know what to keep for such a loglet, and drop it.
-    """
+    """A `LogletProvider` whose kind needs a protocol version. Older nodes would drop what its loglets rest on."""
 
     @property
     def since(self) -> int:

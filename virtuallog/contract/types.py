@@ -1,11 +1,11 @@
-"""The words of a shared log as types: positions, tails, records, gaps.
+"""Basic types of a shared log: positions, tails, records, gaps.
 
-Two address spaces exist and must never be mixed up: a `LogPosition` names a place in the virtual log, a
-`LogletOffset` a place inside one loglet. Only `virtuallog.contract.chain` converts between them. Both are plain integers at
-run time, below 2**63; a type checker keeps them apart.
+Two address spaces exist and must never be mixed up: a `LogPosition` names a place in the virtual
+log, a `LogletOffset` a place inside one loglet. Only `virtuallog.contract.chain` converts between
+them. Both are plain integers at run time, below 2**63; a type checker keeps them apart.
 
-What an `append` returns, and where a batch lies, is a `range`. Ours give consecutive places, step 1, so that no tail lies in
-the middle of a batch; the types allow for other steps.
+The places of a batch are a `range`, as is the result of an `append`. Our loglets give consecutive
+places, step 1, so that no tail lies in the middle of a batch. The types allow other steps.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ Tail: TypeAlias = Open | Sealed
 
 
 class GapKind(enum.Enum):
-    """Why a range of places holds no data."""
+    """Reason why a range of places holds no data."""
 
     TRIMMED = "trimmed"
     """Dropped by `prefix_trim`, or below the start of the chain."""
     FILLER = "filler"
     """Written by the log itself (no-op, seal, padding), or never usable in a sparse address space."""
     LOST = "lost"
-    """Every copy is gone; only servers that cannot have forgotten say so."""
+    """Every copy is gone. Only servers that cannot have forgotten report this."""
 
 
 @attrs.frozen
 class Gap:
-    """No data in [start, stop), and why."""
+    """A range [start, stop) without data, and the reason."""
 
     start: int
     stop: int
     kind: GapKind
 
     def clip(self, start: int, stop: int) -> Gap | None:
-        """The part of this gap within [start, stop); None if there is none."""
+        """Return the part of this gap within [start, stop); None if there is none."""
         low, high = max(self.start, start), min(self.stop, stop)
         return Gap(low, high, self.kind) if low < high else None
 
@@ -77,7 +77,7 @@ class Data:
     position: LogPosition
     payload: bytes
     time_ms: int
-    """Wall-clock time of ordering, in milliseconds since the epoch; non-decreasing per sequencer only."""
+    """Wall-clock time of ordering, in milliseconds since the epoch. Non-decreasing per sequencer only."""
     session: SessionId
     sequence: int
     """Number of this entry within its session; (session, sequence) is unique in the log."""
@@ -88,9 +88,10 @@ Record: TypeAlias = Data | Gap
 
 @attrs.frozen
 class PlacedBatch:
-    """A batch and the places of its entries, possibly clipped: what loglets return from `read`.
+    """A batch and the places of its entries, possibly clipped. Loglets return it from `read`.
 
-    Batches travel whole; a reader that starts, or a chain that ends, in the middle of one sees `places` narrowed.
+    Batches travel whole. `places` is narrowed for a reader that starts, or a chain that ends, in
+    the middle of one.
     """
 
     places: range
@@ -110,7 +111,7 @@ class PlacedBatch:
         return self.places[-1] + 1
 
     def clip(self, start: int, stop: int) -> PlacedBatch | None:
-        """The entries whose place is within [start, stop); None if there are none."""
+        """Return the entries with places within [start, stop); None if there are none."""
         places = self.places
         if start <= places.start and places[-1] < stop:
             return self
@@ -125,7 +126,7 @@ class PlacedBatch:
         return PlacedBatch(moved, self.batch, self.time_ms, self.first)
 
     def records(self) -> Iterator[Data]:
-        """One `Data` for each entry in view, in order."""
+        """Yield one `Data` for each entry in view, in order."""
         batch, first = self.batch, self.first
         payloads = batch.payloads
         for index, place in enumerate(self.places, start=first):
