@@ -1,4 +1,4 @@
-"""Addresses of nodes: `host:port`.                                                                               Pure."""
+"""Addresses of nodes: `host:port`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from virtuallog.contract.errors import InvalidSettingError
 
 
 def split_address(address: str, *, port_min: int = 1) -> tuple[str, int]:
-    """Host and port of `host:port`; an IPv6 host stands in brackets.
+    """Split `host:port` into host and port. An IPv6 host stands in brackets.
 
     Args:
-        port_min: 0 for an address to listen at, where it is any free port.
+        address: the address.
+        port_min: lowest port. 0 for an address to listen at, where it means any free port.
 
     Raises:
-        InvalidSettingError: it does not look like that.
+        InvalidSettingError: not an address.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not port_min <= int(port) < 1 << 16:
@@ -25,10 +26,10 @@ def split_address(address: str, *, port_min: int = 1) -> tuple[str, int]:
 
 
 def refuse_open_address(address: str) -> None:
-    """For whoever listens without TLS.
+    """Check an address to listen at without TLS: it must be a loopback address.
 
     Raises:
-        InvalidSettingError: others than this machine could call there.
+        InvalidSettingError: other machines could call there.
     """
     host, _ = split_address(address, port_min=0)
     try:
@@ -41,7 +42,7 @@ def refuse_open_address(address: str) -> None:
 
 
 def _may_name_a_host(host: str) -> bool:
-    """Whether the resolver would look for it."""
+    """True if the resolver would look the name up."""
     try:
         host.encode("idna")
     except UnicodeError:

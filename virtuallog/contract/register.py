@@ -1,7 +1,8 @@
-"""What the MetaStore's register holds: the chain, who decides the next version, and where the nodes are.
+"""The register of the MetaStore: the chain, the members that decide its next version, and the nodes.
 
-The value is a Cap'n Proto message (register.capnp), the one format of ours that must outlive every binary: fields are
-only ever added. Its size is bounded, whatever happens to the cluster (`REGISTER_BYTES_MAX`).
+The value is a Cap'n Proto message (register.capnp), the one format of ours that must outlive every
+binary: fields are only ever added. Its size is bounded, whatever happens to the cluster
+(`REGISTER_BYTES_MAX`).
 """
 
 from __future__ import annotations
@@ -22,42 +23,52 @@ ClusterId = NewType("ClusterId", bytes)
 """16 random bytes, decided with version 1 and never changed."""
 
 REGISTER_BYTES_MAX: Final = 64 << 10
-"""A planned change that would grow the register beyond this is refused; roll-forward is not, nor is a rebuild."""
+"""Limit in bytes. A planned change that would exceed it is refused; roll-forward and a rebuild are
+not."""
 _CROWDED: Final = 4 * REGISTER_BYTES_MAX // 5
 
 _FORMAT: Final = 1
 _FORMAT_JOINED: Final = 2
-"""With `NodeEntry.joined`, which a program that knows format 1 only would lose when it changes anything else: it must not
-read this. The lowest format that serves is written."""
+"""Format with `NodeEntry.joined`.
+
+A program that knows only format 1 must not read it: it would lose the field when it changes
+anything else. The lowest sufficient format is written.
+"""
 _FORMAT_GUARDED: Final = 3
-"""With `Register.guarded`, for the same reason: without the field, clients could append again."""
+"""Format with `Register.guarded`, for the same reason: without the field clients could append again."""
 _SCHEMA = load("virtuallog.contract", "register.capnp")
 
 
 @attrs.frozen(kw_only=True)
 class NodeEntry:
-    """Where a node is and which data directory it owns."""
+    """Addresses, roles and data directory of a node."""
 
     store_id: bytes
-    """16 random bytes made when the data directory was formatted; a wiped disk has another one. Empty: a new directory
-    is expected to take this place (`virtuallog.reconfiguration.core.node_table`)."""
+    """16 random bytes made when the data directory was formatted; a wiped disk has another one.
+
+    Empty if a new directory is expected to take this place
+    (`virtuallog.reconfiguration.core.node_table`).
+    """
     addresses: tuple[str, ...]
     """host:port, the preferred one first."""
     roles: frozenset[str]
-    """What loglets may use it for. None of them: it is drained."""
+    """Roles that loglets may use it for. Empty if the node is drained."""
     joined: int = 0
-    """The version in which this data directory took the place; 0 if it was there from the beginning. Of loglets of this
-    version and earlier ones it holds nothing, whatever their configs say: a former directory did."""
+    """Version in which this data directory took the place; 0 if it was there from the beginning.
+
+    It holds nothing of loglets of this version and earlier ones, even if their configs name the
+    node: a former directory held these.
+    """
 
     @property
     def is_expected(self) -> bool:
-        """Whether the place waits for a data directory."""
+        """True if the place waits for a data directory."""
         return not self.store_id
 
 
 @attrs.frozen(kw_only=True)
 class Register:
-    """One version of the register. Its version is its chain's."""
+    """One version of the register. Its version is that of its chain."""
 
     cluster: ClusterId
     chain: Chain
@@ -65,15 +76,24 @@ class Register:
     """MetaStore members that decide the next version."""
     nodes: Mapping[NodeId, NodeEntry]
     level: int = FIRST
-    """The version of the protocol that every node of the table has announced: what one writes for others to read may be of
-    this version (`virtuallog.contract.versions`). A program that does not know this field writes 1; then it is raised again."""
+    """Protocol version that every node of the table has announced (`virtuallog.contract.versions`).
+
+    Anything written for others to read may be of this version. A program that does not know this
+    field writes 1; then it is raised again.
+    """
     database: bool = False
-    """A database stands on this log: it alone says what may be trimmed. A program that does not know this field loses it; then the
-    next server of the database that looks says so again."""
+    """True if a database stands on this log; then it alone decides what may be trimmed.
+
+    A program that does not know this field loses it; the next server of the database that looks
+    sets it again.
+    """
 
     guarded: int = 0
-    """The version in which the log became that of its members: nodes take appends from nodes and admins alone, to each loglet
-    that stands in the chain from this version on. 0: clients append, too. Never taken back."""
+    """Version in which the log was closed to clients; 0 if clients may append. Never taken back.
+
+    From then on nodes take appends only from nodes and admins, to each loglet that stands in the
+    chain from this version on.
+    """
 
     @property
     def version(self) -> int:
@@ -81,53 +101,59 @@ class Register:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether clients may no longer append."""
+        """True if clients may no longer append."""
         return self.guarded > 0
 
     @property
     def is_open_to_clients(self) -> bool:
-        """Whether an append of a client may still reach the last segment: a node that does not know yet that the log is guarded may
-        take it, as the segment is older than that."""
+        """True if an append of a client may still reach the last segment.
+
+        Also true for a guarded log with a last segment older than the guard: a node that does not
+        know of the guard yet may take the append.
+        """
         return not self.is_guarded or (self.chain.active is not None and self.chain.last.id.version < self.guarded)
 
     @property
     def is_decidable(self) -> bool:
-        """Whether a majority of the members has a data directory: else nobody can ever decide a next version, as it takes
-        a version to name a new directory."""
+        """True if a majority of the members has a data directory.
+
+        Otherwise no next version can ever be decided, as naming a new directory takes a version.
+        """
         seated = [member for member in self.members if member in self.nodes and not self.nodes[member].is_expected]
         return 2 * len(seated) > len(self.members)
 
     def drained(self, nodes: Iterable[NodeId]) -> list[NodeId]:
-        """Those of the nodes that nothing may be put on: they have no roles, or are no part of the cluster any more."""
+        """Return those nodes that no loglet may be put on: drained ones, and ones outside of the
+        cluster."""
         return [node for node in nodes if node not in self.nodes or not self.nodes[node].roles]
 
     def with_chain(self, chain: Chain) -> Register:
         return attrs.evolve(self, chain=chain)
 
     def with_members(self, members: tuple[NodeId, ...]) -> Register | None:
-        """The next version, after which `members` decide; None if they do already."""
+        """Return the next version, after which `members` decide; None if they do already."""
         if members == self.members:
             return None
         return attrs.evolve(self.next(), members=members)
 
     def with_nodes(self, nodes: Mapping[NodeId, NodeEntry]) -> Register:
-        """The next version, with this table of nodes."""
+        """Return the next version, with this table of nodes."""
         return attrs.evolve(self.next(), nodes=nodes)
 
     def with_level(self, level: int) -> Register:
-        """The next version, at this level."""
+        """Return the next version, at this level."""
         return attrs.evolve(self.next(), level=level)
 
     def with_database(self) -> Register | None:
-        """The next version, in which a database stands on the log; None if that is known."""
+        """Return the next version, with a database on the log; None if it has one."""
         return None if self.database else attrs.evolve(self.next(), database=True)
 
     def with_guard(self) -> Register | None:
-        """The next version, from which on clients do not append; None if that is so already."""
+        """Return the next version, from which on clients do not append; None if they do not already."""
         return None if self.is_guarded else attrs.evolve(self.next(), guarded=self.version + 1)
 
     def next(self) -> Register:
-        """The same as the next version."""
+        """Return the same content as the next version."""
         return attrs.evolve(self, chain=attrs.evolve(self.chain, version=self.version + 1))
 
     def encode(self) -> bytes:
@@ -172,11 +198,13 @@ class Register:
         return _FORMAT_JOINED if any(entry.joined for entry in self.nodes.values()) else _FORMAT
 
     def encode_planned(self, before: Register) -> bytes:
-        """`encode`, refused when it is over `REGISTER_BYTES_MAX` and over what it follows: trim the log first.
-        What makes a full register smaller is never refused.
+        """Encode a planned change.
+
+        Refuses a value that is over `REGISTER_BYTES_MAX` and larger than `before`: the operator
+        must trim the log first. A change that makes a full register smaller is never refused.
 
         Raises:
-            TooLargeError: as said.
+            TooLargeError: the value is refused.
         """
         encoded = self.encode()
         if len(encoded) > REGISTER_BYTES_MAX and len(encoded) > len(before.encode()):
@@ -185,20 +213,21 @@ class Register:
 
 
 def crowding(encoded_bytes: int) -> tuple[str, ...]:
-    """What people should know of a register of this size."""
+    """Return warnings for the operator about a register of this size."""
     if encoded_bytes <= _CROWDED:
         return ()
     return (f"the register holds {encoded_bytes} bytes: at {REGISTER_BYTES_MAX} planned changes stop. Trim the log",)
 
 
 def decode_untrusted(value: bytes) -> Register:
-    """The register in `value`.
+    """Decode a register.
 
     Raises:
         MalformedError: not a register, or one of a later format.
     """
     try:
-        # A list of empty structs takes no room, however long it says it is. Each byte may be visited as a word: ample.
+        # Danger: a list of empty structs takes no room, however long it claims to be. Each byte may
+        # be visited as a word: ample.
         with _SCHEMA.Register.from_bytes(value, traversal_limit_in_words=len(value)) as message:
             return _decode_untrusted(message)
     except (capnp.KjException, ValueError) as error:

@@ -1,13 +1,14 @@
-"""Who calls, by the name in a certificate, and in which role.                                                    Pure.
+"""Roles of callers, and the names in certificates that give them.
 
 A certificate names its owner by one URI among its subject alternative names:
 
     virtuallog://CLUSTER/node/2         node 2 of the cluster
-    virtuallog://CLUSTER/admin/alice    somebody who changes the cluster
-    virtuallog://CLUSTER/client/app     somebody who uses the log
+    virtuallog://CLUSTER/admin/alice    an operator who changes the cluster
+    virtuallog://CLUSTER/client/app     a client that uses the log
 
-Names of hosts mean nothing here: nodes are known by number, their addresses are numbers mostly, and change. What a
-role may do is said by each method (`interface.Method.role`); docs/security.md lists it.
+Names of hosts mean nothing here: nodes are known by number; their addresses are numbers mostly, and
+change. Each method declares the role it needs (`interface.Method.role`); docs/security.md lists
+them.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ _NODE: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
 class Role(enum.IntEnum):
-    """Each may do what those before it may, and more."""
+    """Role of a caller. Each may do everything that the lower ones may, and more."""
 
     CLIENT = 1
     """Appends and reads."""
     ADMIN = 2
     """Trims, seals, changes the chain and the cluster."""
     NODE = 3
-    """A part of the cluster, which the others believe."""
+    """A part of the cluster, trusted by the other nodes."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,7 +43,7 @@ class Principal:
     """The owner of a certificate."""
 
     cluster: str
-    """A word that the operator chose. Two clusters that share an authority are told apart by it."""
+    """Name that the operator chose. Tells apart two clusters that share an authority."""
     role: Role
     name: str
 
@@ -55,15 +56,15 @@ class Principal:
 
     @property
     def node(self) -> NodeId | None:
-        """Its number, if it is a node."""
+        """Number of the node; None if the owner is no node."""
         return NodeId(int(self.name)) if self.role is Role.NODE else None
 
 
 def parse_untrusted(uri: str) -> Principal:
-    """The owner that a URI of a certificate names.
+    """Parse the URI of a certificate.
 
     Raises:
-        UntrustedError: it does not look as above.
+        UntrustedError: not a URI as in the module docstring.
     """
     found = _NAME.fullmatch(uri)
     if found is None:
@@ -73,7 +74,7 @@ def parse_untrusted(uri: str) -> Principal:
 
 
 def find_untrusted(uris: list[str]) -> Principal:
-    """The one owner among all URIs of a certificate.
+    """Find the one owner among all URIs of a certificate.
 
     Raises:
         UntrustedError: none is named, or more than one.

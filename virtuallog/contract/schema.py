@@ -1,6 +1,7 @@
-"""Loads the Cap'n Proto schemas that ship with our packages. The only place that calls `capnp.load`.
+"""Loading of the Cap'n Proto schemas that ship with our packages. The only caller of `capnp.load`.
 
-A schema that does not parse aborts the process inside capnp, so schemas are only ever our own files.
+A schema that does not parse aborts the process inside capnp, so schemas are only ever our own
+files.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ capnp.remove_import_hook()
 
 @cache
 def load(package: str, name: str) -> Any:
-    """The schema file `name` that ships in `package`, loaded once. Imports are looked up beside pycapnp's own schemas,
-    so that a schema can say `import "/capnp/rpc.capnp"`."""
+    """Load the schema file `name` that ships in `package`, once.
+
+    Imports are looked up beside pycapnp's own schemas, so that a schema can say `import
+    "/capnp/rpc.capnp"`.
+    """
     with as_file(files(package) / name) as path:
         return load_file(path)
 
 
 @cache
 def load_file(path: Path) -> Any:
-    """A schema file that lies anywhere: beside the module of a loglet that comes from elsewhere, say."""
+    """Load a schema file from any path, such as one beside the module of a third-party loglet."""
     return capnp.load(str(path), imports=[str(Path(capnp.__file__).parent.parent)])

@@ -1,11 +1,13 @@
-"""What we ask of a ZooKeeper: a port, as those of `virtuallog.contract.ports`. kazoo is behind it, or the simulated one of
-`virtuallog.testing.sim.zookeeper`; one suite of tests is run against both.
+"""Port for ZooKeeper, as those of `virtuallog.contract.ports`.
 
-Everything that changes something is a `multi`: all of it happens, in one step, or nothing. Paths are absolute.
+kazoo is behind it, or the simulated one of `virtuallog.testing.sim.zookeeper`; one test suite runs
+against both. Every change is a `multi`: all of it happens, in one step, or nothing. Paths are
+absolute.
 
-A read is answered by the one server that the client is connected to, and that may lag behind. With `fresh` a transaction
-that changes nothing goes ahead of it: what is answered is at least as new as the call. `sync` of ZooKeeper is not used for
-that: it asks the leader, but no quorum, so one that has been deposed and does not know it yet may answer (docs/sources.md).
+The one server that the client is connected to answers a read, and may lag behind. With `fresh` a
+transaction that changes nothing goes ahead of the read, so the answer is at least as new as the
+call. `sync` of ZooKeeper is not used for that: it asks the leader, but no quorum, so a deposed
+leader that does not know it yet may answer (docs/sources.md).
 """
 
 from __future__ import annotations
@@ -19,23 +21,24 @@ from virtuallog.contract.errors import VirtualLogError
 
 ANY_VERSION: Final = -1
 REQUEST_BYTES_MAX: Final = 1_000_000
-"""Of one `multi`, all its data and paths together: ZooKeeper closes the connection on more than `jute.maxbuffer`, 1 MiB."""
+"""Limit of one `multi`, all its data and paths together. ZooKeeper closes the connection on more
+than `jute.maxbuffer`, 1 MiB."""
 
 
 @attrs.frozen(kw_only=True)
 class Stat:
-    """What ZooKeeper keeps beside the data of a znode. A zxid is the number of a transaction: later ones have higher numbers."""
+    """Metadata of a znode. A zxid is the number of a transaction; later ones have higher numbers."""
 
     czxid: int
-    """The transaction that created it."""
+    """Transaction that created the znode."""
     mzxid: int
-    """The last one that set its data."""
+    """Last transaction that set its data."""
     ctime_ms: int
-    """When it was created, on the leader's wall clock, in milliseconds since the epoch."""
+    """Time of creation on the leader's wall clock, in milliseconds since the epoch."""
     version: int
-    """How often its data has been set since; 32 bits, signed."""
+    """Number of times its data has been set since creation; 32 bits, signed."""
     cversion: int
-    """How many children have been created, and deleted, in all; 32 bits, signed."""
+    """Number of children created plus number of children deleted; 32 bits, signed."""
     data_bytes: int
     children: int
 
@@ -48,7 +51,7 @@ class Znode:
 
 @attrs.frozen
 class Check:
-    """Nothing but a condition: the znode exists, in this version of its data."""
+    """A condition: the znode exists, in this version of its data. Changes nothing."""
 
     path: str
     version: int
@@ -56,12 +59,12 @@ class Check:
 
 @attrs.frozen
 class Create:
-    """A persistent znode, whose parent exists."""
+    """Creation of a persistent znode with an existing parent."""
 
     path: str
     data: bytes = attrs.field(default=b"", repr=False)
     sequence: bool = False
-    """Ten digits are added to the path: how many children have been created in the parent before."""
+    """True to add ten digits to the path: the number of children created in the parent before."""
 
 
 @attrs.frozen
@@ -73,7 +76,7 @@ class Set:
 
 @attrs.frozen
 class Delete:
-    """The znode has no children."""
+    """Deletion of a znode without children."""
 
     path: str
     version: int = ANY_VERSION
@@ -81,16 +84,16 @@ class Delete:
 
 Operation: TypeAlias = Check | Create | Set | Delete
 Result: TypeAlias = Stat | str | None
-"""Of a `Set` what the znode is then, of a `Create` its path, of the others None."""
+"""Result of an operation: the new stat for a `Set`, the path for a `Create`, None for the others."""
 
 
 class RefusedError(VirtualLogError):
-    """A `multi` has done nothing, and this copy of it never will: one of its operations is not possible."""
+    """A `multi` has done nothing, and this copy of it never will: one of its operations is impossible."""
 
     def __init__(self, index: int, operation: Operation) -> None:
         super().__init__(f"{type(self).__name__}: {type(operation).__name__} {operation.path}")
         self.index = index
-        """Which one; those before it would have been possible."""
+        """Index of that operation; those before it would have been possible."""
         self.operation = operation
 
 
@@ -103,7 +106,7 @@ class ZnodeExistsError(RefusedError):
 
 
 class BadVersionError(RefusedError):
-    """The znode is in another version."""
+    """The znode has another version."""
 
 
 class NotEmptyError(RefusedError):
@@ -111,34 +114,40 @@ class NotEmptyError(RefusedError):
 
 
 class Znodes(Protocol):
-    """One client of a ZooKeeper, used by any number of tasks. Each call ends within some seconds, with UnavailableError if no
-    answer has come: then a `multi` may have happened, and may still happen, once, at any later time.
+    """One client of a ZooKeeper, for any number of tasks.
 
-    Also when a call is cancelled.
+    Each call ends within some seconds, with UnavailableError if there is no answer. Then, and also
+    when a call is cancelled, a `multi` may have happened, and may still happen, once, at any later
+    time.
     """
 
     async def multi(self, operations: Sequence[Operation]) -> Sequence[Result]:
-        """On return all of it has happened, in one step, durably, and reads of this client see it.
+        """Execute all operations in one step. On return they are durable, and reads of this client
+        see them.
 
         Raises:
             RefusedError: one of its subclasses; nothing has happened.
-            UnavailableError: unknown.
+            UnavailableError: unknown outcome.
             ForbiddenError: this ZooKeeper does not allow it; nothing has happened.
         """
         ...
 
     async def stats(self, paths: Sequence[str], *, fresh: bool = False) -> Sequence[Stat | None]:
-        """Read one after the other, in this order, without anything older behind something newer; None: does not exist.
+        """Read the stats of znodes one after the other, in this order; None for one that does not exist.
+
+        No result is older than one before it.
 
         Raises:
-            UnavailableError, ForbiddenError: as above.
+            UnavailableError, ForbiddenError: as for `multi`.
         """
         ...
 
     async def read(self, paths: Sequence[str], *, fresh: bool = False) -> Sequence[Znode | None]:
-        """The same, with their data. All of it is held in memory: the caller sees to it that this is bounded."""
+        """Read znodes as `stats` does, with their data. All of it is held in memory: the caller
+        must bound it."""
         ...
 
     async def children(self, path: str, *, fresh: bool = False) -> Sequence[str] | None:
-        """Names, without the path, in no particular order; None: there is no such znode."""
+        """Return the children's names, without the path, in no particular order; None if the znode
+        does not exist."""
         ...
