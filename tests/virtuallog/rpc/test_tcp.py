@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-import virtuallog.rpc
+import virtuallog.rpc.protocol
 from tests.virtuallog.rpc.shop import IDENTITY, SCHEMA_PATH, Shop, Store, Stored, Visit, annex, interfaces
 from tests.virtuallog.rpc.world import SHOP, TrioClock
 from virtuallog.contract import errors
@@ -126,7 +126,7 @@ async def test_an_address_that_names_no_host_is_unreachable(host: str) -> None:
 async def test_stock_client_is_served() -> None:
     """Bootstrap, casts, pipelining, errors, cancellation: by Cap'n Proto's own RPC, which shares no code with ours."""
     shop = Shop()
-    node_schema = Path(virtuallog.rpc.__file__).with_name("node.capnp")
+    node_schema = Path(virtuallog.rpc.protocol.__file__).with_name("node.capnp")
     async with serving(shop) as (address, _):
         command = [sys.executable, str(Path(__file__).with_name("stock_client.py")), str(SCHEMA_PATH), str(node_schema)]
         with trio.fail_after(30):
