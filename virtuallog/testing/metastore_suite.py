@@ -82,7 +82,8 @@ async def what_was_put_is_read_by_everybody(fixture: MetaStoreFixture) -> None:
 
 
 async def one_writer_wins_a_version(fixture: MetaStoreFixture) -> None:
-    """Of many puts for one version one returns, the others raise ChainConflictError; all then read the winner's."""
+    """One of many puts for one version returns, the others raise ChainConflictError; all then read
+    the winner's."""
     clients = [await fixture.open() for _ in range(5)]
     won: list[bytes] = []
 

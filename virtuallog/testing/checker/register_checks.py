@@ -38,7 +38,7 @@ def one_value_per_version(history: History) -> Iterator[Violation]:
 
 
 def one_winner_per_version(history: History) -> Iterator[Violation]:
-    """Of all attempts at a version one wins; all puts of one attempt get the same answer."""
+    """One of all attempts at a version wins; all puts of one attempt get the same answer."""
     winners: dict[int, Operation] = {}
     puts = history.operations(RegisterPut)
     for put in puts:

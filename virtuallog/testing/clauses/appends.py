@@ -68,7 +68,8 @@ async def largest_batches_survive(fixture: LogletFixture) -> None:
 
 
 async def batches_of_a_session_keep_their_order(fixture: LogletFixture) -> None:
-    """With several batches of a session in flight, in whatever order they arrive, they lie in the session's order."""
+    """Batches of a session that are in flight together lie in the session's order, in any order of
+    arrival."""
     writer, reader = await open_clients(fixture, 2)
     await writer.append(b"opens")
     batches = [writer.batch(b"%d" % number, b"and more") for number in range(IN_FLIGHT)]
@@ -200,7 +201,8 @@ async def a_conditional_append_offered_again_gets_its_old_places(fixture: Loglet
 
 
 async def of_rival_conditional_appends_one_wins(fixture: LogletFixture) -> None:
-    """Of several conditional appends for the same place one is acknowledged there; the others change nothing."""
+    """One of several conditional appends for the same place is acknowledged there; the others
+    change nothing."""
     *rivals, reader = await open_clients(fixture, 4)
     await reader.append(b"0")
     tail = (await reader.tail()).tail
