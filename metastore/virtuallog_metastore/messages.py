@@ -128,8 +128,8 @@ class Standing:
     about the slot: teach the acceptor (`Learn`) and ask again.
     """
     decision: Decision | None
-    """That newest decision, if it is the slot's or a later one: a pointer forward for clients that
-    are behind. Else None."""
+    """Newest decision, if it is the slot's or a later one: a pointer forward for clients that are
+    behind. Else None."""
     promised: Ballot
     """It accepts nothing below this ballot. Equal to the ballot of a `Prepare`: promised."""
     accepted: Vote | None
