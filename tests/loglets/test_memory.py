@@ -1,5 +1,5 @@
 """The memory provider: state shared by its clients, and forgetting. The loglet itself is in
-tests/conformance."""
+tests/simulation/conformance."""
 
 from __future__ import annotations
 

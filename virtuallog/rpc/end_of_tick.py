@@ -42,16 +42,16 @@ class EndOfTick(Instrument):
                     self.later(_raiser(error))
 
 
-_TURN_END: Final[trio.lowlevel.RunVar[EndOfTick]] = trio.lowlevel.RunVar("virtuallog.turn_end")
+_END_OF_TICK: Final[trio.lowlevel.RunVar[EndOfTick]] = trio.lowlevel.RunVar("virtuallog.end_of_tick")
 
 
 def end_of_tick() -> EndOfTick:
     """Return the `EndOfTick` of this event loop."""
     try:
-        return _TURN_END.get()
+        return _END_OF_TICK.get()
     except LookupError:
         made = EndOfTick()
-        _TURN_END.set(made)
+        _END_OF_TICK.set(made)
         trio.lowlevel.add_instrument(made)
         return made
 
