@@ -1,6 +1,7 @@
-"""What the members of the register say of its newest version, and of the one that may be on its way.
+"""Diagnosis of the register: the newest version of each member, and the one possibly in progress.
 
-Asks `Ask` only, which promises nothing. So a version that is accepted by some and not known to be decided stays as it is.
+Sends only `Ask`, which promises nothing. So a version that some members have accepted, and that is
+not known to be decided, stays as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from virtuallog_metastore.messages import Ask, Decision, Standing
 
 
 async def explain_register(members: Sequence[NodeId], environment: Environment) -> tuple[bytes, list[Evidence]]:
-    """See `SupportsRegisterDiagnosis.explain_register`."""
+    """Gather the evidence of `SupportsRegisterDiagnosis.explain_register`."""
     known = await _ask(members, Ask(slot=0, after=0), environment)
     newest = newest_of(known)
     if newest is None:
@@ -31,13 +32,14 @@ async def _ask(members: Sequence[NodeId], question: Ask, environment: Environmen
 
 
 def newest_of(answers: Mapping[NodeId, Outcome[Standing]]) -> Decision | None:
-    """The newest decision that anybody knows."""
+    """Return the newest decision that any member knows; None if no member knows one."""
     found = [answer.decision for answer in answers.values() if isinstance(answer, Standing)]
     return max((decision for decision in found if decision), default=None, key=lambda decision: decision.version)
 
 
 def of_member(member: NodeId, known: Outcome[Standing], ahead: Outcome[Standing] | None) -> Evidence:
-    """What one member says: the newest version it knows, and whether it has accepted something in the next one."""
+    """Make the evidence of one member: its newest version, and whether it accepted a value in the
+    next one."""
     if isinstance(known, VirtualLogError):
         return Evidence(f"member {member}", {"node": member}, str(known))
     accepted = isinstance(ahead, Standing) and ahead.decision is None and ahead.accepted is not None

@@ -1,5 +1,5 @@
 @0xd1b7a9034e5c8f62;
-# Wire and disk structs of the MetaStore's Paxos; messages.py says what they mean. Fields are only ever added.
+# Wire and disk structs of the MetaStore's Paxos; messages.py has their meaning. Fields are only ever added.
 
 struct Ballot {
   round @0 :UInt64;
@@ -71,7 +71,7 @@ interface Acceptor {
   learn @3 Learn -> Learned;
 }
 
-# Disk only: what an acceptor promised and accepted in one slot (records.py).
+# Disk only: the promise and the vote of an acceptor in one slot (records.py).
 struct Ballots {
   slot @0 :UInt64;
   promised @1 :Ballot;

@@ -1,4 +1,4 @@
-"""What the acceptor of a node tells about itself. The register changes rarely: every request is counted.           Pure."""
+"""Metrics of a node's acceptor. The register changes rarely: every request is counted."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _REQUESTS: Final[dict[type, str]] = {Ask: "ask", Prepare: "prepare", Accept: "ac
 
 @attrs.define(eq=False)
 class AcceptorMetrics:
-    """Counts for one acceptor."""
+    """Counters of one acceptor."""
 
     known_version: int = -1
-    """Newest version of the register that it has been told of; -1: none."""
+    """Newest version of the register that it knows; -1 if none."""
     request_seconds: Histograms = attrs.field(
         factory=lambda: Histograms.of(
             "virtuallog_metastore_request_seconds",
@@ -29,14 +29,14 @@ class AcceptorMetrics:
         )
     )
     waiting: int = 0
-    """Requests that wait for their turn."""
+    """Number of requests that wait for their turn."""
 
     def performed(self, request: object, seconds: float) -> None:
-        """One request is done."""
+        """Count one completed request."""
         self.request_seconds.observe(_REQUESTS[type(request)], seconds)
 
     def metrics(self, waiting_max: int) -> list[MetricFamily]:
-        """As of now."""
+        """Return the metrics as of now."""
         return [
             self.request_seconds.family(),
             metrics.gauge(

@@ -26,7 +26,7 @@ class PaxosProvider:
     _meter: AcceptorMetrics = attrs.field(factory=AcceptorMetrics, init=False)
 
     def metrics(self) -> Sequence[MetricFamily]:
-        """Of this node's acceptor. See `virtuallog.contract.metrics.MetricsSource`."""
+        """Return the metrics of this node's acceptor (`MetricsSource`)."""
         return self._meter.metrics(QUEUE_MAX)
 
     @property
@@ -34,22 +34,24 @@ class PaxosProvider:
         return (ACCEPTOR,)
 
     def open(self, members: Sequence[NodeId], environment: Environment) -> MetaStore:
-        """A client that starts by asking `members`.
+        """Return a client that starts by asking `members`.
 
-        One living node among them that knows any version is enough to find the newest one. `environment.random` must
-        not be seeded alike in two lives of one client: ballots are drawn from it.
+        One living node among them that knows any version is enough to find the newest one. Danger:
+        `environment.random` must not be seeded alike in two lives of one client, as ballots are
+        drawn from it.
         """
         return PaxosMetaStore.open(members, environment)
 
     async def serve(self, members: Sequence[NodeId], environment: NodeEnvironment) -> Handlers:
         """Start the acceptor of this node, on `environment.key_values("metastore")`.
 
-        `members` counts on the very first start only: it becomes version 0, if it lists this node. A node that it does
-        not list votes for nothing until it is told of a version that does. Every node of `members` must be given the
-        same list.
+        `members` counts on the very first start only: it becomes version 0, if it lists this node.
+        A node that it does not list votes for nothing until it learns of a version that does. Every
+        node of `members` must get the same list.
 
-        An acceptor answers "nothing accepted" only about slots it cannot have forgotten: it votes where
-        `environment.is_seated` says that the register means this data directory, and not a former one of the node.
+        An acceptor answers "nothing accepted" only about slots it cannot have forgotten. It votes
+        only where `environment.is_seated` returns True: the register lists this data directory, and
+        not a former one of the node.
 
         Raises:
             CorruptionError: the stored state is damaged.
@@ -61,5 +63,5 @@ class PaxosProvider:
     async def explain_register(
         self, members: Sequence[NodeId], environment: Environment
     ) -> tuple[bytes, Sequence[Evidence]]:
-        """See `virtuallog.contract.metastore.SupportsRegisterDiagnosis`."""
+        """Gather the evidence of the members (`SupportsRegisterDiagnosis`)."""
         return await diagnosis.explain_register(members, environment)

@@ -1,10 +1,11 @@
-"""How an acceptor's state lies on disk: two keys in a DurableMap store.
+"""Records of an acceptor's state on disk: two keys in a DurableMap store.
 
     decision    the newest decision this acceptor knows; absent before it knows any
     ballots     what it promised and accepted in the slot after that; absent if nothing
 
-Record, little-endian: magic "VM" | crc32c u32 of all that follows | format u8 | a Cap'n Proto message (metastore.capnp).
-The first six bytes stay so in every format, so that damage is never taken for a later format.
+Record, little-endian: magic "VM" | crc32c u32 of all that follows | format u8 | a Cap'n Proto
+message (metastore.capnp). The first six bytes stay so in every format, so that damage is never
+taken for a later format.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _BALLOTS: Final[Codec[PersistBallots]] = derive(PersistBallots, SCHEMA.Ballots)
 
 
 def changes(effect: PersistBallots | PersistDecision) -> Mapping[bytes, bytes | None]:
-    """The one write that makes `effect` durable."""
+    """Return the one write that makes `effect` durable."""
     match effect:
         case PersistDecision():
             return {DECISION: _encode(_DECISION, effect.decision), BALLOTS: None}
@@ -44,11 +45,11 @@ def changes(effect: PersistBallots | PersistDecision) -> Mapping[bytes, bytes | 
 
 
 async def restore(store: DurableMap, seat: VoterCheck | None = None) -> Acceptor:
-    """The acceptor as it was when it last answered anybody (or a step further).
+    """Restore the acceptor as it was at its last answer, or a step further.
 
     Args:
-        store: holds its state.
-        seat: whether a value of the register lets it vote; None: any does.
+        store: store of its state.
+        seat: tells if a value of the register lets it vote; None if any does.
 
     Raises:
         CorruptionError: a record is damaged, or the two do not fit together.

@@ -1,4 +1,4 @@
-"""Pairs the messages of the MetaStore with the methods of its Cap'n Proto interface."""
+"""Binding of the MetaStore's messages to the methods of its Cap'n Proto interface."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A small cluster for tests of one kind of loglet: real providers over a simulated network and simulated disks.
+"""A small cluster for tests of one kind of loglet: real providers over a simulated network and
+simulated disks.
 
-`cluster.gate` sees every request before its handler does, and may keep it: so that a test can hold one message back.
+`cluster.gate` sees every request before its handler does, and may keep it, so that a test can hold
+one message back.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ SEGMENT = SegmentId(1, 7)
 CLIENT = NodeId(100)
 
 Gate: TypeAlias = Callable[[NodeId, Request[Any]], bool]
-"""(node, request): True lets it in."""
+"""(node, request): True to let it in."""
 
 ProviderT = TypeVar("ProviderT", bound=LogletProvider)
 ConfigT = TypeVar("ConfigT")
@@ -57,7 +59,7 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
     network: SimulatedNetwork
     random: Random
     clock: SimulatedClock = attrs.field(factory=lambda: SimulatedClock(Process(NodeId(0))), kw_only=True)
-    """Of the test itself."""
+    """Clock of the test itself."""
     nodes: dict[NodeId, Node[ProviderT]] = attrs.field(factory=dict, kw_only=True)
     chain: dict[SegmentId, ConfigT] = attrs.field(factory=dict, kw_only=True)
     gate: Gate = attrs.field(default=lambda _node, _request: True, kw_only=True)
@@ -68,11 +70,11 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
     # -- of the kind ----------------------------------------------------------------------------------------------
 
     def provider(self) -> ProviderT:
-        """A new one, for a node."""
+        """Make a provider, for a node."""
         raise NotImplementedError
 
     def segment_config(self, segment: SegmentId) -> tuple[str, bytes]:
-        """Kind and config of a segment of `chain`.
+        """Return kind and config of a segment of `chain`.
 
         Raises:
             KeyError: it is not there.
@@ -80,7 +82,7 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
         raise NotImplementedError
 
     def disks(self, node: Node[ProviderT], process: Process, clock: SimulatedClock) -> dict[str, Any]:
-        """`storage` and `key_values` of a node's environment."""
+        """Return `storage` and `key_values` of a node's environment."""
         raise NotImplementedError
 
     # -- of them all ----------------------------------------------------------------------------------------------
@@ -103,14 +105,14 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
         node.scope.cancel()
 
     async def restart(self, *node_ids: int) -> None:
-        """All of them lose power, then each begins another life."""
+        """Cut the power of all of them, then start each again."""
         for node_id in node_ids:
             self.crash(node_id)
         for node_id in node_ids:
             await self.start(node_id)
 
     def environment(self) -> Environment:
-        """Of a client in a process of its own."""
+        """Return the environment of a client in a process of its own."""
         self.clients += 1
         process = Process(NodeId(CLIENT + self.clients))
         clock = SimulatedClock(process)
@@ -119,14 +121,14 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
         )
 
     def isolate(self, node_id: int, blocked: bool = True) -> None:
-        """Cut a node off from everybody, or heal it."""
+        """Cut a node off from all others, or heal it."""
         others = [*self.nodes, *(NodeId(CLIENT + n + 1) for n in range(self.clients))]
         for other in others:
             self.network.link(NodeId(node_id), other).blocked = blocked
             self.network.link(other, NodeId(node_id)).blocked = blocked
 
     def release(self) -> None:
-        """Let in what the gate kept, in order of arrival, and everything from now on."""
+        """Let in the requests that the gate kept, in order of arrival, and everything from now on."""
         self.gate = lambda _node, _request: True
         kept, self.kept = self.kept, []
         for handler, request, done in kept:
@@ -167,7 +169,7 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
 
 @attrs.define
 class Writer(Generic[LogletT]):
-    """A session: cuts batches one after the other."""
+    """A session that makes batches one after the other."""
 
     loglet: LogletT
     session: SessionId

@@ -1,4 +1,4 @@
-"""What the conformance tests of kinds share whose loglets live on a small cluster: fresh ones of it, on two networks."""
+"""Conformance fixtures of kinds with loglets on a small cluster: fresh loglets, on two networks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUALITIES: Final = {
 
 
 class Creating(Protocol):
-    """The cluster of a kind, `tests.loglets.cluster.LogletCluster` with what each kind adds."""
+    """The cluster of a kind: `tests.loglets.cluster.LogletCluster` with the additions of the kind."""
 
     random: random.Random
     nodes: Any
@@ -57,6 +57,6 @@ class ClusterFixture(Generic[CreatingT]):
 
 
 async def check_clause(clause: Clause, fixture: ClusterFixture[CreatingT]) -> None:
-    """The loglet keeps the clause, and no node stops serving over it."""
+    """Check that the loglet keeps the clause, and that no node stops serving over it."""
     await run_clause(clause, fixture)
     assert not any(node.failures for node in fixture.cluster.nodes.values())

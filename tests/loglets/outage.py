@@ -1,4 +1,4 @@
-"""What happens to a loglet on three nodes while two of them are down, whatever its kind."""
+"""An outage of two of three nodes of a loglet, for any kind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from virtuallog.contract.types import LogletOffset
 
 
 async def seal_after_an_outage(cluster: LogletCluster[Any, Any], loglet: Loglet) -> None:
-    """Without nodes 1 and 2 nothing can be done, nor is it said to have failed; once they are back the loglet can be sealed."""
+    """Without nodes 1 and 2 no operation ends, well or badly; once they are back the loglet can be
+    sealed."""
     cluster.crash(1)
     cluster.crash(2)
     for operation in (loglet.check_tail, loglet.seal, lambda: loglet.prefix_trim(LogletOffset(1))):

@@ -1,4 +1,4 @@
-"""What tests of moving a closed loglet share, of kinds whose loglets live on a small cluster."""
+"""Helpers for tests that move a closed loglet of a kind on a small cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRIES: Final = [b"entry %d" % number for number in range(20)]
 
 
 class MovingProvider(LogletProvider, ReplicatedProvider, Protocol):
-    """Of a kind whose loglets can be moved."""
+    """A provider of a kind with loglets that can be moved."""
 
 
 @attrs.define
@@ -31,7 +31,7 @@ class Spaced:
 
 
 async def closed(loglet: LogletT, stop: int) -> LogletT:
-    """A sealed loglet with `ENTRIES`, each a batch of its own."""
+    """Make a sealed loglet with `ENTRIES`, each a batch of its own."""
     session = writer(loglet)
     for entry in ENTRIES:
         await session.append(entry)
@@ -49,7 +49,7 @@ async def copy(
     pace: Spaced | None,
     lost: Collection[NodeId],
 ) -> Loglet:
-    """Copy what the servers lack, and open the loglet on them."""
+    """Copy the missing entries to the servers, and open the loglet on them."""
     _, former = cluster.segment_config(segment)
     target = provider.move(segment, former, tuple(NodeId(server) for server in servers))
     environment = cluster.environment()

@@ -1,4 +1,5 @@
-"""The memory provider: what its clients share, and when it forgets. The loglet itself is in tests/conformance."""
+"""The memory provider: state shared by its clients, and forgetting. The loglet itself is in
+tests/simulation/conformance."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def opened(provider: MemoryProvider, version: int, environment: Environment) -> 
 
 
 async def test_clients_of_one_segment_share_a_log(environment: Environment) -> None:
-    """Two clients of a segment see the same entries; another segment, and another provider, has a log of its own."""
+    """Two clients of a segment see the same entries; another segment, and another provider, has a
+    log of its own."""
     provider = MemoryProvider()
     await opened(provider, 1, environment).append(HELLO, opens=True)
 
@@ -42,7 +44,8 @@ async def test_clients_of_one_segment_share_a_log(environment: Environment) -> N
 
 
 async def test_a_forgotten_segment_stays_forgotten(environment: Environment) -> None:
-    """Clients that had it open are sent to the chain, and so are those that open it later; it is not created again."""
+    """Clients of a forgotten segment, old and new ones, are sent to the chain; it is not created
+    again."""
     provider = MemoryProvider()
     old, live = opened(provider, 1, environment), opened(provider, 2, environment)
     await old.append(HELLO, opens=True)
@@ -60,7 +63,7 @@ async def test_a_forgotten_segment_stays_forgotten(environment: Environment) -> 
 
 
 async def test_a_wait_ends_after_its_time(environment: Environment, autojump_clock: trio.testing.MockClock) -> None:
-    """Nothing happens, so the tail comes back as it is, when the time is up and not before."""
+    """A wait without a change returns the tail when its time is over, and not before."""
     loglet = opened(MemoryProvider(), 1, environment)
     before = environment.clock.monotonic()
 
@@ -69,7 +72,7 @@ async def test_a_wait_ends_after_its_time(environment: Environment, autojump_clo
 
 
 def test_a_setting_is_refused_by_name() -> None:
-    """There is nothing to set, and a typing error must not pass in silence."""
+    """A setting is refused by name: there are none, and a typing error must not pass in silence."""
     cluster = Cluster(members=(), planner=NodeId(1))
 
     assert MemoryProvider().plan(cluster, {}, None) == b""

@@ -1,4 +1,4 @@
-"""Short ways to say the messages and values that tests compare."""
+"""Short constructors of the messages and values that tests compare."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ask(slot: int) -> Ask:
 
 
 def after(slot: int) -> int:
-    """The attempt that decided the version before, in these tests."""
+    """Return the attempt that decided the version before the slot, in these tests."""
     return GENESIS.proposal.attempt if slot == 1 else proposal(b"").attempt
 
 

@@ -40,7 +40,7 @@ from virtuallog_metastore.messages import (
 
 
 def at_genesis(*messages: Message) -> Acceptor:
-    """A first member after these messages."""
+    """Make a first member that has processed these messages."""
     acceptor = Acceptor(GENESIS)
     for message in messages:
         acceptor.step(message)
@@ -66,7 +66,7 @@ def test_promise_is_durable_before_it_is_sent() -> None:
 
 
 def test_vote_is_durable_before_it_is_sent() -> None:
-    """2.5: the same for accept responses."""
+    """2.5: an acceptor records its vote in stable storage before sending it."""
     acceptor = at_genesis(prepare(1, 5))
 
     effects = acceptor.step(accept(1, 5, b"v"))
@@ -76,7 +76,8 @@ def test_vote_is_durable_before_it_is_sent() -> None:
 
 
 def test_first_proposal_is_accepted() -> None:
-    """2.2, P1: an acceptor must accept the first proposal that it receives, also without a promise before."""
+    """2.2, P1: an acceptor must accept the first proposal that it receives, also without a promise
+    before."""
     assert at_genesis().step(accept(1, 1, b"v"))[-1] == receipt(ballot(1))
 
 
@@ -89,8 +90,10 @@ def test_promise_tells_the_highest_accepted_proposal() -> None:
 
 @pytest.mark.parametrize("late", [prepare(1, 4), prepare(1, 5, node=0)], ids=["lower round", "lower node"])
 def test_lower_prepare_is_refused(late: Prepare) -> None:
-    """2.2, phase 1 (b): nothing is promised below an earlier promise; the answer names that promise. (2.3: a proposer
-    should be informed so that it can abandon.)"""
+    """2.2, phase 1 (b): nothing is promised below an earlier promise; the answer names that promise.
+
+    2.3: a proposer should be informed so that it can abandon.
+    """
     acceptor = at_genesis(prepare(1, 5))
 
     assert acceptor.step(late) == [standing(promised=ballot(5))]
@@ -107,8 +110,10 @@ def test_lower_accept_is_refused() -> None:
 
 @pytest.mark.parametrize("leap", [prepare, partial(accept, value=b"v")], ids=["prepare", "accept"])
 def test_a_ballot_that_nobody_could_outbid_is_refused(leap: Callable[[int, int], Message]) -> None:
-    """Rounds grow by one whenever proposers meet. After a promise of the last round there is no other, and the register
-    would stand still for ever."""
+    """A ballot of the last round is refused: after its promise the register would stand still for ever.
+
+    Rounds grow by one whenever proposers meet.
+    """
     acceptor = at_genesis(prepare(1, 5))
 
     for round_ in (POSITION_MAX, 5 + LEAP_MAX + 1):
@@ -121,12 +126,13 @@ def test_a_ballot_that_nobody_could_outbid_is_refused(leap: Callable[[int, int],
 
 
 def test_a_ballot_for_a_closed_slot_is_shown_the_way_whatever_its_round() -> None:
-    """Nothing is promised there any more."""
+    """A ballot of any round for a closed slot gets the decision; nothing is promised there any more."""
     assert at_genesis(Learn(decision(3))).step(prepare(1, POSITION_MAX)) == [standing(known=3, decision=decision(3))]
 
 
 def test_accept_raises_the_promise() -> None:
-    """Having accepted n, it accepts nothing below n: else the vote counted for n could be replaced by an older one."""
+    """An acceptor that has accepted n accepts nothing below n: the vote counted for n would be
+    replaced by an older one."""
     acceptor = at_genesis(accept(1, 5, b"v"))
 
     assert acceptor.step(accept(1, 4, b"w")) == [receipt(ballot(5))]
@@ -143,7 +149,7 @@ def test_duplicates_are_answered_without_a_write(again: Message) -> None:
 
 
 def test_prepare_that_comes_after_its_own_accept_changes_nothing() -> None:
-    """A duplicate of phase 1 arrives behind phase 2 of the same ballot: the vote stays."""
+    """A duplicate of phase 1 behind phase 2 of the same ballot leaves the vote as it is."""
     acceptor = at_genesis(prepare(1, 5), accept(1, 5, b"v"))
 
     assert acceptor.step(prepare(1, 5)) == [standing(promised=ballot(5), accepted=vote(5, b"v"))]
@@ -169,14 +175,14 @@ def test_decision_closes_its_slot_and_opens_the_next() -> None:
 
 @pytest.mark.parametrize("late", [ask(1), ask(0), prepare(1, 9), ask(3)])
 def test_closed_slot_points_forward(late: Message) -> None:
-    """Whoever is behind gets the newest decision, whatever it asks about a slot that is closed."""
+    """A client that is behind gets the newest decision, for any request about a closed slot."""
     acceptor = at_genesis(Learn(decision(3)))
 
     assert acceptor.step(late) == [standing(known=3, decision=decision(3))]
 
 
 def test_accept_for_a_closed_slot_points_forward() -> None:
-    """A proposal for a decided slot is not accepted, at no ballot."""
+    """A proposal for a decided slot is not accepted, at any ballot."""
     acceptor = at_genesis(Learn(decision(3)))
 
     assert acceptor.step(accept(2, 99, b"v")) == [Reply(Receipt(known=3, decision=decision(3), promised=BALLOT_ZERO))]
@@ -185,14 +191,15 @@ def test_accept_for_a_closed_slot_points_forward() -> None:
 
 @pytest.mark.parametrize("early", [ask(3), prepare(3, 1)])
 def test_acceptor_says_nothing_about_a_slot_it_has_not_reached(early: Message) -> None:
-    """Not knowing the decision of slot 2, it may not be a member for slot 3 at all: it says how far it is."""
+    """An acceptor that does not know the decision of slot 2 may not be a member for slot 3: it
+    reports how far it is."""
     acceptor = at_genesis(Learn(decision(1)), prepare(2, 7), accept(2, 7, b"v"))
 
     assert acceptor.step(early) == [standing(known=1)]
 
 
 def test_accept_for_a_slot_it_has_not_reached_is_not_a_vote() -> None:
-    """The receipt carries no promise, so nobody can count it."""
+    """The receipt carries no promise, so no proposer can count it."""
     acceptor = at_genesis()
 
     assert acceptor.step(accept(2, 1, b"v")) == [receipt()]
@@ -210,7 +217,8 @@ def test_node_that_was_told_nothing_votes_for_nothing() -> None:
 
 @pytest.mark.parametrize("foreign", [Ask(slot=2, after=99), attrs.evolve(prepare(2, 1), after=99)])
 def test_client_with_another_history_is_refused(foreign: Message) -> None:
-    """It builds slot 2 on another version 1 than ours: disks were lost, or configurations differ. No vote, no word."""
+    """A client that builds slot 2 on another version 1 gets no vote: disks were lost, or
+    configurations differ."""
     acceptor = at_genesis(Learn(decision(1)))
 
     (reply,) = acceptor.step(foreign)
@@ -221,7 +229,8 @@ def test_client_with_another_history_is_refused(foreign: Message) -> None:
 
 
 def test_first_members_that_were_configured_differently_do_not_vote_together() -> None:
-    """Version 0 is known by its members: a client that got it from a node with another list is refused in slot 1."""
+    """Version 0 is known by its members: a client that got it from a node with another list is
+    refused in slot 1."""
     other = genesis(ids(1, 2, 4))
 
     (reply,) = at_genesis().step(Prepare(slot=1, after=other.proposal.attempt, ballot=ballot(1)))
@@ -232,7 +241,7 @@ def test_first_members_that_were_configured_differently_do_not_vote_together() -
 
 @pytest.mark.parametrize("old", [decision(2), decision(1), GENESIS])
 def test_old_lessons_change_nothing(old: Decision) -> None:
-    """Decisions arrive late and repeatedly."""
+    """Decisions that arrive late and repeatedly change nothing."""
     acceptor = at_genesis(Learn(decision(2)), accept(3, 1, b"v"))
 
     assert acceptor.step(Learn(old)) == [Reply(Learned(known=2))]
@@ -240,7 +249,8 @@ def test_old_lessons_change_nothing(old: Decision) -> None:
 
 
 def test_two_values_for_a_version_are_reported() -> None:
-    """Impossible unless somebody forgot: then say so and keep what is there."""
+    """Two values for one version are reported, and the first one is kept: an acceptor has forgotten
+    its vote."""
     acceptor = at_genesis(Learn(decision(1, b"one")))
 
     (reply,) = acceptor.step(Learn(decision(1, b"other")))
@@ -279,7 +289,8 @@ def test_two_values_for_a_version_are_reported() -> None:
     ],
 )
 def test_nonsense_is_refused_before_it_reaches_the_acceptor(message: Message) -> None:
-    """An accepted oversize or member-less value could never be repaired: it is refused at the door."""
+    """An oversize value, or one without members, is refused at once: once accepted it could never
+    be repaired."""
     with pytest.raises((MalformedError, TooLargeError)):
         check_untrusted(message)
 
@@ -288,7 +299,7 @@ def test_nonsense_is_refused_before_it_reaches_the_acceptor(message: Message) ->
     "message", [ask(0), prepare(1, 1), accept(1, 1, b"v" * VALUE_BYTES_MAX), Learn(GENESIS), Learn(decision(1))]
 )
 def test_sense_is_let_through(message: Message) -> None:
-    """The largest value included."""
+    """Valid messages are let through, the largest value included."""
     check_untrusted(message)
 
 
@@ -296,7 +307,7 @@ NAMED = b"a register that names this store"
 
 
 def seated() -> Acceptor:
-    """A store that some values of the register name."""
+    """Make an acceptor of a store that some values of the register name."""
     return Acceptor(GENESIS, seat=lambda version, value: value == NAMED)
 
 
@@ -304,7 +315,8 @@ def seated() -> Acceptor:
     "message", [ask(2), prepare(2, 5), accept(2, 5, b"v")], ids=lambda message: type(message).__name__
 )
 def test_a_store_votes_only_where_the_register_names_it(message: Message) -> None:
-    """The slot after a version that names another store is that one's: not even "nothing accepted" is said about it."""
+    """A store does not vote in the slot after a version that names another store, and reports
+    nothing about it."""
     acceptor = seated()
     acceptor.step(Learn(decision(1)))
 
@@ -318,7 +330,8 @@ def test_a_store_votes_only_where_the_register_names_it(message: Message) -> Non
 
 
 def test_a_store_without_a_seat_still_shows_the_way() -> None:
-    """A decision is true whoever repeats it; who is behind is sent on by retired members and lost disks alike."""
+    """A store without a seat still shows decisions: retired members and lost disks send clients on
+    alike."""
     acceptor = seated()
     acceptor.step(Learn(decision(4)))
 
@@ -327,14 +340,15 @@ def test_a_store_without_a_seat_still_shows_the_way() -> None:
 
 
 def test_a_store_that_knows_nothing_says_so() -> None:
-    """Whoever asks for any decision learns that there is none here, and goes on to others."""
+    """A store without any decision reports that, so that clients go on to others."""
     stranger = Acceptor(seat=lambda version, value: False)
 
     assert stranger.step(Ask(slot=0, after=0)) == [standing(-1)]
 
 
 def test_the_register_of_another_cluster_is_not_learned() -> None:
-    """After an import, or by a wrong address: two histories never mix on one disk."""
+    """A register of another cluster is not learned, after an import or by a wrong address:
+    histories never mix on one disk."""
 
     error = WrongRecipientError("cluster", "ours", "theirs")
 

@@ -1,4 +1,4 @@
-"""Acceptors that restart, or lose their disk, below a client."""
+"""Acceptors that restart, or lose their disk, under a client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtuallog_metastore.messages import Ballot, Prepare
 
 @simulated
 async def test_acceptor_restarts_keep_promises_and_votes() -> None:
-    """23: all acceptors restart between the vote and the read."""
+    """23: promises and votes survive a restart of all acceptors between the vote and the read."""
     async with world() as cluster:
         await cluster.start(THREE)
         await die_half_way(cluster, b"half", attempt=5, reached=(A, B))
@@ -42,7 +42,8 @@ async def test_static_members_count_on_the_first_start_only() -> None:
 @pytest.mark.parametrize("write", range(3))
 @simulated
 async def test_crash_within_a_write_leaves_a_state_from_before_or_after(write: int) -> None:
-    """23: power fails while A writes its promise, its vote or the decision. Whatever it kept, one value is decided."""
+    """23: one value is decided, with any part of a promise, vote or decision on A's disk after a
+    power loss."""
     for seed in range(8):
         async with world(seed) as cluster:
             await cluster.start(THREE)
@@ -70,7 +71,7 @@ async def test_crash_within_a_write_leaves_a_state_from_before_or_after(write: i
 
 @simulated
 async def test_failed_write_stops_the_acceptor_and_not_the_register() -> None:
-    """23: a node whose disk fails says so and answers nobody any more; the majority goes on."""
+    """23: a node with a failed disk reports it and answers no request any more; the majority goes on."""
     async with world() as cluster:
         await cluster.start(THREE)
         cluster.disk(B).fail_write()
@@ -86,8 +87,10 @@ async def test_failed_write_stops_the_acceptor_and_not_the_register() -> None:
 
 @simulated
 async def test_amnesia_is_noticed() -> None:
-    """Two disks were wiped under a living identity, which server/ prevents. Whoever knows the first history is refused
-    by the second one and does not go on from it in silence."""
+    """Two wiped disks under a living identity, which the server prevents, are noticed.
+
+    The second history refuses a client of the first one, which does not go on from it silently.
+    """
     async with world() as cluster:
         await cluster.start(THREE)
         client = cluster.client()

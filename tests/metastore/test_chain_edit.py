@@ -1,4 +1,4 @@
-"""A loglet is lost for good: the exported register is changed by hand, and the log goes on without it."""
+"""A loglet is lost for good: an operator edits the exported register, and the log goes on without it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from virtuallog_server.cli import main
 
 @attrs.define
 class ElsewhereProvider(MemoryProvider):
-    """Is kept in one place, which may be gone."""
+    """Keeps its loglets in one place, which may be gone."""
 
     kind: str = "elsewhere"
     gone: bool = False
@@ -35,7 +35,7 @@ class ElsewhereProvider(MemoryProvider):
 
 
 async def lost_world(w: World) -> None:
-    """Entries 0 and 1 on nodes, entries 2 to 4 in a place that is gone, and open."""
+    """Put entries 0 and 1 on nodes, and entries 2 to 4 in an open loglet in a place that is gone."""
     elsewhere = ElsewhereProvider()
     w.providers = {**w.providers, "elsewhere": elsewhere}
     log = w.client()
@@ -46,15 +46,15 @@ async def lost_world(w: World) -> None:
 
 
 async def put_edited(w: World, close_at: int | None, start_at: int | None) -> None:
-    """What an import does to all nodes."""
+    """Put an edited register, as an import does on all nodes."""
     edited = edit(dump(w.metastore.values[-1]), close_at, start_at)
-    while w.register.version < edited.register.version - 1:  # versions are counted one by one here
+    while w.register.version < edited.register.version - 1:  # versions grow one by one here
         await w.metastore.put(w.register.next().encode(), w.register.version, attempt=w.register.version)
     await w.metastore.put(edited.value, edited.register.version - 1, attempt=99)
 
 
 async def test_without_an_edit_nothing_goes_on(autojump_clock: MockClock) -> None:
-    """An operator who wants another loglet needs the seal of this one as well."""
+    """Without an edit nothing goes on: changing to another loglet needs the seal of this one."""
     async with world() as w:
         await lost_world(w)
 
@@ -64,8 +64,11 @@ async def test_without_an_edit_nothing_goes_on(autojump_clock: MockClock) -> Non
 
 
 async def test_the_log_goes_on_past_what_is_lost(autojump_clock: MockClock) -> None:
-    """Closed without a seal, at a position past all that was acknowledged: what came before is there, and new entries are behind
-    it. What is lost cannot be read, and nothing behind it can be trimmed."""
+    """The log closes without a seal, past all acknowledged entries, and goes on there.
+
+    Earlier entries are there, and new entries follow. Lost ones cannot be read, and nothing behind
+    them can be trimmed.
+    """
     async with world() as w:
         await lost_world(w)
         await put_edited(w, close_at=1000, start_at=None)
@@ -82,7 +85,8 @@ async def test_the_log_goes_on_past_what_is_lost(autojump_clock: MockClock) -> N
 
 
 async def test_what_is_lost_leaves_the_chain_with_all_before_it(autojump_clock: MockClock) -> None:
-    """The log begins where it goes on, and is whole from there; trims work again."""
+    """The lost segment leaves the chain with all before it: the log is whole from there, and trims
+    work again."""
     async with world() as w:
         await lost_world(w)
         await put_edited(w, close_at=1000, start_at=1000)
@@ -97,7 +101,8 @@ async def test_what_is_lost_leaves_the_chain_with_all_before_it(autojump_clock: 
 
 
 async def test_a_closed_segment_that_is_lost_is_left_out(autojump_clock: MockClock) -> None:
-    """The log takes appends all the time; only reads and trims below need the edit."""
+    """A lost closed segment is left out. Appends go on all the time; only reads and trims below
+    need the edit."""
     async with world() as w:
         await lost_world(w)
         await put_edited(w, close_at=5, start_at=None)
@@ -111,7 +116,7 @@ async def test_a_closed_segment_that_is_lost_is_left_out(autojump_clock: MockClo
 
 
 async def test_edits_that_make_no_sense_are_refused(autojump_clock: MockClock) -> None:
-    """No position is given twice, and a slip of the pen changes nothing."""
+    """Edits that would give a position twice, or change nothing, are refused."""
     async with world() as w:
         await lost_world(w)
         found = dump(w.metastore.values[-1])
@@ -127,7 +132,7 @@ async def test_edits_that_make_no_sense_are_refused(autojump_clock: MockClock) -
 
 
 async def test_an_operator_edits_a_file(tmp_path: Path, autojump_clock: MockClock) -> None:
-    """The original stays; the edited one is imported in its place (docs/operating.md)."""
+    """An edited file is imported in place of the original, which stays (docs/operating.md)."""
     async with world() as w:
         await lost_world(w)
         original, edited = tmp_path / "register", tmp_path / "edited"

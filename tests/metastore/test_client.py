@@ -1,4 +1,4 @@
-"""The dangerous orderings of the register, each as a story. Numbers are those of specs/delos.md, section 11."""
+"""Dangerous orderings of operations on the register. Numbers are those of specs/delos.md, section 11."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def outcome(store: MetaStore, value: bytes, expected: int, attempt: int) -
 
 @simulated
 async def test_two_writers_of_identical_bytes_one_wins() -> None:
-    """19: the same version, the same bytes, at the same moment: exactly one is told that it won."""
+    """19: of two puts of the same version and bytes at the same moment exactly one wins."""
     async with world() as cluster:
         await cluster.start(THREE)
         results: list[int | VirtualLogError] = []
@@ -48,8 +48,8 @@ async def test_two_writers_of_identical_bytes_one_wins() -> None:
 
 @simulated
 async def test_read_finishes_what_a_dead_proposer_began() -> None:
-    """20: its proposal reached one acceptor only, which the read meets. The read completes it, so that no later read
-    can miss it."""
+    """20: a read completes a proposal of a dead proposer that it meets at one acceptor, so that no
+    later read can miss it."""
     async with world() as cluster:
         await cluster.start(THREE)
         await die_half_way(cluster, b"half", attempt=5, reached=(A,))
@@ -64,8 +64,10 @@ async def test_read_finishes_what_a_dead_proposer_began() -> None:
 
 @simulated
 async def test_read_without_the_one_that_accepted_is_consistent() -> None:
-    """20, C#3875: nobody but A accepted, and A is away: the version is free, and the next writer takes it. When A is
-    back with its old vote it neither wedges the register nor changes it."""
+    """20, C#3875: while A, the only acceptor of a value, is away, the next writer takes the version.
+
+    When A is back with its old vote it neither wedges the register nor changes it.
+    """
     async with world() as cluster:
         await cluster.start(THREE)
         await die_half_way(cluster, b"half", attempt=5, reached=(A,))
@@ -115,7 +117,7 @@ async def test_put_in_doubt_is_settled_by_the_same_attempt(lost: type[Request[An
 
 @simulated
 async def test_put_in_doubt_that_lost_says_so() -> None:
-    """21: meanwhile somebody else has decided the version."""
+    """21: a put in doubt fails if another client has decided the version meanwhile."""
     async with world() as cluster:
         await cluster.start(THREE)
         client = cluster.client()
@@ -132,7 +134,7 @@ async def test_put_in_doubt_that_lost_says_so() -> None:
 
 @simulated
 async def test_put_in_doubt_is_settled_long_after_its_slot_was_closed() -> None:
-    """21: a won attempt is known by later decisions; one that is too far back counts as lost."""
+    """21: later decisions name a winning attempt; one that is too far back counts as lost."""
     async with world() as cluster:
         await cluster.start(ids(1), members=ids(1))
         client = cluster.client(A)
@@ -147,7 +149,8 @@ async def test_put_in_doubt_is_settled_long_after_its_slot_was_closed() -> None:
 
 @simulated
 async def test_decision_that_nobody_heard_of_is_counted_by_a_read() -> None:
-    """All accepted, the proposer died before it counted: a survey sees a chosen value and takes no ballot."""
+    """A survey sees a value that all have accepted, and takes no ballot: its proposer died before
+    it counted."""
     async with world() as cluster:
         await cluster.start(THREE)
         await die_half_way(cluster, b"chosen", attempt=5, reached=THREE)
@@ -183,7 +186,7 @@ async def test_dueling_proposers_make_progress() -> None:
 
 @simulated
 async def test_polling_readers_do_not_starve_a_writer() -> None:
-    """Readers that ask all the time, also in the middle of its put, never take a ballot from it."""
+    """Readers that poll all the time, also in the middle of a put, never take a ballot from it."""
     async with world() as cluster:
         await cluster.start(THREE)
 
@@ -220,7 +223,8 @@ async def test_get_is_one_round_trip() -> None:
 @pytest.mark.parametrize("down", THREE)
 @simulated
 async def test_minority_down(down: NodeId) -> None:
-    """Any one of three may be dead, also when it comes back knowing nothing of what was decided meanwhile."""
+    """The register works with any one of three members dead, also when it returns without later
+    decisions."""
     async with world() as cluster:
         await cluster.start(THREE)
         client = cluster.client()
@@ -238,7 +242,7 @@ async def test_minority_down(down: NodeId) -> None:
 
 @simulated
 async def test_majority_down_is_unavailable_and_passes() -> None:
-    """Nothing is decided or read meanwhile; afterwards everything goes on."""
+    """With a majority down nothing is decided or read; afterwards everything goes on."""
     async with world() as cluster:
         await cluster.start(THREE)
         client = cluster.client()
@@ -254,7 +258,8 @@ async def test_majority_down_is_unavailable_and_passes() -> None:
 
 @simulated
 async def test_version_that_nobody_decided_is_a_conflict() -> None:
-    """A put made from a version of the future (of another cluster, say) is refused with what there is."""
+    """A put made from a version of the future (of another cluster, say) is refused with the present
+    version."""
     async with world() as cluster:
         await cluster.start(THREE)
 
@@ -280,7 +285,7 @@ async def test_values_have_a_limit() -> None:
 
 
 async def die_half_way(cluster: World, value: bytes, attempt: int, reached: tuple[NodeId, ...]) -> None:
-    """A client puts `value` and dies when its phase 2 has reached these acceptors only."""
+    """Put `value` from a client that dies when its phase 2 has reached these acceptors only."""
     name, client = cluster.doomed_client()
     crash: Callable[[], None] = lambda: cluster.crash(name)  # noqa: E731
 
@@ -301,7 +306,8 @@ async def die_half_way(cluster: World, value: bytes, attempt: int, reached: tupl
 
 @simulated
 async def test_decided_values_are_told_before_a_majority_answers() -> None:
-    """Where a majority is may be written in the very value: a node that was replaced has another identity since."""
+    """Decided values are reported before a majority answers: the value may have the new addresses
+    of that majority."""
     async with world() as cluster:
         await cluster.start(THREE)
         first = cluster.client()

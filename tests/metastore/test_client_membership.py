@@ -1,4 +1,4 @@
-"""A client while members of the MetaStore are replaced."""
+"""The client of the register while its members are replaced."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ async def test_members_change_with_every_version_and_the_old_ones_die() -> None:
 
 @simulated
 async def test_stale_client_walks_forward_over_retired_members() -> None:
-    """22: of each retired set one node still lives: it points forward."""
+    """22: a stale client finds the register while one node of each retired set lives and points
+    forward."""
     async with world() as cluster:
         sets = [ids(10 * number, 10 * number + 1, 10 * number + 2) for number in range(1, 6)]
         writer, stale = cluster.client(*sets[0]), cluster.client(*sets[0])
@@ -52,7 +53,10 @@ async def test_stale_client_walks_forward_over_retired_members() -> None:
 
 @simulated
 async def test_stale_client_finds_the_register_when_all_members_it_knows_are_gone() -> None:
-    """Among the nodes that it was given some know more: `operated`, seed 23 at 1da4a7f, where the first answer was an old one."""
+    """A client that was given more nodes finds the register after all members it knows are gone.
+
+    `operated`, seed 23 at 1da4a7f, where the first answer was an old one.
+    """
     async with world() as cluster:
         await cluster.start(FIVE)
         writer, reading, writing = cluster.client(), cluster.client(*FIVE), cluster.client(*FIVE)
@@ -69,7 +73,7 @@ async def test_stale_client_finds_the_register_when_all_members_it_knows_are_gon
 
 @simulated
 async def test_new_members_do_not_decide_before_they_know_that_they_are_members() -> None:
-    """22: the decision that names D and E is not yet known to them when they are first asked; they are taught."""
+    """22: D and E are taught the decision that names them before they vote."""
     async with world() as cluster:
         await cluster.start(FIVE)
         writer = cluster.client()
@@ -98,7 +102,7 @@ async def test_nodes_that_were_told_nothing_make_no_register() -> None:
 
 @simulated
 async def test_one_node_that_knows_is_enough_to_start_from() -> None:
-    """Seeds may be partly dead, unformatted, or not members at all."""
+    """One informed node is enough to start from: the others may be dead, unformatted, or no members."""
     async with world() as cluster:
         await cluster.start((A, B, C, D))
         await cluster.client().put(b"v", 0, attempt=1)
@@ -108,7 +112,7 @@ async def test_one_node_that_knows_is_enough_to_start_from() -> None:
 
 @simulated
 async def test_several_nodes_bootstrap_at_once() -> None:
-    """25: every node puts its own first version. One wins; the others adopt it."""
+    """25: if every node puts its own first version one wins, and the others adopt it."""
     async with world() as cluster:
         await cluster.start(THREE)
         results: dict[int, int | VirtualLogError] = {}
@@ -127,7 +131,7 @@ async def test_several_nodes_bootstrap_at_once() -> None:
 
 @simulated
 async def test_bootstrap_waits_for_a_majority_of_nodes() -> None:
-    """25: nodes start one by one; a lone one decides nothing."""
+    """25: a lone node decides nothing until a majority of nodes has started."""
     async with world() as cluster:
         await cluster.start((A,))
         with pytest.raises(UnavailableError):

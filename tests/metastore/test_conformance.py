@@ -24,7 +24,7 @@ from virtuallog.testing.sim.process import Process
 
 @attrs.define
 class OverWorld:
-    """Three members, two nodes more."""
+    """A register of three members on five nodes."""
 
     world: World
     nodes: Sequence[NodeId] = FIVE
@@ -53,7 +53,8 @@ class OverMemory:
 
 
 async def clients_of(clause: Clause, fixture: OverWorld | OverMemory) -> int:
-    """Run a clause, which fails the test unless its promise is kept; by how many clients it has looked at that."""
+    """Run a clause, which fails the test if its promise is broken; return the number of clients it
+    used."""
     await run_clause(clause, fixture)
     return fixture.clients
 
@@ -68,7 +69,8 @@ async def test_paxos_in_the_simulated_world(clause: Clause, autojump_clock: trio
 
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 async def test_paxos_over_rocksdb(clause: Clause, tmp_path: Path) -> None:
-    """The same on real disks and threads. The network is still simulated, in real time."""
+    """Our register keeps every clause on real disks and threads. The network is simulated, in real
+    time."""
     async with world() as metastores, rocks_stores(tmp_path) as stores:
         metastores.stores = stores
         await metastores.start(FIVE)

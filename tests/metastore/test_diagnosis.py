@@ -1,4 +1,5 @@
-"""What members of the register say of its newest version, and of one that is on its way; asking decides nothing."""
+"""Evidence of the members of the register about its newest version, and one in progress; asking
+decides nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from virtuallog_metastore.messages import Accept, Ballot, Proposal
 
 
 async def test_members_say_what_they_know_and_what_they_have_accepted(autojump_clock: MockClock) -> None:
-    """One is down; another has accepted a version whose proposer died. Asked twice, they say the same."""
+    """Members report what they know and have accepted, the same each time: one is down, one has a
+    vote of a dead proposer."""
     async with world() as cluster:
         await cluster.start(THREE)
         store = cluster.client(*THREE)
@@ -38,7 +40,7 @@ async def test_members_say_what_they_know_and_what_they_have_accepted(autojump_c
 
 
 async def test_a_register_that_nobody_has_written(autojump_clock: MockClock) -> None:
-    """Version 0 is a value as well: none. With nobody there, nothing is known."""
+    """A register without a write reports version 0 and no value; without members nothing is known."""
     async with world() as cluster:
         await cluster.start(THREE)
         environment = cluster.environment(NodeId(200))

@@ -22,12 +22,12 @@ ONE, TWO = NodeId(1), NodeId(2)
 
 
 def test_what_is_exported_is_imported() -> None:
-    """Byte for byte."""
+    """An exported register is imported byte for byte."""
     assert decode_untrusted(EXPORTED.encode()) == EXPORTED == Dump(REGISTER, REGISTER.encode())
 
 
 def test_a_flipped_bit_anywhere_is_noticed() -> None:
-    """In the head, in the register, in the checksum."""
+    """A flipped bit anywhere is noticed: in the head, in the register, in the checksum."""
     whole = EXPORTED.encode()
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
@@ -37,7 +37,7 @@ def test_a_flipped_bit_anywhere_is_noticed() -> None:
 
 
 def test_a_cut_file_is_refused() -> None:
-    """At any place."""
+    """A file cut at any place is refused."""
     whole = EXPORTED.encode()
     for size in range(len(whole)):
         with pytest.raises((CorruptionError, MalformedError)):
@@ -45,7 +45,7 @@ def test_a_cut_file_is_refused() -> None:
 
 
 def test_another_file_and_a_later_format_say_so() -> None:
-    """Nobody has to guess what is wrong."""
+    """The error names another kind of file and a later format."""
     with pytest.raises(MalformedError, match="not a file of `virtuallog metastore export`"):
         decode_untrusted(b"a letter to grandmother")
     later = bytearray(EXPORTED.encode())
@@ -55,7 +55,8 @@ def test_another_file_and_a_later_format_say_so() -> None:
 
 
 def test_the_cluster_that_goes_on_is_another_one_with_the_same_log() -> None:
-    """Another id, a version far above all that anybody can have decided; segments and nodes as they were."""
+    """The cluster that goes on has another id, a version far above any decided one, and the same
+    segments and nodes."""
     decision = revive(EXPORTED, [TWO, ONE])
     register = decode_register(decision.proposal.value)
 
@@ -69,7 +70,7 @@ def test_the_cluster_that_goes_on_is_another_one_with_the_same_log() -> None:
 
 
 def test_the_same_import_on_several_nodes_is_one_cluster_and_another_import_another() -> None:
-    """The id follows from what is imported and for whom."""
+    """The id of the new cluster follows from the import and its members."""
     assert revive(EXPORTED, [ONE, TWO]) == revive(EXPORTED, [TWO, ONE])
     clusters = {
         decode_register(revive(exported, members).proposal.value).cluster
@@ -81,6 +82,6 @@ def test_the_same_import_on_several_nodes_is_one_cluster_and_another_import_anot
 
 @pytest.mark.parametrize("members", [[], [1, 1], [9], [1, 9]], ids=str)
 def test_members_must_be_nodes(members: list[int]) -> None:
-    """Whoever is not in the file has no directory to import it into."""
+    """A member that is not in the file has no directory to import it into, and is refused."""
     with pytest.raises(InvalidSettingError, match="members"):
         revive(EXPORTED, [NodeId(member) for member in members])

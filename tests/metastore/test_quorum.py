@@ -1,4 +1,4 @@
-"""Counting, compared with counting on fingers."""
+"""Tallies, compared with an exhaustive count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ members = st.sets(st.integers(1, 7), max_size=7)
 
 
 def obvious(members: tuple[NodeId, ...], said: dict[NodeId, Vote | None]) -> tuple[bool, Vote | None, Vote | None]:
-    """Try every majority there is."""
+    """Count by trying every majority."""
     size = len(members) // 2 + 1
     majorities = list(itertools.combinations(members, size)) if members else []
     complete = any(all(node in said for node in majority) for majority in majorities)
@@ -36,7 +36,8 @@ def obvious(members: tuple[NodeId, ...], said: dict[NodeId, Vote | None]) -> tup
 
 @given(members, voices)
 def test_tally_agrees_with_the_obvious_version(members: set[int], voices: list[tuple[int, Vote | None]]) -> None:
-    """Majorities from 0 to 7 members, with strangers' voices and repeated ones among them."""
+    """The tally agrees with the exhaustive count for up to 7 members, with repeated answers and
+    answers of strangers."""
     names = ids(*sorted(members))
     tally, said = Tally(names), dict[NodeId, Vote | None]()
     for node, one in voices:
@@ -47,7 +48,7 @@ def test_tally_agrees_with_the_obvious_version(members: set[int], voices: list[t
 
 
 def test_two_majorities_always_meet() -> None:
-    """The arithmetic that Paxos rests on, for every size we allow to be checked in a moment."""
+    """Any two majorities share a member, for every size that can be checked quickly."""
     for count in range(1, 8):
         names = ids(*range(count))
         complete = [set(some) for some in subsets(names) if filled(names, some).complete]

@@ -1,4 +1,4 @@
-"""Random clients, crashes, failing disks, membership changes and a bad network: is it still one register?"""
+"""Random clients, crashes, failing disks, membership changes and a bad network keep one register."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BAD = LinkQuality(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_register_survives_everything(seed: int) -> None:
-    """At most one value per version, versions and values agree, reads see what was put; afterwards all can go on."""
+    """Each version has at most one value, reads see earlier puts, and afterwards all can go on."""
     history = scheduler.run(seed, lambda: storm(seed))
 
     check_register(history)
@@ -34,7 +34,7 @@ def test_register_survives_everything(seed: int) -> None:
 
 
 def test_same_seed_same_history() -> None:
-    """A failure found here can be replayed."""
+    """A seed gives the same history, so that a failure can be replayed."""
     assert scheduler.run(3, lambda: storm(3)).events == scheduler.run(3, lambda: storm(3)).events
 
 
@@ -59,8 +59,10 @@ async def storm(seed: int) -> History:
 
 
 def keep_slots_open(cluster: World, source: random.Random) -> None:
-    """Decisions hardly ever get through, and votes only now and then: slots stay half-accepted for long, and what
-    acceptors promised before a crash matters after it."""
+    """Drop nearly all decisions and most votes, so that slots stay half-accepted for long.
+
+    Promises made before a crash matter after it then.
+    """
     share = {Learn: 0.8, Accept: 0.5}
     cluster.lost = lambda node, request: source.random() < share.get(type(request), 0.0)
 
@@ -77,7 +79,7 @@ async def write_and_read(cluster: World, client: MetaStore, source: random.Rando
 
 
 async def put_until_settled(client: MetaStore, version: int, source: random.Random) -> None:
-    """Now and then with members that change; sometimes with the bytes that everybody uses; sometimes given up."""
+    """Put until settled; at times with a change of members, with common bytes, or given up."""
     attempt = source.getrandbits(63)
     value = b"same" if source.random() < 0.3 else b"%x" % attempt
     members = sorted(source.sample(FIVE, source.choice([3, 3, 5]))) if source.random() < 0.4 else None
@@ -90,7 +92,7 @@ async def put_until_settled(client: MetaStore, version: int, source: random.Rand
 
 
 async def crash_and_restart(cluster: World, source: random.Random, until: trio.CancelScope) -> None:
-    """Up to two of five nodes are down at a time; some die because their disk fails, within a write or between."""
+    """Keep up to two of five nodes down; some die because their disk fails, within a write or between."""
     for _ in range(20):
         await cluster.sleep(source.random() * 0.5)
         nodes = source.sample(FIVE, source.choice([1, 1, 2]))
@@ -107,7 +109,8 @@ async def crash_and_restart(cluster: World, source: random.Random, until: trio.C
 
 
 async def quiet_end(cluster: World, history: History) -> None:
-    """No faults any more: writing and reading work, and no two acceptors contradict each other."""
+    """Check without faults that writing and reading work, and that no two acceptors contradict each
+    other."""
     writer, reader = (RecordedMetaStore(cluster.client(*THREE), history, who) for who in ("writer", "reader"))
     won = 0
     for attempt in range(10):
@@ -115,7 +118,7 @@ async def quiet_end(cluster: World, history: History) -> None:
         try:
             await writer.put(b"quiet", version, 1 << 40 | attempt)
         except ChainConflictError:
-            continue  # a vote from the storm, at a node that the get had not met, was finished first
+            continue  # the get had not met this node: a vote from the faulty time was finished first
         assert await reader.get() == (version + 1, b"quiet")
         won += 1
     assert won >= 9, "one slot at most was half-accepted when the storm ended"
@@ -136,7 +139,7 @@ def history_of(*operations: Operation) -> History:
 def put(
     started: int, ended: int, expected_version: int, attempt: int, *, won: bool = False, found: int | None = None
 ) -> Operation:
-    """Neither won nor found: the outcome is unknown."""
+    """Make a put; its outcome is unknown unless it won or found another version."""
     version = expected_version + 1
     action = RegisterPut(version, b"%d" % attempt, attempt)
     error = None if found is None else ChainConflictError(expected_version, found)
@@ -162,13 +165,13 @@ def get(started: int, ended: int, version: int, value: bytes, client: int = 1) -
     ],
 )
 def test_checker_sees(broken: str, history: History) -> None:
-    """The checker is not blind: each kind of lie is found."""
+    """The checker finds each kind of contradiction."""
     with pytest.raises(AssertionError, match=broken):
         check_register(history)
 
 
 def test_checker_lets_a_register_pass() -> None:
-    """Overlapping calls, a put in doubt that turned out to be decided, a repeated attempt."""
+    """The checker accepts overlapping calls, a put in doubt that was decided, and a repeated attempt."""
     check_register(
         history_of(
             Operation(0, "writer", RegisterPut(1, b"a", 1), 1),

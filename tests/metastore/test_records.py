@@ -1,4 +1,4 @@
-"""The acceptor's state on disk, and its service's ways to fail."""
+"""The acceptor's state on disk, and the failures of its service."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_every_flipped_bit_is_noticed(key: bytes) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 6, 7, 20])
 async def test_cut_record_is_noticed(length: int) -> None:
-    """Also one without even a header."""
+    """A cut record is noticed, also one without even a header."""
     disk, store = opened()
     await store.write(records.changes(PersistDecision(decision(3))))
     disk.pairs[records.DECISION] = disk.pairs[records.DECISION][:length]
@@ -68,7 +68,7 @@ async def test_cut_record_is_noticed(length: int) -> None:
 
 
 async def test_later_format_is_refused() -> None:
-    """A record that is whole, but of a format that this program does not know."""
+    """A whole record of a format that this program does not know is refused."""
     disk, store = opened()
     body = b"\x02whatever it will be"
     disk.pairs[records.DECISION] = b"VM" + crc32c.crc32c(body).to_bytes(4, "little") + body
@@ -78,7 +78,8 @@ async def test_later_format_is_refused() -> None:
 
 
 async def test_records_that_do_not_fit_together_are_refused() -> None:
-    """Ballots of a slot that the decision beside them does not lead to: one of the two was put back from a backup."""
+    """Ballots of a slot that the decision beside them does not lead to are refused: one of the two
+    is from a backup."""
     _, store = opened()
     await store.write(records.changes(PersistDecision(decision(2))))
     await store.write(records.changes(BALLOTS))
@@ -88,7 +89,7 @@ async def test_records_that_do_not_fit_together_are_refused() -> None:
 
 
 def test_schema_and_messages_pair() -> None:
-    """Every message has its struct, every method its request: a mistake shows here and not on the wire."""
+    """Every message has its struct, every method its request, so a mistake does not show on the wire."""
     methods = bind(PaxosProvider().interfaces)
 
     assert {method.request for method in ACCEPTOR.methods} <= methods.by_request.keys()
@@ -99,7 +100,8 @@ def test_schema_and_messages_pair() -> None:
 
 @simulated
 async def test_damaged_node_does_not_start() -> None:
-    """It must not answer as if it had never promised anything."""
+    """A node with a damaged record does not start: it must not answer as if it had never promised
+    anything."""
     async with world() as cluster:
         await cluster.start(THREE)
         await cluster.client().put(b"v", 0, attempt=1)
@@ -130,7 +132,8 @@ async def test_queue_is_bounded_and_answers_come_in_order() -> None:
 
 @simulated
 async def test_after_a_failed_write_every_answer_is_the_failure() -> None:
-    """The acceptor in memory is ahead of its disk: nobody may hear of it any more, not even a reader."""
+    """After a failed write every answer is the failure, also for readers: the acceptor in memory is
+    ahead of its disk."""
     async with world() as cluster:
         await cluster.start((A,))
         cluster.disk(A).fail_write()

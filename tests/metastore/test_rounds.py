@@ -1,4 +1,4 @@
-"""Proposer, survey and spread, each on its own: answers in, exact effects out."""
+"""Proposer, survey and dissemination, each on its own: answers in, exact effects out."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_accepted_value_with_the_highest_ballot_is_proposed() -> None:
 
 
 def test_reader_without_a_value_finishes_what_was_accepted() -> None:
-    """A proposer died between its phases with one vote cast: a read completes it."""
+    """A read completes a vote of a proposer that died between its phases."""
     machine = proposer(own=None)
     machine.step(A, standing())
 
@@ -88,7 +88,8 @@ def test_reader_without_a_value_finishes_what_was_accepted() -> None:
 
 
 def test_reader_without_a_value_leaves_a_free_slot_alone() -> None:
-    """Promises of a majority that has accepted nothing: nothing can have been chosen before them."""
+    """A reader without a value leaves a free slot alone: nothing was chosen before the promises of
+    this majority."""
     machine = proposer(own=None)
     machine.step(A, standing())
 
@@ -113,7 +114,8 @@ def test_strangers_do_not_vote() -> None:
 
 
 def test_refusal_ends_the_attempt() -> None:
-    """2.4: a higher promise was met; go on with a higher ballot, after a pause. In either phase."""
+    """2.4: a higher promise, in either phase, ends the attempt; the next one has a higher ballot,
+    after a pause."""
     assert proposer().step(A, standing(promised=ballot(9, 2))) == [Finish(Preempted(ballot(9, 2)))]
     second = proposer()
     second.step(A, standing())
@@ -122,7 +124,7 @@ def test_refusal_ends_the_attempt() -> None:
 
 
 def test_decision_met_on_the_way_ends_the_attempt() -> None:
-    """The slot is closed: no vote is needed any more."""
+    """A decision met on the way ends the attempt: the slot is closed and needs no vote."""
     answer = Standing(known=9, decision=decision(9), promised=BALLOT_ZERO, accepted=None)
 
     assert proposer().step(A, answer) == [Finish(Found(decision(9)))]
@@ -130,7 +132,7 @@ def test_decision_met_on_the_way_ends_the_attempt() -> None:
 
 
 def test_decision_from_before_is_no_news() -> None:
-    """A confused answer must not send the client round in circles."""
+    """A decision from before does not end the attempt, and does not send the client round in circles."""
     answer = Standing(known=3, decision=decision(3), promised=BALLOT_ZERO, accepted=None)
 
     assert proposer().step(A, answer) == []
@@ -147,7 +149,8 @@ def test_member_that_is_behind_is_taught_once_and_asked_again() -> None:
 
 
 def test_member_taught_in_phase_1_is_asked_for_its_vote_in_phase_2() -> None:
-    """The lesson took longer than phase 1 did without it."""
+    """A member taught in phase 1 is asked for its vote in phase 2, as the lesson took longer than
+    phase 1."""
     machine = proposer()
     machine.step(C, standing(known=2, promised=BALLOT_ZERO))
     machine.step(A, standing())
@@ -157,12 +160,12 @@ def test_member_taught_in_phase_1_is_asked_for_its_vote_in_phase_2() -> None:
 
 
 def test_silence_is_no_answer() -> None:
-    """All requests have failed: nothing can be concluded."""
+    """A round with failed requests only concludes nothing."""
     assert proposer().exhausted() == Survey(BASIS, THREE).exhausted() == Unreachable()
 
 
 def test_survey_of_a_free_slot() -> None:
-    """A majority accepted nothing: no put for this slot has returned."""
+    """A slot is free if a majority accepted nothing: no put for this slot has returned."""
     machine = Survey(BASIS, THREE)
 
     assert machine.start() == [Send(THREE, ASK)]
@@ -171,7 +174,7 @@ def test_survey_of_a_free_slot() -> None:
 
 
 def test_survey_counts_votes() -> None:
-    """A majority accepted one ballot: that is chosen, though nobody may know it; no ballot is needed to see it."""
+    """A value that a majority accepted at one ballot is chosen; seeing that takes no ballot."""
     machine = Survey(BASIS, THREE)
     machine.step(A, standing(vote(3, b"v")))
 
@@ -179,7 +182,7 @@ def test_survey_counts_votes() -> None:
 
 
 def test_survey_meets_a_half_accepted_slot() -> None:
-    """One vote, or votes at different ballots, decide nothing: somebody must run Paxos."""
+    """One vote, or votes at different ballots, decide nothing: a client must run Paxos."""
     one = Survey(BASIS, THREE)
     one.step(A, standing(vote(3, b"v"), promised=ballot(4)))
     assert one.step(B, standing(promised=ballot(6, 2))) == [Finish(HalfAccepted(ballot(6, 2)))]
@@ -190,7 +193,7 @@ def test_survey_meets_a_half_accepted_slot() -> None:
 
 
 def test_survey_does_not_count_who_is_behind() -> None:
-    """'Nothing accepted' from a member that has not reached the slot would be a lie by omission."""
+    """A survey does not count "nothing accepted" from a member that has not reached the slot."""
     machine = Survey(BASIS, THREE)
     machine.step(A, standing())
 
@@ -200,7 +203,7 @@ def test_survey_does_not_count_who_is_behind() -> None:
 
 
 def test_first_survey_takes_any_decision() -> None:
-    """A client that knows nothing asks about slot 0; even version 0 is news to it."""
+    """A client without knowledge asks about slot 0; even version 0 is news to it."""
     machine = Survey(None, THREE)
 
     assert machine.start() == [Send(THREE, Ask(slot=0, after=0))]
@@ -210,7 +213,8 @@ def test_first_survey_takes_any_decision() -> None:
 
 
 def test_spread_waits_for_old_and_new_members() -> None:
-    """The new ones so that they can decide, the old ones so that they can point forward."""
+    """Dissemination waits for the new members, which decide next, and for the old ones, which point
+    forward."""
     machine = Dissemination(decision(7, members=ids(3, 4, 5)), former=THREE)
 
     assert machine.start() == [Send((A, B, C, D, E), Learn(decision(7, members=ids(3, 4, 5))))]
@@ -222,7 +226,8 @@ def test_spread_waits_for_old_and_new_members() -> None:
 
 
 def test_spread_does_without_the_old_members_if_they_are_gone() -> None:
-    """They may be dead for good; the new ones are enough to go on, but not the other way round."""
+    """Dissemination ends without the old members if they are gone; it does not end without the new
+    ones."""
     machine = Dissemination(decision(7, members=ids(4, 5)), former=THREE)
     machine.step(A, Learned(known=7))
     machine.step(B, Learned(known=7))

@@ -25,7 +25,7 @@ from virtuallog_metastore.records import restore
 from virtuallog_simulation.world import scheduler
 
 Interceptor = Callable[[NodeId, Request[Any]], bool]
-"""Is asked for each request that arrives at a node; True: it is lost."""
+"""Called for each request that arrives at a node; True to lose it."""
 
 FIRST_CLIENT = 100
 SEED = 1
@@ -46,7 +46,7 @@ class Life:
 
     process: Process
     scopes: list[trio.CancelScope] = attrs.field(factory=list)
-    """Of its tasks."""
+    """Cancel scopes of its tasks."""
 
 
 @attrs.define(eq=False)
@@ -60,12 +60,12 @@ class World:
     """Real stores to use instead of disks."""
     handlers: dict[NodeId, Handlers] = attrs.field(factory=dict)
     failures: list[tuple[NodeId, BaseException]] = attrs.field(factory=list)
-    """What nodes reported through `environment.fail`."""
+    """Failures that nodes reported through `environment.fail`."""
     lost: Interceptor = lambda node, request: False
     requests: list[tuple[NodeId, Request[Any]]] = attrs.field(factory=list)
-    """All that reached a node."""
+    """Requests that reached a node."""
     learned: list[bytes] = attrs.field(factory=list)
-    """What clients were told of decided values."""
+    """Decided values that clients learned of."""
 
     async def start(self, nodes: Sequence[NodeId], members: Sequence[NodeId] = THREE) -> None:
         """Start (or restart) these nodes; their static configuration lists `members`."""
@@ -78,7 +78,7 @@ class World:
             self.network.listen(life.process, self.handlers[node])
 
     async def sleep(self, seconds: float) -> None:
-        """True time."""
+        """Sleep in true time."""
         await trio.sleep(seconds)  # noqa: TID251 - the world outside
 
     def crash(self, *nodes: NodeId) -> None:
@@ -96,16 +96,16 @@ class World:
         return self.disks[node]
 
     def client(self, *members: NodeId) -> PaxosMetaStore:
-        """A client on a machine of its own."""
+        """Make a client on a machine of its own."""
         return self.doomed_client(*members)[1]
 
     def doomed_client(self, *members: NodeId) -> tuple[NodeId, PaxosMetaStore]:
-        """The same, and the name to crash it by."""
+        """Make a client; return also the name to crash it by."""
         name = NodeId(FIRST_CLIENT + len(self.lives))
         return name, cast(PaxosMetaStore, PaxosProvider().open(members or THREE, self.environment(name)))
 
     def environment(self, name: NodeId) -> Environment:
-        """Of a client of this name."""
+        """Make the environment of a client of this name."""
         life = self._live(name)
         clock = SimulatedClock(life.process)
         return Environment(
@@ -117,22 +117,23 @@ class World:
         )
 
     def isolate(self, *nodes: NodeId) -> None:
-        """Nothing that is sent to these nodes arrives."""
+        """Lose everything that is sent to these nodes."""
         self.lost = lambda node, request: node in nodes
 
     def heal(self) -> None:
         self.lost = lambda node, request: False
 
     def acceptors_lose(self, request_class: type[Request[Any]], *nodes: NodeId) -> None:
-        """Requests of this class do not reach these nodes."""
+        """Lose requests of this class to these nodes."""
         self.lost = lambda node, request: isinstance(request, request_class) and node in nodes
 
     async def acceptor(self, node: NodeId) -> Acceptor:
-        """What the disk of a dead node holds."""
+        """Restore the acceptor on the disk of a dead node."""
         return await restore(self.disk(node).open(Process(node), SimulatedClock(Process(node))))
 
     async def living_acceptor(self, node: NodeId) -> Acceptor:
-        """What a living node has on its disk, asked in its own name so as to disturb nothing."""
+        """Restore the acceptor on the disk of a living node, read in its own name so as to disturb
+        nothing."""
         life = self.lives[node]
         return await restore(SimulatedKeyValues(self.disk(node), life.process, SimulatedClock(life.process)))
 
@@ -179,7 +180,7 @@ class World:
 
 @attrs.define(eq=False)
 class _Spawner:
-    """A nursery whose tasks die with one process."""
+    """A nursery with tasks that die with one process."""
 
     nursery: trio.Nursery
     life: Life

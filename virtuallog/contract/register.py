@@ -1,7 +1,7 @@
 """The register of the MetaStore: the chain, the members that decide its next version, and the nodes.
 
 The value is a Cap'n Proto message (register.capnp), the one format of ours that must outlive every
-binary: fields are only ever added. Its size is bounded, whatever happens to the cluster
+binary: fields are only ever added. Its size is bounded in any state of the cluster
 (`REGISTER_BYTES_MAX`).
 """
 

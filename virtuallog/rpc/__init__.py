@@ -1,14 +1,14 @@
 """Cap'n Proto RPC on trio: every service of a node is an ordinary Cap'n Proto interface.
 
-    Interface, Method       what a package declares beside its messages and its schema
+    Interface, Method       declared by a package beside its messages and its schema
     derive, Codec           messages as bytes, for configs and files
     RpcServices             the Services port: calls to other nodes
     RpcServer               serves handlers to other nodes
-    Peer, Open, Identity    where a node is, who should be there, who is
+    Peer, Open, Identity    addresses of a node, its expected identity, its actual identity
     tcp_connect, tcp_listen streams; anything else that makes `trio.abc.Stream`s will do
 
-From bytes up: frames -> protocol, building, reading -> questions, answers -> connection, which are pure; channel, link,
-services and server drive it.
+From bytes up: frames -> messages, message_writer, message_reader -> questions, answers ->
+connection, which are pure (`rpc.protocol`); channel, link, services and server drive it.
 """
 
 from virtuallog.contract.interface import Interface, Method

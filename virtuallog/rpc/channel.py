@@ -1,12 +1,14 @@
-"""Drives one connection machine over one stream: the same for clients and servers.
+"""Driver of one connection machine over one stream; the same for clients and servers.
 
-Two tasks. One receives and hands events out, synchronously and in order; one sends. Whatever is put into the outbox
-within one scheduler turn leaves together. Over plain TCP it leaves at the end of that turn, as far as the socket takes it
-at once, and the sending task has only the rest to do. Nothing is read while `may_read` says no: then TCP pushes back.
+Two tasks. One receives and hands events out, synchronously and in order; one sends. Everything put
+into the outbox within one scheduler turn leaves together. Over plain TCP it leaves at the end of
+that turn, as far as the socket takes it at once; the sending task has only the rest to do. Nothing
+is read while `may_read` returns False: then TCP pushes back.
 
-What one read brings is handled in one go, and everybody else waits for it. So a connection that sends many small
-messages gets smaller reads, until one brings about `FRAMES_AT_ONCE`, and after each it stands in line (`turns`) with all
-others of that kind. Batches and waves are few and large; they never notice.
+The bytes of one read are handled in one go, and all other tasks wait for it. So a connection that
+sends many small messages gets smaller reads, until one brings about `FRAMES_AT_ONCE`. After each it
+stands in line (`turns`) with all others of that kind. Batches and waves are few and large; they are
+never affected.
 """
 
 from __future__ import annotations
@@ -26,33 +28,37 @@ from virtuallog.rpc.protocol.frames import Outbox
 from virtuallog.rpc.tcp_stream import TcpStream, as_tcp_stream
 
 RECEIVE_BYTES: Final = 64 << 10
-"""Read at a time: some waves of batches. Up to 1 MiB no difference was measured; this bounds how many small calls one
-read can bring."""
+"""Bytes read at a time: some waves of batches. Bounds the number of small calls in one read; up to
+1 MiB no difference was measured."""
 READ_BYTES_MIN: Final = 4 << 10
 FRAMES_AT_ONCE: Final = 64
-"""Two milliseconds of work, if they are calls."""
+"""Frames handled in one go: two milliseconds of work, if they are calls."""
 SEND_BYTES: Final = 256 << 10
-"""Sent at a time: what the other side must take for its connection to count as alive. Not much more is joined for it, as
-what is joined stays in memory, and counts as unsent, until its last byte is taken."""
+"""Bytes sent at a time: the other side must take so many for its connection to count as alive.
+
+Not much more is joined, as joined bytes stay in memory, and count as unsent, until the last byte is
+taken.
+"""
 _GOODBYE_SECONDS: Final = 1.0
-"""For the abort message of a connection that ends badly; a peer that does not take it does not need it."""
+"""Timeout for the abort message of a connection that ends badly. A peer that does not take it does
+not need it."""
 
 
 class ConnectionCore(Protocol):
-    """A connection: what its bytes mean, and what is to be sent."""
+    """A connection without I/O: the meaning of its bytes, and the bytes to send."""
 
     outbox: Outbox
     failure: VirtualLogError | None
-    """Why it is over. Nothing more is received; what is in the outbox is still sent."""
+    """Reason why it is over; None if it is not. Nothing more is received; the outbox is still sent."""
     received_frames: int
 
     @property
     def unfinished_bytes(self) -> int:
-        """Received, of a message that is not whole."""
+        """Bytes received of an incomplete message."""
         ...
 
     def receive_untrusted(self, chunk: bytes) -> Iterable[Any]:
-        """The events that `chunk` brings."""
+        """Return the events in `chunk`."""
         ...
 
 
@@ -61,29 +67,32 @@ MachineT = TypeVar("MachineT", bound=ConnectionCore)
 
 @attrs.define(eq=False)
 class Channel(Generic[MachineT]):
-    """A connection and its way to the other side. May be filled before it runs: that leaves in the first flight."""
+    """A connection core and its stream. May be filled before it runs: that leaves with the first
+    bytes."""
 
     connection: MachineT
     clock: Clock
     received_at: float = attrs.field(init=False)
-    """When bytes last came; before any, when the channel was made. By the monotonic clock."""
+    """Time of the last bytes received, by the monotonic clock; before any, the time the channel was
+    made."""
     turns: trio.StrictFIFOLock | None = None
-    """Of all connections of a server."""
+    """Queue of all connections of a server; None on a client."""
     traffic: Traffic = attrs.field(factory=Traffic)
-    """Counts bytes, perhaps of several connections."""
+    """Counters of bytes, possibly shared by several connections."""
     _unfinished_since: float | None = attrs.field(default=None, init=False)
     _untaken_since: float | None = attrs.field(default=None, init=False)
     _read_bytes: int = attrs.field(default=RECEIVE_BYTES, init=False)
     _sending_bytes: int = attrs.field(default=0, init=False)
     _unsent: bytes = attrs.field(default=b"", init=False)
-    """Taken out of the outbox, and not taken by the socket; among `_sending_bytes`."""
+    """Bytes taken out of the outbox, and not yet taken by the socket; counted in `_sending_bytes`."""
     _at_once: tuple[TcpStream, EndOfTick] | None = attrs.field(default=None, init=False)
-    """How to send without the task that sends."""
+    """Socket and end-of-tick hook for sending without the sending task; None if there is no plain
+    TCP socket."""
     _leaves_at_once: bool = attrs.field(default=False, init=False)
     _wake_sender: trio.Event = attrs.field(factory=trio.Event, init=False)
     _wake_receiver: trio.Event = attrs.field(factory=trio.Event, init=False)
     _waits_for_room: bool = attrs.field(default=False, init=False)
-    """Nothing is read, perhaps because of what waits to be sent."""
+    """True while nothing is read, perhaps because of unsent bytes."""
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _failure: VirtualLogError = attrs.field(init=False)
 
@@ -93,18 +102,19 @@ class Channel(Generic[MachineT]):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait for the other side to take them."""
+        """Bytes that the other side has not taken yet."""
         return self.connection.outbox.waiting_bytes + self._sending_bytes
 
     @property
     def stuck_since(self) -> float | None:
-        """Since when the other side owes the rest of a message, or has taken nothing of what is sent to it."""
+        """Time since when the other side owes the rest of a message, or has taken no bytes; None if
+        neither."""
         return min(
             (since for since in (self._unfinished_since, self._untaken_since) if since is not None), default=None
         )
 
     def kick(self) -> None:
-        """Something has changed: the outbox was filled, or `may_read` may now say yes."""
+        """Wake the channel: the outbox was filled, or `may_read` may return True now."""
         self._send_soon()
         self._wake_receiver.set()
 
@@ -116,12 +126,12 @@ class Channel(Generic[MachineT]):
     async def run(
         self, stream: Stream, on_event: Callable[[Any], None], may_read: Callable[[], bool] = lambda: True
     ) -> VirtualLogError:
-        """Serve until the connection ends; says why it did. Cancelling cuts it off.
+        """Serve until the connection ends; return the reason. Cancelling cuts it off.
 
         Args:
-            stream: to the other side; closed on return.
+            stream: stream to the other side; closed on return.
             on_event: called for each event, in order. Must not block and must not raise.
-            may_read: asked before each read.
+            may_read: called before each read; False to wait.
         """
         stream = as_tcp_stream(stream)
         if isinstance(stream, TcpStream):
@@ -145,7 +155,7 @@ class Channel(Generic[MachineT]):
         while connection.failure is None:
             if not may_read():
                 await self._wait_until(may_read)
-                continue  # it may be over by now
+                continue  # the connection may be over by now
             try:
                 chunk = await stream.receive_some(self._read_bytes)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -165,7 +175,7 @@ class Channel(Generic[MachineT]):
         return None
 
     async def _wait_until(self, may_read: Callable[[], bool]) -> None:
-        """If the rest of a message is missing, that is now our doing."""
+        """Wait until `may_read`. A missing rest of a message is our doing meanwhile."""
         self._unfinished_since = None
         while not may_read():
             self._wake_receiver = trio.Event()
@@ -183,7 +193,7 @@ class Channel(Generic[MachineT]):
         self.received_at = now
 
     def _brings_much(self, size: int, frames: int) -> bool:
-        """Whether a read has brought too much at once; the next one is sized accordingly."""
+        """True if a read has brought too much at once. Sizes the next read accordingly."""
         if frames > FRAMES_AT_ONCE:
             self._read_bytes = max(READ_BYTES_MIN, self._read_bytes // 2)
         elif size == self._read_bytes and 2 * frames <= FRAMES_AT_ONCE:
@@ -191,7 +201,8 @@ class Channel(Generic[MachineT]):
         return frames > FRAMES_AT_ONCE // 2
 
     def _send_soon(self) -> None:
-        """At the end of this turn; behind what is being sent, if the socket could not take it at once."""
+        """Send at the end of this turn; behind the bytes being sent, if the socket could not take
+        them at once."""
         if self._at_once is None or self._sending_bytes:
             self._wake_sender.set()
         elif not self._leaves_at_once:
@@ -200,7 +211,8 @@ class Channel(Generic[MachineT]):
             end.put(self._send_at_once)
 
     def _send_at_once(self) -> None:
-        """Called between two turns: what has to wake a task is left for the next one."""
+        """Send without waiting. Called between two turns: work that wakes a task is left for the
+        next one."""
         self._leaves_at_once = False
         if self._at_once is None or self._sending_bytes:
             return
@@ -211,7 +223,7 @@ class Channel(Generic[MachineT]):
             try:
                 sent = stream.send_now(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                sent = 0  # the task that sends finds out whether that is the end; nothing may leave before these bytes
+                sent = 0  # the sending task finds out if that is the end; nothing may leave before these bytes
             self.traffic.sent_bytes += sent
             if sent < len(data):
                 self._unsent, self._sending_bytes = data[sent:], len(data) - sent

@@ -1,7 +1,8 @@
-"""Bounded places for connections that have not shown yet that they are of use.                                     Pure.
+"""Bounded slots for connections that have not yet shown that they are of use.
 
-One more than the bound, in all or from one address: the oldest gives way, of all or of that address. So connections that stall push each
-other out, and not those that work, which need a place for a moment only; and one address alone does not take all places.
+If one more than the bound arrives, in all or from one address, the oldest is closed: of all, or of
+that address. So connections that stall push each other out. Working ones need a slot for a moment
+only. One address alone does not take all slots.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import attrs
 
 @attrs.define(eq=False)
 class ConnectionSlots:
-    """Those of one port."""
+    """The slots of one port."""
 
     _most: int
     _most_of_address: int
     _taken: dict[int, tuple[str, Callable[[], None]]] = attrs.field(factory=dict, init=False)
-    """In order of arrival: the address, and how it ends."""
+    """Taken slots in order of arrival: the address, and the function that ends the connection."""
     _numbers: count[int] = attrs.field(factory=count, init=False)
 
     def __len__(self) -> int:
@@ -28,11 +29,13 @@ class ConnectionSlots:
 
     @contextmanager
     def take(self, address: str, end: Callable[[], None]) -> Iterator[None]:
-        """Hold a place until the block ends. `end` is called at most once: when the place is given to a later connection.
+        """Hold a slot until the block ends.
 
         Args:
-            address: of the other side, without a port; empty: unknown, and not counted by address.
-            end: ends the connection. Must not raise, and must not leave the block by itself.
+            address: address of the other side, without a port; empty if unknown, then not counted
+                by address.
+            end: ends the connection. Called at most once: when the slot is given to a later
+                connection. Must not raise, and must not leave the block by itself.
         """
         number = next(self._numbers)
         if address and sum(taken == address for taken, _ in self._taken.values()) >= self._most_of_address:

@@ -1,4 +1,4 @@
-"""Hands a request to its handler, and survives what the handler does."""
+"""Dispatch of a request to its handler; survives bugs of the handler."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ log = structlog.get_logger(__name__)
 
 
 def dispatch(handlers: Handlers, request: Request[Any], done: Done) -> None:
-    """Call the handler of `request`. `done` is called once: by it, or here with the error that it raised.
+    """Call the handler of `request`.
 
-    An error that virtuallog did not raise on purpose is a bug in the handler. It is logged, the outcome of this
-    request is unknown, and other requests are served on.
+    `done` is called once: by the handler, or here with the error that it raised. An error that
+    virtuallog did not raise on purpose is a bug in the handler. It is logged, the outcome of this
+    request is unknown, and other requests are still served.
     """
     handler = handlers.get(type(request))
     if handler is None:

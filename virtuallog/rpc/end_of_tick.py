@@ -1,9 +1,9 @@
-"""Runs functions at the end of the present turn of the scheduler: when every task that could run has run, before the loop
-waits for I/O.
+"""Functions that run at the end of the present scheduler turn, before the loop waits for I/O.
 
-What is done then needs no task that wakes up for it, and no turn of its own; and all that was asked for within the turn is
-done together. The functions run inside the event loop, so they must neither block nor wake tasks: the loop has already
-decided how long to wait. `later` is for that.
+At that moment every task that could run has run. The work needs no task to wake up, and no turn of
+its own, and all requests of the turn are done together. The functions run inside the event loop, so
+they must neither block nor wake tasks: the loop has already decided how long to wait. `later` is
+for that.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from trio.abc import Instrument
 
 
 class EndOfTick(Instrument):
-    """Of one run of the event loop. Use `end_of_tick`."""
+    """End-of-turn functions of one run of the event loop. Use `end_of_tick`."""
 
     def __init__(self) -> None:
         self._functions: list[Callable[[], None]] = []
         self._token = trio.lowlevel.current_trio_token()
 
     def put(self, function: Callable[[], None]) -> None:
-        """Run `function` once, at the end of this turn. What it raises ends the event loop: it is a bug."""
+        """Run `function` once, at the end of this turn. An exception in it ends the event loop: it
+        is a bug."""
         self._functions.append(function)
 
     def later(self, function: Callable[[], None]) -> None:
@@ -31,26 +32,26 @@ class EndOfTick(Instrument):
         self._token.run_sync_soon(function)
 
     def before_io_wait(self, timeout: float) -> None:  # the name that trio calls
-        """Trio's hook."""
+        """Run the functions; called by trio."""
         if self._functions:
             functions, self._functions = self._functions, []
             for function in functions:
                 try:
                     function()
-                except Exception as error:  # trio would take an instrument that raises out, and go on without it
+                except Exception as error:  # trio would remove an instrument that raises, and go on without it
                     self.later(_raiser(error))
 
 
-_TURN_END: Final[trio.lowlevel.RunVar[EndOfTick]] = trio.lowlevel.RunVar("virtuallog.turn_end")
+_END_OF_TICK: Final[trio.lowlevel.RunVar[EndOfTick]] = trio.lowlevel.RunVar("virtuallog.end_of_tick")
 
 
 def end_of_tick() -> EndOfTick:
-    """The one of this event loop."""
+    """Return the `EndOfTick` of this event loop."""
     try:
-        return _TURN_END.get()
+        return _END_OF_TICK.get()
     except LookupError:
         made = EndOfTick()
-        _TURN_END.set(made)
+        _END_OF_TICK.set(made)
         trio.lowlevel.add_instrument(made)
         return made
 

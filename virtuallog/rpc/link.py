@@ -1,7 +1,8 @@
-"""The way to one other node: a session when it is needed, and a new one when that is over or somebody else is meant.
+"""The link to one other node: opens a session when needed, and a new one when that is over.
 
-While it backs off after a failure, posts fail at once: a caller that has other nodes to ask should not wait for a
-timeout; one that has not, retries at a pace of its own. An idle link runs no task and knocks at no door.
+It also opens a new session when another data directory is meant. While it backs off after a
+failure, posts fail at once. A caller with other nodes to ask should not wait for a timeout; one
+without retries at its own pace. An idle link has no task and no connection attempt.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from virtuallog.rpc.session import RpcSession
 from virtuallog.rpc.transport import Connect, check_recipient
 
 CONNECT_SECONDS: Final = 2.0
-"""For one address. On a network where three packets in a row get lost, other things are on fire."""
+"""Connect timeout for one address. A network that loses three packets in a row has other problems."""
 BACKOFF_SECONDS_MIN: Final = 0.05
 BACKOFF_SECONDS_MAX: Final = 2.0
-"""A node that restarts is back in a second or two; asking for it every two seconds costs nothing."""
+"""Longest pause between attempts. A node restarts in a second or two; trying every two seconds
+costs nothing."""
 
 log = structlog.get_logger(__name__)
 
 
 @attrs.frozen
 class Peer:
-    """Where a node is, and who should be there."""
+    """Addresses and expected identity of a node."""
 
     addresses: tuple[str, ...]
     """host:port, the preferred one first."""
@@ -48,32 +50,32 @@ class Peer:
 
 @attrs.define(eq=False)
 class NodeLink:
-    """See above."""
+    """The link to one other node, for posts."""
 
     node: NodeId
     _methods: Methods = attrs.field(repr=False)
     _resolve: Callable[[NodeId], Peer]
-    """Asked for each post: see `_session_now`."""
+    """Returns the peer; called for each post, see `_session_now`."""
     _connect: Connect
     _clock: Clock
     _random: random.Random
     _nursery: trio.Nursery
     _report: Callable[[Done, Any], None]
-    """Tells a caller, a turn later, what is known at once."""
+    """Delivers an already known outcome on the next scheduler turn, never re-entrantly."""
     traffic: Traffic = attrs.field(factory=Traffic, init=False)
     sessions_ended: int = attrs.field(default=0, init=False)
-    """Attempts that failed are among them."""
+    """Number of sessions that ended, failed attempts included."""
     _session: RpcSession | None = attrs.field(default=None, init=False)
     _failures: int = attrs.field(default=0, init=False)
-    """In a row, since a session was last open."""
+    """Failures in a row since a session was last open."""
     _last_peer: Peer | None = attrs.field(default=None, init=False)
-    """Whom the last session was for."""
+    """Peer of the last session; None before the first."""
     _error: VirtualLogError = attrs.field(factory=lambda: UnavailableError("never connected"), init=False)
     _retry_at: float = attrs.field(default=float("-inf"), init=False)
 
     @property
     def next_deadline(self) -> float:
-        """There is nothing to `expire` before."""
+        """Earliest time at which `expire` has work."""
         return math.inf if self._session is None else self._session.next_deadline
 
     @property
@@ -103,32 +105,34 @@ class NodeLink:
             self._session.expire(now)
 
     def close(self) -> None:
-        """End the connection; calls in progress fail. It may be used again."""
+        """End the connection; calls in progress fail. The link may be used again."""
         if self._session is not None:
             self._session.end(UnavailableError("this connection is not needed any more"))
 
     def _session_now(self, now: float) -> RpcSession:
-        """The session with who should be there now.
+        """Return the session with the peer that is meant now.
 
-        A directory that was given up may live on, not know it, and answer as ever: what it is told after that is lost.
+        A replaced data directory may live on without knowing it, and answer as ever. Any write sent
+        to it after that is lost.
 
         Raises:
-            VirtualLogError: the last failure, if it is not long ago; or the resolver does not know the node.
+            VirtualLogError: the last failure, if it is recent; or the resolver does not know the
+                node.
         """
         try:
             peer = self._resolve(self.node)
-        except VirtualLogError:  # nobody is meant
-            self._part()
+        except VirtualLogError:  # the resolver knows no such node
+            self._drop_outdated_session()
             raise
         last, session = self._last_peer, self._session
         if session is not None and last is not None:
             if peer is last or peer.expected == last.expected:
                 return session
-            self._part()
+            self._drop_outdated_session()
         return self._start(peer, now)
 
-    def _part(self) -> None:
-        """Let go of the session with a directory that is not the one meant any more, if there is one."""
+    def _drop_outdated_session(self) -> None:
+        """Drop a session with a data directory that is no longer the one meant."""
         session, self._session = self._session, None
         if session is not None:
             self._report(session.end, UnavailableError(f"who was node {self.node} is not the one meant any more"))
@@ -143,7 +147,8 @@ class NodeLink:
         return self._session
 
     async def _run(self, session: RpcSession, peer: Peer) -> None:
-        """Connect and serve. Cancelled when the whole client ends: then nobody is told (see `RpcServices.run`)."""
+        """Connect and serve. Cancelled when the whole client ends: then no caller is called back
+        (see `RpcServices.run`)."""
         stream = await self._connect_any(peer)
         if isinstance(stream, VirtualLogError):
             session.end(stream, is_refusal=True)  # nothing has left yet
@@ -151,7 +156,8 @@ class NodeLink:
             await session.run(stream)
 
     async def _connect_any(self, peer: Peer) -> Stream | VirtualLogError:
-        """A stream to the first address that answers. Each failed session starts one further down the list."""
+        """Open a stream to the first address that answers. After each failed session it starts one
+        further down the list."""
         failure: VirtualLogError = UnavailableError(f"node {self.node} is unreachable: it has no address")
         for index in range(len(peer.addresses)):
             address = peer.addresses[(index + self._failures) % len(peer.addresses)]
@@ -185,10 +191,10 @@ class NodeLink:
     def _on_over(self, session: RpcSession, error: VirtualLogError) -> None:
         self.sessions_ended += 1
         log.info("link down", node=self.node, reason=str(error))
-        if session is not self._session:  # another one was meant already
+        if session is not self._session:  # another peer was meant already
             return
         self._session, self._error = None, error
-        if session.is_open:  # it has worked: try again as soon as somebody needs it
+        if session.is_open:  # it has worked: try again on the next post
             self._failures, self._retry_at = 0, self._clock.monotonic()
         else:
             self._retry_at = self._clock.monotonic() + self._backoff_seconds()

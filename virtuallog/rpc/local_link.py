@@ -1,5 +1,8 @@
-"""Calls to the own node: handed over as they are, at once, if the own node is the one meant. Only an answer that comes at once waits for a turn of its own: `done` is
-never called from within `post`."""
+"""Calls to the own node, handed over as they are, if the own node is the one meant.
+
+Only an answer that comes at once waits for a turn of its own: `done` is never called from within
+`post`.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,14 @@ from virtuallog.rpc.protocol.questions import QUESTIONS_MAX
 
 @attrs.define(eq=False)
 class DeferredCalls:
-    """Runs functions in the order they came, from a task of its own."""
+    """Runs functions in order, from a task of its own."""
 
     _queue: deque[Callable[[], None]] = attrs.field(factory=deque, init=False)
     _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def put(self, function: Callable[[], None]) -> None:
-        """Bounded by what the callers bound: each function belongs to a call that was just posted."""
+        """Queue a function. Bounded by the callers: each function belongs to a call that was just
+        posted."""
         self._queue.append(function)
         self._wake.set()
 
@@ -35,7 +39,8 @@ class DeferredCalls:
         self.put(partial(done, outcome))
 
     async def run(self) -> None:
-        """Run what is put, in turns: what comes while a turn runs waits for the next, so that others get theirs."""
+        """Run queued functions in turns. One queued while a turn runs waits for the next, so that
+        other tasks get theirs."""
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
@@ -46,14 +51,14 @@ class DeferredCalls:
 
 @attrs.define(eq=False)
 class LocalLink:
-    """What `Link` is for other nodes."""
+    """The link to the own node, as `NodeLink` is for other nodes."""
 
     _handlers: Handlers
     _clock: Clock
     _refusal: Callable[[], VirtualLogError | None] = lambda: None
-    """Why the own node is not the one meant; None: it is. Asked at each post."""
+    """Called at each post: the reason why the own node is not the one meant; None if it is."""
     turns: DeferredCalls = attrs.field(factory=DeferredCalls, init=False)
-    """Where answers are told that came within `post`. Its task is not run here."""
+    """Runs `done` of calls answered within `post`. Its task is not run here."""
     _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
     _numbers: count[int] = attrs.field(factory=count, init=False)
 

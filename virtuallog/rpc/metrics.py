@@ -1,4 +1,4 @@
-"""What the RPC of a process tells about itself. Figures are added per call, per read and per piece sent.          Pure."""
+"""Metrics of the RPC of a process. Values are added per call, per read and per piece sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from virtuallog.rpc.protocol.methods import Methods
 
 @attrs.define(eq=False)
 class Traffic:
-    """Bytes over some connections, since the start."""
+    """Bytes over some connections since the start."""
 
     received_bytes: int = 0
     sent_bytes: int = 0
@@ -26,20 +26,21 @@ class Traffic:
 
 @attrs.define(eq=False)
 class RpcServerMetrics:
-    """Counts for one server."""
+    """Counters of one server."""
 
     traffic: Traffic = attrs.field(factory=Traffic)
     accepted: int = 0
-    """Connections that were let in."""
+    """Connections that were admitted."""
     calls: defaultdict[type[Request[Any]], int] = attrs.field(factory=lambda: defaultdict(int))
-    """By request."""
+    """Number of calls by request class."""
     errors: defaultdict[type[VirtualLogError], int] = attrs.field(factory=lambda: defaultdict(int))
-    """Calls that were answered with an error."""
+    """Number of calls answered with an error, by error class."""
 
     def metrics(
         self, methods: Methods, connections: int, connections_max: int, held_bytes: int, held_bytes_max: int
     ) -> list[MetricFamily]:
-        """The figures as of now. Requests are labelled by the title of their method in `methods`."""
+        """Return the metrics as of now. Requests are labelled by the title of their method in
+        `methods`."""
         calls = Counters("virtuallog_rpc_calls_total", "Calls that other processes have made here.", ("request",))
         for request, count in self.calls.items():
             calls.add(methods.by_request[request].title, amount=count)
@@ -60,7 +61,7 @@ class RpcServerMetrics:
 
 
 class MeasuredLink(Protocol):
-    """The way to one other node, as far as it matters here."""
+    """A link to one other node, as its metrics see it."""
 
     node: NodeId
     traffic: Traffic
@@ -77,7 +78,7 @@ class MeasuredLink(Protocol):
 
 
 def link_metrics(links: Iterable[MeasuredLink]) -> list[MetricFamily]:
-    """Of the ways to all nodes that this process has called."""
+    """Return the metrics of the links to all nodes that this process has called."""
     each = {str(link.node): link for link in links}
     return [
         metrics.gauges(

@@ -1,4 +1,7 @@
-"""Lines in the log about what others do wrong: a few, then a number. Else whoever sends rubbish fills the disk with it."""
+"""Rate-limited warnings about misbehaving peers, so that a flood cannot fill the disk with log lines.
+
+A few lines in each period, then a count.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from virtuallog.contract.metrics import Counters
 from virtuallog.contract.ports import Clock
 
 LINES_MAX: Final = 20
-"""Within one period: enough to see what is going on."""
+"""Lines in one period: enough to see the problem."""
 PERIOD_SECONDS: Final = 10.0
 
 log = structlog.get_logger(__name__)
@@ -19,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 @attrs.define(eq=False)
 class RateLimitedLog:
-    """Warnings of one server."""
+    """Rate-limited warnings of one server."""
 
     _clock: Clock
     _period_began: float = float("-inf")
@@ -35,7 +38,7 @@ class RateLimitedLog:
     )
 
     def warn(self, event: str, **details: Any) -> None:
-        """Log it, or count it."""
+        """Log a warning, or count it."""
         self.counts.add(event)
         now = self._clock.monotonic()
         if now - self._period_began >= PERIOD_SECONDS:

@@ -1,10 +1,12 @@
-"""Serves handlers to whoever connects.
+"""RPC server: serves handlers to every client that connects.
 
-Handlers are called in order of arrival, on the task that received the call; replies leave in any order, coalesced by
-the channel. Every connection is bounded: once it owes too many answers, holds too many bytes of unanswered requests, or
-its other side does not take its replies, no more is read from it. All of them together are bounded, too, and those that
-say nothing or are stuck are closed in the end (`admission.py`). A connection that breaks the protocol is closed, with a
-line in the log; others do not notice.
+Handlers are called in order of arrival, on the task that received the call. Replies leave in any
+order, coalesced by the channel.
+
+Every connection is bounded. Once it owes too many answers, holds too many bytes of unanswered
+requests, or its other side does not take its replies, no more is read from it. All of them together
+are bounded, too; silent or stuck ones are closed in the end (`admission.py`). A connection that
+breaks the protocol is closed, with a line in the log; others are not affected.
 """
 
 from __future__ import annotations
@@ -39,30 +41,38 @@ from virtuallog.rpc.tls_acceptor import TlsAcceptor
 from virtuallog.rpc.transport import accepted
 
 PENDING_CALLS_MAX: Final = 2048
-"""Unanswered calls of one connection. Above what our own clients keep in flight; one read may overshoot it."""
+"""Unanswered calls of one connection. Above what our own clients keep in flight; one read may
+overshoot it."""
 PENDING_BYTES_MAX: Final = BATCH_BYTES_MAX
-"""Bytes of unanswered calls of one connection: the window of an appender at its defaults. A quarter of what may wait
-for a sequencer, so that one client that floods it leaves room for others. One frame may overshoot it."""
+"""Bytes of unanswered calls of one connection: the window of an appender at its defaults.
+
+A quarter of what may wait for a sequencer, so that one client that floods it leaves room for
+others. One frame may overshoot it.
+"""
 UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
-"""Bytes of replies that one other side has not taken before no more is read from it. What it has asked for by then
-may come to twice as much: replies beyond that are dropped, so that small requests for large reads cannot fill memory."""
+"""Bytes of replies that one other side has not taken before no more is read from it.
+
+Requests already received by then may come to twice as much. Replies beyond that are dropped, so
+that small requests for large reads cannot fill memory.
+"""
 EXPIRE_SECONDS: Final = 1.0
-"""Between two looks for connections whose time is over."""
+"""Period of the check for expired connections, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class RpcServer:
-    """See above.
+    """RPC server of a node.
 
     Args:
-        handlers: what is served.
-        interfaces: the wire form of the requests in `handlers`.
-        identity: of this node, as of now; asked whenever somebody opens a connection.
-        clock: of this node.
-        limits: of all connections together.
-        credentials: to prove who we are with, and to know who calls; None: no TLS, and everybody may call everything.
-        guard: asked about appends of clients.
+        handlers: handlers of the requests.
+        interfaces: wire form of the requests in `handlers`.
+        identity: returns the present identity of this node; called for each new connection.
+        clock: clock of this node.
+        limits: limits of all connections together.
+        credentials: our certificate, and the authority for those of callers. None for no TLS: then
+            every caller may call everything.
+        guard: decides about appends of clients.
     """
 
     def __init__(
@@ -82,30 +92,30 @@ class RpcServer:
         self._permissions = Permissions.of(known)
         self._identity = identity
         self._clock = clock
-        self._complaints = RateLimitedLog(clock)
-        self._reception = TlsAcceptor(credentials, clock, self._complaints) if credentials else None
+        self._warnings = RateLimitedLog(clock)
+        self._tls_acceptor = TlsAcceptor(credentials, clock, self._warnings) if credentials else None
         self._admission = Admission(limits or ServerLimits())
         self._turns = trio.StrictFIFOLock()
         self._meter = RpcServerMetrics()
 
     @property
     def connections(self) -> int:
-        """Open ones."""
+        """Number of open connections."""
         return len(self._admission)
 
     @property
     def held_bytes(self) -> int:
-        """What they make this node hold, all together."""
+        """Bytes that all of them together make this node hold."""
         return self._admission.held_bytes
 
     def metrics(self) -> list[MetricFamily]:
-        """See `virtuallog.contract.metrics.MetricsSource`."""
+        """Return the metrics of the server (`MetricsSource`)."""
         limits = self._admission.limits
         return [
             *self._meter.metrics(
                 self._methods, self.connections, limits.connections_max, self.held_bytes, limits.held_bytes_max
             ),
-            self._complaints.counts.family(),
+            self._warnings.counts.family(),
         ]
 
     async def serve(
@@ -113,49 +123,53 @@ class RpcServer:
         listeners: Sequence[Listener[Any]],
         task_status: trio.TaskStatus[list[Listener[Any]]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept connections until cancelled. While the process has no descriptors left, newcomers wait (trio tries
-        again every 0.1 s)."""
+        """Accept connections until cancelled.
+
+        While the process has no descriptors left, new connections wait (trio tries again every 0.1
+        s).
+        """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.expire)
             await trio.serve_listeners(self._serve_accepted, list(listeners), task_status=task_status)
 
     async def expire(self) -> None:
-        """End connections whose time is over, for ever. A part of `serve`."""
+        """Close expired connections, for ever. A part of `serve`."""
         while True:
             await self._clock.sleep(EXPIRE_SECONDS)
             self._admission.expire(self._clock.monotonic())
 
     async def _serve_accepted(self, stream: Stream) -> None:
         accepted(stream)
-        if self._reception is None:
+        if self._tls_acceptor is None:
             await self.serve_stream(stream)
-        elif (secured := await self._reception.receive(stream)) is not None:
+        elif (secured := await self._tls_acceptor.receive(stream)) is not None:
             await self.serve_stream(secured, secured.peer)
 
     async def serve_stream(self, stream: Stream, caller: Principal | None = None) -> None:
         """Serve one connection until it ends; closes the stream.
 
         Args:
-            stream: of the connection.
-            caller: who is at its other end; None if nobody can know, and everything is allowed.
+            stream: stream of the connection.
+            caller: owner of the certificate at the other end; None if unknowable, and everything is
+                allowed.
         """
         channel = Channel(
             RpcConnection.new(self._methods, self._identity), self._clock, self._turns, self._meter.traffic
         )
         handlers = self._handlers_for(caller)
-        guest = _ServerConnection(channel, handlers, self._admission, self._complaints, self._meter)
-        if not self._admission.enter(guest):
-            self._complaints.warn("connection refused", reason=f"{self.connections} are open and in use")
+        connection = _ServerConnection(channel, handlers, self._admission, self._warnings, self._meter)
+        if not self._admission.enter(connection):
+            self._warnings.warn("connection refused", reason=f"{self.connections} are open and in use")
             await trio.aclose_forcefully(stream)
             return
         self._meter.accepted += 1
         try:
-            await guest.run(stream)
+            await connection.run(stream)
         finally:
-            self._admission.leave(guest)
+            self._admission.leave(connection)
 
     def _handlers_for(self, caller: Principal | None) -> Handlers:
-        """What a connection may call; its first call of something else is logged."""
+        """Return the handlers that a caller may use. The first refused call of a connection is logged."""
         if caller is None:
             return self._handlers
         told = False
@@ -164,27 +178,27 @@ class RpcServer:
             nonlocal told
             if not told:
                 told = True
-                self._complaints.warn("call refused", reason=str(error))
+                self._warnings.warn("call refused", reason=str(error))
 
         return self._permissions.narrow(self._handlers, caller, on_refused, self._guard)
 
 
 class _ServerConnection:
-    """One connection, as long as it lives: the `Guest` of an `Admission`."""
+    """One open connection: the `AdmittedConnection` of an `Admission`."""
 
     def __init__(
         self,
         channel: Channel[RpcConnection],
         handlers: Handlers,
         admission: Admission,
-        complaints: RateLimitedLog,
+        warnings: RateLimitedLog,
         meter: RpcServerMetrics,
     ) -> None:
         self._channel = channel
         self._answers = channel.connection.answers
         self._handlers = handlers
         self._admission = admission
-        self._complaints = complaints
+        self._warnings = warnings
         self._meter = meter
         self._closed = False
         self.arrived_at = channel.received_at
@@ -211,7 +225,7 @@ class _ServerConnection:
         return self._channel.stuck_since
 
     def end(self, reason: str) -> None:
-        self._complaints.warn("connection closed", reason=reason)
+        self._warnings.warn("connection closed", reason=reason)
         self._closed = True
         self._channel.close(UnavailableError(reason))
 
@@ -219,7 +233,7 @@ class _ServerConnection:
         try:
             await self._channel.run(stream, self._on_event, self._may_read)
         finally:
-            self._closed = True  # handlers may still answer: into the void
+            self._closed = True  # handlers may still answer; their replies are dropped
 
     def _may_read(self) -> bool:
         answers = self._answers
@@ -235,9 +249,9 @@ class _ServerConnection:
             self._meter.calls[type(event.request)] += 1
             dispatch(self._handlers, event.request, partial(self._respond, event.answer))
         elif isinstance(event, OpenRefused):
-            self._complaints.warn("connection refused", reason=str(event.error))
+            self._warnings.warn("connection refused", reason=str(event.error))
         elif isinstance(event, ConnectionFailed):
-            self._complaints.warn("connection closed", reason=str(event.error))
+            self._warnings.warn("connection closed", reason=str(event.error))
 
     def _respond(self, answer: int, outcome: Any) -> None:
         if self._closed:

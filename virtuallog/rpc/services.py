@@ -1,7 +1,8 @@
-"""The Services port over the RPC: a link to every node that is called, and the own node without one.
+"""The Services port over RPC: a link to every node that is called, and a local link to the own node.
 
-A call costs no task and no cancel scope. One task sleeps until the first deadline of all calls; links run a task or two each while they
-are connected; what is posted to one node within a scheduler turn leaves in one segment.
+A call costs no task and no cancel scope. One task sleeps until the first deadline of all calls.
+Links run a task or two each while they are connected. Requests posted to one node within a
+scheduler turn leave in one segment.
 """
 
 from __future__ import annotations
@@ -28,27 +29,31 @@ from virtuallog.rpc.protocol.node import Hello, Identity, OpenNode
 from virtuallog.rpc.transport import Connect
 
 SWEEP_SECONDS: Final = 0.05
-"""Between two looks for calls past their deadline, at least: how late a timeout may come."""
+"""Least time between two checks for calls past their deadline, in seconds: how late a timeout may
+come."""
 
 _ANY_NODE: Final = NodeId(0)
 
 Resolve = Callable[[NodeId], Peer]
-"""Where a node is now. Raises UnavailableError for a node it does not know."""
+"""Returns the present addresses and identity of a node. Raises UnavailableError for an unknown node."""
 
 
 class RpcServices:
     """`ports.Services` on Cap'n Proto RPC. Usable while `run` runs.
 
     Args:
-        interfaces: the wire form of all requests that will be posted to other nodes.
-        resolve: asked at each post, so it must be quick: it is not only an address that may change, but who is meant.
-        connect: how; `transport.tcp_connect()` on real machines.
-        clock: for timeouts.
-        random: for back-off.
-        node: the own node, if this is one.
-        handlers: of the own node; called directly, with requests as they are. May be filled later.
-        identity: of the own node, as of now. A call to the own node is refused with WrongRecipientError, as another process would refuse
-            it, unless this is whom `resolve` expects there. None: calls to the own node are not checked.
+        interfaces: wire form of all requests that will be posted to other nodes.
+        resolve: called at each post, so it must be quick. Not only the address may change, but also
+            the data directory that is meant.
+        connect: opens streams; `transport.tcp_connect()` on real machines.
+        clock: clock for timeouts.
+        random: source for back-off.
+        node: the own node; None if this is no node.
+        handlers: handlers of the own node; called directly, with requests as they are. May be
+            filled later.
+        identity: returns the present identity of the own node. A call to the own node is refused
+            with WrongRecipientError, as another process would refuse it, unless `resolve` expects
+            this identity there. None if calls to the own node are not checked.
     """
 
     def __init__(
@@ -68,21 +73,26 @@ class RpcServices:
         self._known_outcomes = DeferredCalls()
         self._node, self._identity = node, identity
         self._meant: Peer | None = None
-        """Whom the own node was last found to be. The resolver gives the same object for as long as it means the same."""
+        """Peer that the own node was last found to be. The resolver returns the same object while
+        it means the same."""
         self._local = LocalLink({} if handlers is None else handlers, clock, self._refusal)
         self._links: dict[NodeId, NodeLink | LocalLink] = {} if node is None else {node: self._local}
         self._numbers = count()
         self._callers: dict[int, Callable[[Any], None]] = {}
-        """Who waits in `call`."""
+        """Callbacks of the tasks that wait in `call`."""
         self._sweep_at = math.inf
-        """No call is due before."""
+        """No call is due before this time."""
         self._sooner = trio.Event()
-        """`_sweep_at` has moved forward."""
+        """Set when `_sweep_at` has moved forward."""
         self._nursery: trio.Nursery | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled. Then waiting callers of `call` get UnavailableError; what was posted is forgotten, `done`
-        and all: it belongs to a component that is about to end, and whose ports may be dead already."""
+        """Serve until cancelled.
+
+        Then waiting callers of `call` get UnavailableError. Posted calls are dropped together with
+        `done`: they belong to a component that is about to end, with ports that may be dead
+        already.
+        """
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -102,12 +112,15 @@ class RpcServices:
         done: Callable[[ReplyT | VirtualLogError], None],
         timeout_seconds: float,
     ) -> None:
-        """`ports.Services.post`. `done` is never called from within; a timeout may come `SWEEP_SECONDS` late.
+        """Post as `ports.Services.post`. `done` is never called from within; a timeout may come
+        `SWEEP_SECONDS` late.
 
-        When `run` has ended posts are dropped: a caller who posts again from within `done` would do so for ever.
+        Once `run` has ended, posts are dropped: a caller that posts again from within `done` would
+        do so for ever.
 
         Raises:
-            Exception: a field of the request does not fit its schema: a mistake of the caller. `done` is not called.
+            Exception: a field of the request does not fit its schema: a bug of the caller. `done`
+                is not called.
         """
         if self._nursery is None:
             return
@@ -118,11 +131,11 @@ class RpcServices:
             self._sooner.set()
 
     def metrics(self) -> list[MetricFamily]:
-        """See `virtuallog.contract.metrics.MetricsSource`."""
+        """Return the metrics of all links (`MetricsSource`)."""
         return link_metrics(link for link in self._links.values() if isinstance(link, NodeLink))
 
     async def call(self, node: NodeId, request: Request[ReplyT], timeout_seconds: float) -> ReplyT:
-        """`ports.Services.call`. Cancelling it leaves the call to itself: its outcome is dropped when it comes."""
+        """Call as `ports.Services.call`. A cancelled call goes on by itself; its outcome is dropped."""
         if self._nursery is None:
             raise UnavailableError("this client is not running")
         task, caller = trio.lowlevel.current_task(), next(self._numbers)
@@ -136,16 +149,17 @@ class RpcServices:
             return trio.lowlevel.Abort.SUCCEEDED
 
         self.post(node, request, done, timeout_seconds)
-        self._callers[caller] = done  # nothing can have called it yet
+        self._callers[caller] = done  # no answer can have come yet
         reply: ReplyT = await trio.lowlevel.wait_task_rescheduled(cancelled)
         return reply
 
     async def who_is_at(self, addresses: tuple[str, ...], timeout_seconds: float) -> Identity:
-        """The node that answers at the first of these addresses that answers at all, over a connection of its own, whichever node it
-        is: the own one as well.
+        """Return the node at the first of these addresses that answers, over a connection of its own.
+
+        It may be any node, the own one as well.
 
         Raises:
-            VirtualLogError: nobody answers there in time, or somebody who is not to be believed.
+            VirtualLogError: no node answers there in time, or one that is not to be believed.
         """
         if self._nursery is None:
             raise UnavailableError("this client is not running")
@@ -180,7 +194,7 @@ class RpcServices:
         )  # fmt: skip
 
     def _refusal(self) -> VirtualLogError | None:
-        """Why the own node is not the one that a call to it means."""
+        """Return the reason why the own node is not the one that a call to it means; None if it is."""
         if self._identity is None or self._node is None:
             return None
         try:

@@ -1,11 +1,11 @@
-"""One connection to another node, from the first attempt to reach it until its end, with the calls that went over it.
+"""One connection to another node, from the first attempt to its end, with its calls.
 
     opening ------> open ------> over
        '-------------------------^
     Open is answered         refused, broken, silent, closed
 
-Calls posted while it opens leave in the first flight, behind bootstrap and Open. When it is over, however that
-happens, all its calls fail at once.
+Calls posted while it opens leave in the first flight, behind bootstrap and Open. When it is over,
+for any reason, all its calls fail at once.
 """
 
 from __future__ import annotations
@@ -26,24 +26,30 @@ from virtuallog.rpc.protocol.node import OpenNode
 from virtuallog.rpc.protocol.pending_calls import PendingCalls
 
 UNSENT_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
-"""Bytes of calls that one node has not taken: two of the largest. Beyond, the node is slower than its callers."""
+"""Bytes of calls that one node has not taken: two of the largest frames. Beyond, the node is slower
+than its callers."""
 SILENCE_SECONDS: Final = 5.0
-"""Longer than a server that works may pause (a full collection, a slow disk under the log)."""
+"""Silence after which a connection counts as dead, in seconds.
+
+Longer than a working server may pause (a full collection, a slow disk under the log).
+"""
 
 
 @attrs.define(eq=False)
 class RpcSession:
-    """See above."""
+    """A session with one node."""
 
     channel: Channel[RpcConnection]
     _on_over: Callable[[RpcSession, VirtualLogError], None]
-    """Called once, before the calls fail: who posts again from their `done` must find a new session."""
+    """Called once, before the calls fail: a caller that posts again from `done` must find a new
+    session."""
     is_open: bool = attrs.field(default=False, init=False)
-    """The node has said that it is the one meant."""
+    """True once the node has confirmed that it is the one meant."""
     _opening: int = attrs.field(init=False)
-    """The question that asks it."""
+    """Id of the question that asks for this."""
     _asked_at: float = attrs.field(default=float("-inf"), init=False)
-    """When the node was first asked something after its last bytes: before, it had no reason to speak."""
+    """Time of the first question after the node's last bytes; before it, the node had no reason to
+    speak."""
     _calls: PendingCalls = attrs.field(factory=PendingCalls, init=False)
     _is_over: bool = attrs.field(default=False, init=False)
 
@@ -51,14 +57,14 @@ class RpcSession:
     def start(
         cls, channel: Channel[RpcConnection], expected: OpenNode, on_over: Callable[[RpcSession, VirtualLogError], None]
     ) -> RpcSession:
-        """A session that asks for the node `expected` as soon as it runs."""
+        """Make a session that asks for the node `expected` as soon as it runs."""
         session = cls(channel, on_over)
         session._opening = channel.connection.questions.open(expected)
         return session
 
     @property
     def next_deadline(self) -> float:
-        """There is nothing to `expire` before."""
+        """Earliest time at which `expire` has work."""
         return self._calls.next_deadline
 
     @property
@@ -69,7 +75,8 @@ class RpcSession:
         """Send a request, or keep it until there is a stream.
 
         Raises:
-            OverloadedError, TooLargeError, UnsupportedError: nothing was sent, `done` will not be called.
+            OverloadedError, TooLargeError, UnsupportedError: nothing was sent, `done` will not be
+                called.
         """
         channel = self.channel
         if channel.unsent_bytes >= UNSENT_BYTES_MAX:
@@ -97,22 +104,25 @@ class RpcSession:
                 self.is_open = True
 
     def end(self, error: VirtualLogError, *, is_refusal: bool = False) -> None:
-        """The session is over. If the node refused it, nothing was executed, and callers may know the reason as it is;
-        otherwise the outcome of each call is unknown."""
+        """End the session.
+
+        If the node refused it, nothing was executed, and callers get the reason as it is. Otherwise
+        the outcome of each call is unknown.
+        """
         if self._is_over:
             return
         self._is_over = True
-        if self.channel.connection.failure is None:  # else the channel has a last word to say, and ends by itself
+        if self.channel.connection.failure is None:  # else the channel still sends its last message, and ends by itself
             self.channel.close(error)
         cause = error if is_refusal else UnavailableError(str(error))
         self._on_over(self, cause)
         self._calls.fail_all(cause)
 
     def expire(self, now: float) -> None:
-        """Settle calls past their deadline; if nothing came from the node for long while it was asked, take the
-        connection for dead.
+        """Settle calls past their deadline, and end a connection without bytes for long though it
+        was asked.
 
-        A half-open one would never tell.
+        A half-open connection would never report an error.
         """
         expired = self._calls.expire(now)
         for question in expired:

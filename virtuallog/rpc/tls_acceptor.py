@@ -1,8 +1,9 @@
-"""Where connections that come in show who they are, before anything is done for them.
+"""TLS handshakes of incoming connections. Callers prove their identity before anything is done for them.
 
-A handshake costs a millisecond of CPU and is over after two flights. One that stalls holds a socket and no more; at most
-`HANDSHAKES_MAX` may be under way, and from one address `ADDRESS_HANDSHAKES_MAX`; if one more comes the oldest goes (`places`), so that
-those who stall push each other out and not those who work.
+A handshake costs a millisecond of CPU and is over after two flights. One that stalls holds a socket
+and no more. At most `HANDSHAKES_MAX` may be in progress, and `ADDRESS_HANDSHAKES_MAX` from one
+address. If one more comes the oldest is closed (`connection_slots`), so that stalling connections
+push each other out and not those that work.
 """
 
 from __future__ import annotations
@@ -25,34 +26,38 @@ from virtuallog.rpc.security.tls_stream import NO_TLS, TlsStream, tls_handshake
 from virtuallog.rpc.transport import peer_address
 
 HANDSHAKE_SECONDS: Final = 5.0
-"""On a network where two flights take longer, connections are of no use."""
+"""Handshake timeout. Where two flights take longer, connections are of no use."""
 HANDSHAKES_MAX: Final = 256
-"""At a time: a cluster whose clients all come back at once, after a restart."""
+"""Handshakes at a time: enough for all clients of a cluster that come back at once, after a restart."""
 ADDRESS_HANDSHAKES_MAX: Final = 128
-"""Of those from one address: half, so that one alone does not keep all others out."""
+"""Handshakes at a time from one address: half, so that one address does not keep all others out."""
 _GOODBYE_SECONDS: Final = 1.0
-"""For somebody who was refused, to read why: closed at once, what he has sent meanwhile would wipe it out."""
+"""Time for a refused caller to read the reason. Bytes it has sent meanwhile would wipe it out if we
+closed at once."""
 _TLS_ONLY: Final = "this node serves connections inside TLS only"
 _GOODBYE_BYTES_MAX: Final = 256 << 10
 
 
 def handshake_slots() -> ConnectionSlots:
-    """For the handshakes of one port that any stranger can reach."""
+    """Make the slots for the handshakes of one port that any stranger can reach."""
     return ConnectionSlots(HANDSHAKES_MAX, ADDRESS_HANDSHAKES_MAX)
 
 
 @attrs.define(eq=False)
 class TlsAcceptor:
-    """Of one server."""
+    """TLS handshakes of one server."""
 
     credentials: Credentials
     _clock: Clock
-    _complaints: RateLimitedLog
+    _warnings: RateLimitedLog
     _under_way: ConnectionSlots = attrs.field(factory=handshake_slots, init=False)
 
     async def receive(self, stream: Stream) -> TlsStream | None:
-        """The stream inside TLS, once it is known who is there; None if that failed: then it is closed, and the log
-        says why. Cancelling leaves a stream that can only be closed."""
+        """Return the stream inside TLS, with a verified peer. None if that failed.
+
+        Then the stream is closed, and the log has the reason. Cancelling leaves a stream that can
+        only be closed.
+        """
         address, reason = peer_address(stream), "no TLS handshake in time"
         host = address[0] if address else ""
         try:
@@ -60,7 +65,7 @@ class TlsAcceptor:
                 return await self._secure(stream)
         except (OSError, trio.BrokenResourceError, UntrustedError) as error:
             reason = str(error) or "the connection broke during the TLS handshake"
-        self._complaints.warn("connection refused", reason=reason)
+        self._warnings.warn("connection refused", reason=reason)
         await trio.aclose_forcefully(stream)
         return None
 
@@ -69,12 +74,12 @@ class TlsAcceptor:
             secured = await tls_handshake(stream, self.credentials.current().server, server_side=True)
             self.credentials.check_peer(secured.peer)
         except UntrustedError as error:
-            await self._let_read(stream, error)
+            await self._send_refusal(stream, error)
             raise
         return secured
 
-    async def _let_read(self, stream: Stream, error: UntrustedError) -> None:
-        """TLS itself has told those who speak it."""
+    async def _send_refusal(self, stream: Stream, error: UntrustedError) -> None:
+        """Send the reason to a caller that speaks no TLS; TLS itself has told the others."""
         if isinstance(stream, trio.SocketStream):
             with suppress(OSError, trio.BrokenResourceError), self._clock.timeout(_GOODBYE_SECONDS):
                 if error.reason == NO_TLS:

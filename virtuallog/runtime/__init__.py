@@ -1,1 +1,4 @@
-"""Adapters to the operating system and to trio: clock, disk, RocksDB, worker threads, nurseries, TOML files, kazoo. Imports the contract only."""
+"""Adapters to the operating system and to trio. Imports the contract only.
+
+Clock, disk, RocksDB, worker threads, nurseries, TOML files, kazoo.
+"""

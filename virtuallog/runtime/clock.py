@@ -1,4 +1,4 @@
-"""The Clock port on the machine's clocks. The only place in the product that asks them, or that sleeps."""
+"""The Clock port on the machine's clocks. The only module that reads them, or that sleeps."""
 
 from __future__ import annotations
 

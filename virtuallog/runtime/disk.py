@@ -1,8 +1,9 @@
 """The `Storage` port on a real directory. Linux: the reads need `preadv2`, the lock needs `flock`.
 
-Two threads work for one directory. The writer only writes and syncs, so that a group commit never stands behind
-anything else; the other one creates, deletes, and reads what is not in the page cache. What is cached is read on the
-event loop: a system call of some microseconds, where two changes of threads cost fifty.
+Two threads work for one directory. The writer only writes and syncs, so that a group commit never
+waits for anything else. The helper creates, deletes, and reads what is not in the page cache.
+Cached bytes are read on the event loop: a system call of some microseconds, where two changes of
+threads cost fifty.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from virtuallog.runtime.worker import Worker
 ResultT = TypeVar("ResultT")
 
 LOCK: Final = "LOCK"
-"""Name of the file in each directory that is held for as long as a process uses the directory."""
+"""Name of the file in each directory that is held while a process uses the directory."""
 _IOV_MAX: Final = os.sysconf("SC_IOV_MAX")
 _JOIN_BYTES_MAX: Final = 256 << 10
-"""Up to here it is cheaper to join chunks in memory than to hand over a list of them."""
+"""Up to this size joining chunks in memory is cheaper than handing over a list of them."""
 _LOOP_READ_BYTES_MAX: Final = 256 << 10
-"""The longest read tried on the event loop: even from the cache, copying more would hold up everybody else."""
+"""Longest read tried on the event loop: even from the cache, copying more would hold up other tasks."""
 _ZEROS: Final = bytes(1 << 20)
-"""Files are filled and synced in such steps: a sync of the writer never waits for more than this of somebody's zeros."""
+"""Step in which files are filled and synced: a sync of the writer waits for no more zeros of other
+files than this."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -61,7 +63,7 @@ class DiskStorage(Storage):
         self.close()
 
     def close(self) -> None:
-        """Finish what the threads were given, close every file, release the lock."""
+        """Finish the jobs of the threads, close every file, release the lock."""
         self._stop()
         for file in self._files:
             file.forget()
@@ -69,7 +71,7 @@ class DiskStorage(Storage):
         os.close(self._lock)
 
     async def close_files(self) -> None:
-        """Close every file that is open, behind what is under way."""
+        """Close every open file, after the jobs in progress."""
         for file in list(self._files):
             await file.close()
 
@@ -104,7 +106,7 @@ class DiskStorage(Storage):
         await self.on_helper(remove)
 
     async def on_helper(self, job: Callable[[], ResultT]) -> ResultT:
-        """Run a job that is not a synced write; its errors become ours."""
+        """Run a job that is not a synced write. Errors of the operating system become ours."""
         return await self.helper.do(lambda: _translated(job))
 
     def file_closed(self, file: DiskFile) -> None:
@@ -116,9 +118,11 @@ class DiskStorage(Storage):
         return file
 
     def _create(self, name: str, size: int) -> int:
-        """Really write zeros: a sync of bytes that were only reserved takes longer, for the file system must note each
-        time that they have been written now. Reserving first makes a full disk fail at once and leaves nothing half
-        full for others to trip over.
+        """Create a file and write its zeros.
+
+        A sync of bytes that were only reserved takes longer: the file system must record each time
+        that they have been written now. Reserving first makes a full disk fail at once, and leaves
+        no half-full file behind.
         """
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._directory)
         try:
@@ -165,7 +169,8 @@ class DiskFile(File):
             _sync(descriptor)
             return offset + written
 
-        # Never cancelled half-way (see `Worker.do`): there is no moment in which a later write could overtake this one.
+        # Never cancelled half-way (see `Worker.do`): at no moment could a later write overtake this
+        # one.
         end = await self._storage.writer.do(lambda: _translated(write))
         self._size = max(self._size, end)
 
@@ -193,12 +198,12 @@ class DiskFile(File):
             return
         descriptor, self._descriptor = self._descriptor, -1
         self._storage.file_closed(self)
-        # Behind the writes and behind the reads that are under way: a descriptor must not be reused under them.
+        # After the writes and the reads in progress: a descriptor must not be reused under them.
         await self._storage.writer.do(lambda: None)
         await self._storage.on_helper(lambda: os.close(descriptor))
 
     def forget(self) -> None:
-        """Close at once; the threads have ended."""
+        """Close at once. The threads must have ended."""
         os.close(self._descriptor)
         self._descriptor = -1
 
@@ -209,7 +214,7 @@ class DiskFile(File):
 
 
 def sync_names(directory: Path) -> None:
-    """Make the names in a directory durable: files that were created, renamed and removed. Raises OSError."""
+    """Make the names in a directory durable: of files created, renamed or removed. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -218,7 +223,7 @@ def sync_names(directory: Path) -> None:
 
 
 def _translated(job: Callable[[], ResultT]) -> ResultT:
-    """The one place where errors of the operating system become ours."""
+    """Run a job and translate errors of the operating system. The only place that does."""
     try:
         return job()
     except OSError as error:
@@ -228,7 +233,10 @@ def _translated(job: Callable[[], ResultT]) -> ResultT:
 
 
 def _lock_directory(path: Path) -> tuple[int, int]:
-    """(directory, lock) as descriptors. The sync covers names that a killed process created and did not sync."""
+    """Open and lock a directory; return (directory, lock) as descriptors.
+
+    The sync covers names that a killed process created and did not sync.
+    """
     lock = directory = -1
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -247,10 +255,10 @@ def _lock_directory(path: Path) -> tuple[int, int]:
 
 
 def _write_all(descriptor: int, offset: int, chunks: Sequence[bytes]) -> int:
-    """Write the chunks back to back; returns how many bytes that were.
+    """Write the chunks back to back; return the number of bytes.
 
     Raises:
-        OSError: ENOSPC only if nothing has been written; EIO for a disk that ran full half-way.
+        OSError: ENOSPC only if nothing has been written; EIO for a disk that became full half-way.
     """
     total = sum(map(len, chunks))
     pending: list[bytes | memoryview] = [b"".join(chunks)] if total <= _JOIN_BYTES_MAX else list(chunks)
@@ -275,12 +283,12 @@ def _sync(descriptor: int) -> None:
     try:
         os.fdatasync(descriptor)
     except OSError as error:
-        # Even "no space" means here that something had been written and is lost: never `DiskFullError`.
+        # Even "no space" means here that written bytes are lost: never `DiskFullError`.
         raise OSError(errno.EIO, f"the sync failed: {error}") from error
 
 
 def _read_cached(descriptor: int, offset: int, length: int) -> bytes | None:
-    """The bytes if all of them can be had without waiting; None: ask the helper."""
+    """Read bytes that can be had without waiting; None if some cannot: then the helper must read."""
     if not length:
         return b""
     buffer = bytearray(length)
@@ -292,7 +300,7 @@ def _read_cached(descriptor: int, offset: int, length: int) -> bytes | None:
 
 
 def _read_all(descriptor: int, offset: int, length: int) -> bytes:
-    """At most `length` bytes; fewer only at the end of the file."""
+    """Read at most `length` bytes; fewer only at the end of the file."""
     parts = []
     while length and (part := os.pread(descriptor, length, offset)):
         parts.append(part)

@@ -1,4 +1,4 @@
-"""Errors of the file system, for those who read and write files of a cluster without a port in between."""
+"""Translation of file system errors, for code that reads and writes files of a cluster without a port."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from virtuallog.contract.errors import StorageError
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Turns errors of the file system into ours.
+    """Translate errors of the file system into ours.
 
     Raises:
-        StorageError: names `path`.
+        StorageError: an error of the file system; names `path`.
     """
     try:
         yield

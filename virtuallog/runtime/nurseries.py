@@ -1,8 +1,4 @@
-"""What a block stands on, kept up until the block has ended.
-
-A cancellation from outside reaches everything in its scope at the same moment: a block, and the tasks that it asks while it says its
-farewells. So what it asks runs in a task of its own, which hears of the cancellation only once the block is over.
-"""
+"""Nursery helpers: unwrapped errors, work that survives its caller, and shielded context managers."""
 
 from __future__ import annotations
 
@@ -14,23 +10,19 @@ import trio
 
 from virtuallog.contract.errors import UnavailableError, VirtualLogError
 
-# FOLDED from virtuallog.plain_errors: Errors out of nurseries that are none of the caller's business.
+FoundT = TypeVar("FoundT")
+ResultT = TypeVar("ResultT")
 
 
 @contextmanager
 def unwrapped_errors() -> Iterator[None]:
-    """Around a nursery that a block of somebody else runs in: an error of his own reaches him as he raised it."""
+    """Unwrap a one-element ExceptionGroup, so that the caller's exception propagates unchanged."""
     try:
         yield
     except BaseExceptionGroup as group:
         if len(group.exceptions) == 1:
             raise group.exceptions[0] from None
         raise
-
-
-# FOLDED from virtuallog.service_task: Work that must not die with the caller who wanted it.
-
-ResultT = TypeVar("ResultT")
 
 
 async def run_in_service(nursery: trio.Nursery, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
@@ -61,13 +53,15 @@ async def run_in_service(nursery: trio.Nursery, work: Callable[[], Awaitable[Res
     return results[0]
 
 
-FoundT = TypeVar("FoundT")
-
-
 @asynccontextmanager
 async def shielded_context(manager: AbstractAsyncContextManager[FoundT]) -> AsyncIterator[FoundT]:
-    """`async with manager`, which ends after the block, also if that is cancelled. An error of the block is not told to `manager`;
-    one of its tasks cancels the block, and is raised."""
+    """Keep `manager` open until the body ends, even when the body is cancelled.
+
+    A cancellation from outside reaches everything in its scope at once: the body, and the tasks
+    that the body still calls during its clean-up. So `manager` runs in a task of its own, which is
+    cancelled only once the body is over. `manager` does not see an error of the body. An error of
+    one of its own tasks cancels the body, and is raised.
+    """
     with unwrapped_errors():
         async with trio.open_nursery() as nursery:
             is_over = trio.Event()

@@ -1,14 +1,19 @@
-"""The DurableMap port on RocksDB: votes and identities, which change rarely; the positions of replicas, which are bulk.
+"""The DurableMap port on RocksDB.
 
-Every write is one WriteBatch with a synced write-ahead log: all or nothing, durable on return. One thread writes, in order;
-another one reads, so that a group commit never stands behind a reader who wants megabytes.
+It holds votes and identities, which change rarely, and the positions of replicas, which are bulk.
 
-A full disk must not end what decides the register, as that may be what is needed to move on to other disks. So a few
-MiB are kept beside the store. When it finds no room they are given back, the store is opened anew (RocksDB takes no
-write after one that failed) and the write is done once more: it puts and deletes, so twice is as good as once. That is
-meant for small writes: whoever stores bulk looks at `has_room` and stops long before.
+Every write is one WriteBatch with a synced write-ahead log: all or nothing, durable on return. One
+thread writes, in order. Another one reads, so that a group commit never waits for a read of
+megabytes.
 
-Raw mode throughout: rocksdict's default unpickles what it reads, so whoever can write a file could run code.
+A full disk must not stop the members that decide the register: a new version may be needed to move
+to other disks. So a few MiB are kept in reserve beside the store. When the store finds no room the
+reserve is freed, the store is opened anew (RocksDB takes no write after one that failed) and the
+write is repeated; it puts and deletes, so repeating it is safe. That is meant for small writes:
+components that store bulk look at `has_room` and stop long before.
+
+Raw mode throughout: rocksdict's default unpickles what it reads, so that any process that can write
+a file could run code.
 """
 
 from __future__ import annotations
@@ -32,39 +37,50 @@ from virtuallog.runtime.worker import Worker
 ResultT = TypeVar("ResultT")
 
 _FILES_MAX: Final = 64
-"""Kept open; by default RocksDB keeps all. Small stores are a few files of a few KB each, those of bulk some hundred."""
+"""Files kept open; by default RocksDB keeps all. Small stores have a few files of a few KB, bulk
+stores some hundred."""
 _NO_ROOM: Final = "No space left on device"
 _LOG_FILES: Final = 4
-"""RocksDB starts a new info log at each open and would keep a thousand."""
+"""Info logs kept. RocksDB starts a new one at each open and would keep a thousand."""
 _ROOM_WRITES: Final = 64
-"""Between two looks at what is left on the disk, 3 us each; much less is written meanwhile than is left in reserve."""
+"""Writes between two checks of the free disk space, 3 us each. Much less than the reserve is
+written meanwhile."""
 
 
 @attrs.frozen(kw_only=True)
 class RocksMapSettings:
-    """What a store is made for."""
+    """Sizes of a store."""
 
     buffer_bytes: int = 1 << 20
-    """Writes are kept in memory, and in RocksDB's own log, until they are so much; 64 MiB by default. Our small maps have a few
-    keys that are written over and over: what counts then is how much of the past is kept, and read again at the next start."""
+    """Bytes of writes kept in memory and in RocksDB's log before they are flushed; 64 MiB by default.
+
+    Our small maps overwrite a few keys over and over. There the cost is the past that is kept, and
+    read again at the next start.
+    """
     headroom_bytes: int = 0
-    """There is room for bulk as long as so much is free on the disk."""
+    """Free bytes on the disk below which there is no room for bulk."""
     reserve_bytes: int = 4 << 20
-    """To open the store anew on a full disk, and for some dozen changes of a register of 64 KiB."""
+    """Reserve for opening the store anew on a full disk, and for some dozen changes of a register
+    of 64 KiB."""
 
 
 SMALL: Final = RocksMapSettings()
 BULK: Final = RocksMapSettings(buffer_bytes=16 << 20, headroom_bytes=256 << 20, reserve_bytes=40 << 20)
-"""For values of up to MiBs that are written once: fewer and larger files, and room for compactions. Two full buffers are read
-again at a start, and may have to be written then: that is what the reserve is for, all of which is taken once such a store is in use."""
+"""Settings for values of up to MiBs that are written once: fewer and larger files, and room for
+compactions.
+
+Two full buffers are read again at a start, and may have to be written then. The reserve is for
+that; all of it is taken once such a store is in use.
+"""
 
 
 @attrs.define(eq=False)
 class RocksMap:
     """`ports.DurableMap` in one directory, owned by one process.
 
-    Cancelling a wait does not abandon the thread: the call returns once the operation is over, then the cancellation
-    is delivered. So an operation never runs on after its caller, and `close` never meets one under way.
+    Cancelling a wait does not abandon the thread: the call returns once the operation is over, then
+    the cancellation is delivered. So an operation never outlives its caller, and `close` never
+    meets one in progress.
     """
 
     _directory: Path
@@ -74,7 +90,7 @@ class RocksMap:
     _reader: Worker
     _helper: Worker
     _compacting: threading.Lock = attrs.field(factory=threading.Lock, init=False)
-    """Held meanwhile; a database is not closed under it."""
+    """Held during a compaction; a database is not closed under it."""
     _gate: threading.Lock = attrs.field(factory=threading.Lock, init=False)
     """Held while the database is read, and while it is opened anew."""
     _failed: VirtualLogError | None = attrs.field(default=None, init=False)
@@ -116,12 +132,13 @@ class RocksMap:
         await self._writer.do(lambda: self._guarded(lambda: self._write(changes, dropped)))
 
     async def reclaim(self, span: Span) -> None:
-        """RocksDB does so by itself, but only while more is written, and on a full disk nothing is."""
+        """Compact the span. RocksDB does so by itself only while more is written, and on a full
+        disk nothing is."""
         self._require_open()
         await self._helper.do(lambda: self._compact(span))
 
     def _compact(self, span: Span) -> None:
-        with self._compacting, suppress(Exception):  # what it does to the store a write would meet, and report
+        with self._compacting, suppress(Exception):  # a write would meet the damage, and report it
             if self._failed is None and self._database is not None:
                 self._database.compact_range(*span)
 
@@ -134,9 +151,9 @@ class RocksMap:
         if self._closed:
             return
         self._closed = True
-        with trio.CancelScope(shield=True):  # ends soon, and a lock left behind would block the next open
+        with trio.CancelScope(shield=True):  # ends soon, and a leftover lock would block the next open
             try:
-                await self._reader.do(lambda: None)  # what is being read
+                await self._reader.do(lambda: None)  # reads in progress
                 await self._writer.do(self._close)
             finally:
                 for worker in (self._reader, self._writer, self._helper):
@@ -148,7 +165,7 @@ class RocksMap:
         try:
             database.close()
         except Exception as error:
-            if self._failed is None:  # else it has been reported, and what was acknowledged before is durable
+            if self._failed is None:  # else the failure has been reported, and acknowledged writes are durable
                 raise _translated(error) from error
 
     def _write(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> None:
@@ -163,19 +180,24 @@ class RocksMap:
         self._look_for_room()
 
     def _put(self, changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> None:
-        """Durable on return. In two steps, as rocksdict keeps the interpreter's lock during a write, but not during `flush_wal`: a
-        synced write would stop the whole process for as long as the disk takes."""
+        """Write, durable on return.
+
+        In two steps: rocksdict holds the interpreter's lock during a write, but not during
+        `flush_wal`. A synced write would stop the whole process for as long as the disk takes.
+        """
         self._database.write(_batch(changes, dropped))
         self._database.flush_wal(sync=True)
 
     def _look_for_room(self) -> None:
-        """Also takes a reserve that was given up, where there is room for it again."""
+        """Check the free disk space. Takes a reserve that was given up once there is room for it
+        again."""
         self._until_look -= 1
         if self._until_look > 0 and self.has_room:
             return
         self._until_look = _ROOM_WRITES
         self.has_room = self._is_there_room()
-        # On a disk that is nearly full the rest of a large reserve would be taken from others, who may need it more.
+        # On a nearly full disk the rest of a large reserve would be taken from others, who may need
+        # it more.
         _take_reserve(self._directory, (self._settings if self.has_room else SMALL).reserve_bytes)
 
     def _is_there_room(self) -> bool:
@@ -184,7 +206,7 @@ class RocksMap:
     def _reopen(self) -> None:
         with self._compacting, self._gate:
             database, self._database = self._database, None
-            with suppress(Exception):  # it reports once more what has brought us here
+            with suppress(Exception):  # it reports the failure again that led here
                 database.close()
             self._database = _open(self._directory, self._settings)
 
@@ -201,7 +223,8 @@ class RocksMap:
             raise StorageError("the store is closed")
 
     def _guarded(self, operation: Callable[[], ResultT]) -> ResultT:
-        """In a thread. After the first failure no other operation is tried: what is in the store is unknown."""
+        """Run an operation in a thread. After the first failure none is tried: the store's content
+        is unknown."""
         if self._failed is not None:
             raise StorageError(f"the store can no longer be used: {self._failed}")
         try:
@@ -213,7 +236,7 @@ class RocksMap:
 
 @asynccontextmanager
 async def open_rocks_map(directory: Path, settings: RocksMapSettings = SMALL) -> AsyncIterator[RocksMap]:
-    """`RocksMap.open` for the length of a block."""
+    """Open a `RocksMap` for the length of a block."""
     store = await RocksMap.open(directory, settings)
     try:
         yield store
@@ -222,7 +245,7 @@ async def open_rocks_map(directory: Path, settings: RocksMapSettings = SMALL) ->
 
 
 def _open_first(directory: Path, settings: RocksMapSettings) -> Any:
-    """Open the store; on a full disk at the expense of the reserve."""
+    """Open the store, on a full disk with the space of the reserve."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
         database = _open(directory, settings)
@@ -240,8 +263,9 @@ def _open(directory: Path, settings: RocksMapSettings) -> Any:
     options.set_max_open_files(_FILES_MAX)
     options.set_keep_log_file_num(_LOG_FILES)
     options.set_write_buffer_size(settings.buffer_bytes)
-    # The default mode stops at the first bad record of the write-ahead log and drops what follows, acknowledged writes
-    # included, without a word. This one forgives only a torn tail, which nobody was told of.
+    # The default mode stops at the first bad record of the write-ahead log and silently drops all
+    # that follows, acknowledged writes included. This mode forgives only a torn tail, which was
+    # never acknowledged.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())
     return rocksdict.Rdict(str(directory), options)
 
@@ -251,7 +275,7 @@ def _reserve_of(directory: Path) -> Path:
 
 
 def _take_reserve(directory: Path, size: int) -> None:
-    """Allocate the reserve, unless it is there; where there is no room for it now, a later write tries again."""
+    """Allocate the reserve unless it exists. Without room for it now, a later write tries again."""
     reserve = _reserve_of(directory)
     held = reserve.stat().st_size if reserve.exists() else 0
     if held >= size:
@@ -266,7 +290,7 @@ def _take_reserve(directory: Path, size: int) -> None:
 
 
 def _give_reserve(directory: Path) -> bool:
-    """Make the room that was reserved; False: there is no reserve any more."""
+    """Free the reserve; False if there is none any more."""
     try:
         _reserve_of(directory).unlink()
     except FileNotFoundError:
@@ -275,7 +299,7 @@ def _give_reserve(directory: Path) -> bool:
 
 
 def _batch(changes: Mapping[bytes, bytes | None], dropped: Sequence[Span]) -> Any:
-    """Good for one write."""
+    """Build a WriteBatch; good for one write."""
     batch = rocksdict.WriteBatch(raw_mode=True)
     for start, stop in dropped:
         batch.delete_range(start, stop)
@@ -320,6 +344,6 @@ def _scan_span(database: Any, span: Span, max_bytes: int) -> list[tuple[bytes, b
 
 
 def _translated(error: Exception) -> VirtualLogError:
-    """The library raises plain exceptions with RocksDB's status as text."""
+    """Translate an error of the library, which raises plain exceptions with RocksDB's status as text."""
     reason = f"RocksDB: {error}"
     return CorruptionError(reason) if "Corruption" in reason else StorageError(reason)

@@ -1,7 +1,8 @@
-"""TOML text into a frozen class, strictly, with errors that name file, line and key; and a frozen class into TOML text.
+"""Strict TOML: text into a frozen class, with errors that name file, line and key, and back into text.
 
-`tomllib` does not say on which line a key stands, so `locate` finds it again: it reads headers and `key =` lines and
-nothing else. For a key inside an inline table it gives the line of the table, which is near enough for a reader.
+`tomllib` does not give the line of a key, so `locate` finds it again. It reads headers and `key =`
+lines and nothing else. For a key inside an inline table it gives the line of the table, which is
+near enough for a reader.
 """
 
 from __future__ import annotations
@@ -39,14 +40,15 @@ class FieldError(ValueError):
 
 
 def parse(settings: type[SettingsT], text: str, path: Path) -> SettingsT:
-    """The `settings` that `text`, the content of the file `path`, spells out.
+    """Parse `text`, the content of the file `path`, into an instance of `settings`.
 
     Raises:
-        InvalidSettingError: not TOML, an unknown or missing key, a value of the wrong type or out of range.
+        InvalidSettingError: not TOML, an unknown or missing key, or a value of the wrong type or
+            out of range.
     """
     try:
         values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also of a number too long to be one, and of brackets without end
+    except (ValueError, RecursionError) as error:  # also for an overlong number, and for endless brackets
         raise InvalidSettingError(str(path), f"not TOML: {error}") from error
     try:
         return _converter().structure(values, settings)
@@ -56,17 +58,17 @@ def parse(settings: type[SettingsT], text: str, path: Path) -> SettingsT:
 
 
 def toml_key(name: str) -> Any:
-    """A field that is called `name` in the file: `[[peer]]` makes the list `peers`."""
+    """Make a field with the name `name` in the file: `[[peer]]` fills the list `peers`."""
     return {"toml": name}
 
 
 def spell(settings: Any, shown: Collection[str] = (), table: str = "") -> str:
-    """The file that reads back as `settings`, an instance of a frozen class: every field that is not at its default.
+    """Write the text that parses back to `settings`: every field that differs from its default.
 
     Args:
-        settings: what to spell.
-        shown: names of fields that are written even if they are at their default.
-        table: the table that the keys stand in; empty: the top of the file.
+        settings: instance of a frozen class.
+        shown: names of fields that are written even at their default.
+        table: the table of the keys; empty for the top of the file.
     """
     keys, tables = "", ""
     for field in attrs.fields(type(settings)):
@@ -84,7 +86,7 @@ def spell(settings: Any, shown: Collection[str] = (), table: str = "") -> str:
 
 
 def spell_value(value: bool | int | float | str | Path | tuple[Any, ...]) -> str:
-    """One value, as it stands behind `key =`."""
+    """Write one value, as it stands behind `key =`."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -97,7 +99,7 @@ def spell_value(value: bool | int | float | str | Path | tuple[Any, ...]) -> str
 
 
 def locate(text: str, keys: KeyPath) -> int:
-    """Number of the line on which `keys`, or the nearest thing around it, stands; lines count from 1."""
+    """Return the line of `keys`, or of the nearest thing around it. Lines count from 1."""
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
     seen: Counter[KeyPath] = Counter()
@@ -123,7 +125,7 @@ def _dotted(keys: KeyPath) -> str:
 
 
 def _problems(error: BaseException, at: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Every single problem in a tree of cattrs errors, with the path of its key."""
+    """Yield every single problem in a tree of cattrs errors, with the path of its key."""
     match error:
         case ClassValidationError():
             with_names, others = error.group_exceptions()
@@ -160,7 +162,8 @@ def _key_of(settings: type[Any], name: str) -> str:
 
 
 def _converter() -> cattrs.Converter:
-    """A converter that never guesses: "7" is no number, 1 is no truth value, an unknown key is an error."""
+    """Make a converter that never guesses: "7" is no number, 1 is no boolean, an unknown key is an
+    error."""
     converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
     for plain, words in ((int, "a whole number"), (str, "text in quotes"), (bool, "true or false")):
         converter.register_structure_hook(plain, _exactly(plain, words))
@@ -202,7 +205,7 @@ def _number(value: Any, _: Any) -> float:
 
 
 def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:
-    """A frozen class from a TOML file, strictly.
+    """Read a TOML file into a frozen class, strictly.
 
     Raises:
         InvalidSettingError: names file, line and key.
@@ -215,7 +218,7 @@ def read_toml(settings: type[SettingsT], path: Path) -> SettingsT:
 
 
 def check_address(address: str, field: str) -> None:
-    """For constructors. Raises FieldError."""
+    """Check an address in a constructor. Raises FieldError."""
     try:
         split_address(address)
     except InvalidSettingError as error:
@@ -223,7 +226,7 @@ def check_address(address: str, field: str) -> None:
 
 
 def check_unique(ids: Sequence[int], field: str) -> None:
-    """For constructors. Raises FieldError."""
+    """Check in a constructor that ids are unique. Raises FieldError."""
     for index, node in enumerate(ids):
         if node in ids[:index]:
             raise FieldError(f"node {node} is listed twice", field, index, "id")

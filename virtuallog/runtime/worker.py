@@ -1,7 +1,8 @@
 """A thread that does blocking work for trio tasks, in order: the cheap way to wait for a disk.
 
-`trio.to_thread` costs some 150 us more for each call (it looks for an idle thread, a limiter, a context). Here the job
-goes over in a `SimpleQueue`, and comes back with one call into the event loop that wakes the waiting task.
+`trio.to_thread` costs some 150 us more for each call: it looks for an idle thread, a limiter, a
+context. Here a job goes over in a `SimpleQueue`. Its result comes back with one call into the event
+loop that wakes the waiting task.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ ResultT = TypeVar("ResultT")
 
 
 class Worker:
-    """One thread; jobs run one after the other, in the order of the calls."""
+    """One thread. Jobs run one after the other, in the order of the calls."""
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[tuple[Callable[[], Any], trio.lowlevel.TrioToken, trio.lowlevel.Task] | None]
         self._jobs = SimpleQueue()
-        # A daemon: a disk that hangs must not keep a process from ending.
+        # A daemon: a hanging disk must not keep a process from ending.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     async def do(self, job: Callable[[], ResultT]) -> ResultT:
-        """Run `job` in the thread. Cancelled before the job is handed over, or not at all: on return it has ended.
+        """Run `job` in the thread. On return it has ended.
 
-        So whoever writes through one worker knows what has been done, and in which order, at every point of his code.
+        A cancellation takes effect before the job is handed over, or not at all. So a component
+        that writes through one worker knows at every point what has been done, and in which order.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._jobs.put((job, trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()))
@@ -39,16 +41,16 @@ class Worker:
         return result
 
     def stop(self) -> None:
-        """End the thread once it has done its jobs; waits for that."""
+        """End the thread after its jobs, and wait for that."""
         self._jobs.put(None)
         self._thread.join()
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:
             self._perform(*item)
-            del item  # nor what `_perform` had: an idle thread must not keep the last thing it has read alive
+            del item  # and what `_perform` held: an idle thread must not keep its last result alive
 
     def _perform(self, job: Callable[[], Any], token: trio.lowlevel.TrioToken, task: trio.lowlevel.Task) -> None:
         result = outcome.capture(job)
-        with suppress(trio.RunFinishedError):  # the event loop was torn down meanwhile: nobody waits
+        with suppress(trio.RunFinishedError):  # the event loop has ended: no task waits
             token.run_sync_soon(trio.lowlevel.reschedule, task, result)

@@ -1,6 +1,6 @@
-"""kazoo, a client of ZooKeeper, for trio tasks: its threads stay behind this module, what they tell comes into the event loop.
+"""kazoo for trio: runs kazoo's threads and forwards their results to the event loop.
 
-Imported when a ZooKeeper is used, and not before: kazoo is an extra.
+Imported only when a ZooKeeper is used: kazoo is an extra.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ from virtuallog.contract.errors import InvalidSettingError, UnavailableError, Un
 from virtuallog.contract.ports import Clock
 
 PATIENCE: Final = {"max_tries": -1, "max_delay": 2.0}
-"""Of kazoo with servers that do not answer: for ever, at least every two seconds; its own longest pause is an hour."""
+"""kazoo's retry settings for servers that do not answer: for ever, at least every two seconds. Its
+default longest pause is an hour."""
 
 
 def open_client(hosts: str, session_seconds: float, auth: tuple[str, str] | None = None) -> Any:
-    """Not started yet.
+    """Make a client. It is not started yet.
 
     Args:
         hosts: host:port,host:port
-        session_seconds: of its sessions: so long after its last word ZooKeeper counts it as gone.
-        auth: scheme and credential.
+        session_seconds: session timeout: ZooKeeper ends the session after so long without a
+            message.
+        auth: scheme and credential; None if there is none.
 
     Raises:
         UnsupportedError: kazoo is not installed.
-        InvalidSettingError: these are no hosts.
+        InvalidSettingError: `hosts` is malformed.
     """
     try:
         from kazoo.client import KazooClient
@@ -38,19 +40,20 @@ def open_client(hosts: str, session_seconds: float, auth: tuple[str, str] | None
     auth_data = None if auth is None else [auth]
     try:
         return KazooClient(
-            hosts=hosts, timeout=session_seconds, auth_data=auth_data, connection_retry=PATIENCE, logger=_quiet()
+            hosts=hosts, timeout=session_seconds, auth_data=auth_data, connection_retry=PATIENCE, logger=_quiet_logger()
         )
     except ValueError as error:
         raise InvalidSettingError("hosts", f"'{hosts}': {error}") from error
 
 
 async def close_client(client: Any) -> None:
-    """End its session and its threads. Bounded: kazoo waits no longer than a session's time for its threads."""
+    """End the client's session and its threads. Bounded: kazoo waits for its threads no longer than
+    a session's time."""
 
     def close() -> None:
         from kazoo.exceptions import KazooException
 
-        with suppress(KazooException, OSError):  # the session ends by itself in the end
+        with suppress(KazooException, OSError):  # the session times out by itself
             client.stop()
             client.close()
 
@@ -59,22 +62,26 @@ async def close_client(client: Any) -> None:
 
 
 class KazooBridge:
-    """From the threads of kazoo into the event loop that made this object."""
+    """Bridge from kazoo's threads into the event loop that made this object."""
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """For other threads. Does nothing once the loop has ended."""
+        """Run a function in the event loop; for other threads. Does nothing once the loop has ended."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(function)
 
     async def answer(self, pending: Any, clock: Clock, seconds: float) -> Any:
-        """What ZooKeeper says. kazoo fails what waits when the connection goes; the time is for one that is silent.
+        """Wait for ZooKeeper's answer.
+
+        kazoo fails waiting calls when the connection breaks; `seconds` is for a connection that is
+        silent.
 
         Raises:
-            UnavailableError: nothing within this time, or the connection is gone: unknown.
-            KazooException: it said no.
+            UnavailableError: no answer within this time, or the connection is gone: unknown
+                outcome.
+            KazooException: ZooKeeper refused.
         """
         from kazoo.exceptions import (
             CancelledError,
@@ -99,12 +106,13 @@ class KazooBridge:
             raise UnavailableError(f"ZooKeeper: {_said(error)}") from error
         except (KazooException, UnavailableError):
             raise
-        except Exception as error:  # what its threads tripped over, such as a socket that was closed under them
+        except Exception as error:  # errors of its threads, such as a socket that was closed under them
             raise UnavailableError(f"ZooKeeper: {_said(error)}") from error
 
 
-def _quiet() -> logging.Logger:
-    """Without the warning of each attempt to connect. Who uses it says once that there is no connection."""
+def _quiet_logger() -> logging.Logger:
+    """Return a logger without the warning of each connection attempt. Callers report once that
+    there is no connection."""
     logger = logging.getLogger("virtuallog.kazoo")
     logger.setLevel(logging.ERROR)
     return logger

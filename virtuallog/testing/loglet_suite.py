@@ -1,12 +1,14 @@
-"""The conformance suite for loglets: is this a loglet, as `virtuallog.contract.loglet.Loglet` promises?
+"""The conformance suite for loglets: tests the promises of `virtuallog.contract.loglet.Loglet`.
 
-For authors of loglets, ours and strangers'. It needs a fixture that makes fresh loglets, and no test framework; how to
-run it on a loglet of one's own is in docs/conformance.md. Each clause is an async function whose docstring is the
-clause of the contract; under pytest, parametrize over `CLAUSES` and call `run_clause`.
+For authors of loglets, ours and third-party ones. It needs a fixture that makes fresh loglets, and
+no test framework; docs/conformance.md tells how to run it on your own loglet. Each clause is an
+async function with the clause of the contract as its docstring; under pytest, parametrize over
+`CLAUSES` and call `run_clause`.
 
-Beyond the examples, every operation is cancelled at each of its awaits, and random histories of many clients are
-judged by `virtuallog.testing.checker.linearizability`. `RESTART_CLAUSES` ask what a power loss leaves, of fixtures that own their
-servers. `virtuallog conformance` runs all of it on simulated machines, and much more under every class of faults.
+Beyond the examples, every operation is cancelled at each of its awaits, and random histories of
+many clients are judged by `virtuallog.testing.checker.linearizability`. `RESTART_CLAUSES` test the
+state after a power loss, on fixtures that own their servers. `virtuallog conformance` runs all of
+it on simulated machines, and much more under every class of faults.
 """
 
 from __future__ import annotations
@@ -46,23 +48,24 @@ CLAUSES: Final[Sequence[Clause]] = (
 )
 
 RESTART_CLAUSES: Final[Sequence[RestartClause]] = restarts.CLAUSES
-"""For fixtures that can restart their servers."""
+"""Clauses for fixtures that can restart their servers."""
 
 CLAUSE_SECONDS: Final = 120.0
-"""Time for one clause on the fixture's clock. An operation that hangs or is unavailable for ever ends here."""
+"""Timeout of one clause on the fixture's clock. It ends an operation that hangs or is unavailable
+for ever."""
 
 
 @attrs.frozen(kw_only=True)
 class Verdict:
-    """What became of one clause."""
+    """Result of one clause."""
 
     clause: str
-    """Name of the function."""
+    """Name of the clause's function."""
     promise: str
-    """Its docstring."""
+    """Docstring of that function."""
     kept: bool
     message: str
-    """Which expectation was broken; empty if none was."""
+    """The broken expectation; empty if none was."""
 
 
 @attrs.define
@@ -97,7 +100,7 @@ class ProviderFixture:
 
 
 async def run_clause(clause: Callable[[FixtureT], Awaitable[None]], fixture: FixtureT) -> None:
-    """Raise an AssertionError unless the loglet keeps this clause."""
+    """Run one clause. Raises AssertionError if the loglet breaks it."""
     with fixture.clock.timeout(CLAUSE_SECONDS) as scope:
         await clause(fixture)
     if scope.cancelled_caught:
@@ -124,7 +127,7 @@ def _name(clause: Clause) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """The first error within groups: nurseries wrap what failed in them."""
+    """Describe the first error within groups: nurseries wrap the errors of their tasks."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"

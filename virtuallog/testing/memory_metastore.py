@@ -1,4 +1,4 @@
-"""A MetaStore in the memory of one process: the register as it should behave, for tests and examples."""
+"""A MetaStore in the memory of one process: a correct register, for tests and examples."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from virtuallog.contract.types import NodeId
 
 @attrs.define
 class MemoryMetaStore:
-    """`virtuallog.contract.metastore.MetaStore`, decided by a list. Every call takes a moment before it acts and one after."""
+    """`virtuallog.contract.metastore.MetaStore` on a list. Every call takes a moment before it acts
+    and one after."""
 
     values: list[bytes] = attrs.field(factory=list)
-    """Of version 1, 2, ..."""
+    """Values of version 1, 2, ..."""
     attempts: list[int] = attrs.field(factory=list)
     down: bool = False
-    """Nobody answers."""
+    """True if no member answers."""
     lose_replies: int = 0
-    """So many puts from now on happen, but their caller never hears of it."""
+    """Number of puts from now on that happen without an answer to their caller."""
 
     async def get(self) -> tuple[int, bytes]:
         await self._reach()

@@ -1,8 +1,9 @@
-"""The conformance suite for MetaStores: is this a versioned register, as `virtuallog.contract.metastore.MetaStore` promises?
+"""The conformance suite for MetaStores: tests the promises of `virtuallog.contract.metastore.MetaStore`.
 
-For authors of MetaStores, ours and strangers'. It needs a fixture that makes one fresh register per clause, and no test
-framework. Each clause is an async function whose docstring is the promise; under pytest, parametrize over `CLAUSES`
-and call `run_clause`. What the suite cannot do is break your servers: that belongs to the simulator.
+For authors of MetaStores, ours and third-party ones. It needs a fixture that makes one fresh
+register per clause, and no test framework. Each clause is an async function with the promise as its
+docstring; under pytest, parametrize over `CLAUSES` and call `run_clause`. The suite cannot break
+your servers: that belongs to the simulator.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class MetaStoreFixture(Protocol):
 
     @property
     def nodes(self) -> Sequence[NodeId]:
-        """Nodes that may be members; at least one that is not a member now helps."""
+        """Nodes that may be members; at least one that is not a member now is useful."""
         ...
 
     @property
@@ -42,28 +43,28 @@ class MetaStoreFixture(Protocol):
     def clock(self) -> Clock: ...
 
     async def open(self) -> MetaStore:
-        """A new client object that knows nothing yet."""
+        """Return a new client object with no knowledge yet."""
         ...
 
 
 Clause: TypeAlias = Callable[[MetaStoreFixture], Awaitable[None]]
 
 CLAUSE_SECONDS: Final = 120.0
-"""Time for one clause on the fixture's clock: an operation that hangs ends here."""
+"""Timeout of one clause on the fixture's clock. It ends an operation that hangs."""
 
 AWAITS_MAX: Final = 200
-"""More suspensions than one operation should need; cancellation clauses stop there."""
+"""Limit of suspensions of one operation; cancellation clauses stop there."""
 
 
 async def run_clause(clause: Clause, fixture: MetaStoreFixture) -> None:
-    """Raise an AssertionError if the promise is broken, or not kept in time."""
+    """Run one clause. Raises AssertionError if the promise is broken, or not kept in time."""
     with fixture.clock.timeout(CLAUSE_SECONDS) as scope:
         await clause(fixture)
     expect(not scope.cancelled_caught, f"{clause.__name__}: no result after {CLAUSE_SECONDS} seconds")
 
 
 async def begins_empty(fixture: MetaStoreFixture) -> None:
-    """A register that nobody has written is version 0, and empty."""
+    """A register without a write is version 0, and empty."""
     first, second = await fixture.open(), await fixture.open()
     expect(await first.get() == (0, b""), "the first client sees something in a new register")
     expect(await second.get() == (0, b""), "a get has written something")
@@ -81,7 +82,8 @@ async def what_was_put_is_read_by_everybody(fixture: MetaStoreFixture) -> None:
 
 
 async def one_writer_wins_a_version(fixture: MetaStoreFixture) -> None:
-    """Of many puts for one version one returns, the others raise ChainConflictError; all then read the winner's."""
+    """One of many puts for one version returns, the others raise ChainConflictError; all then read
+    the winner's."""
     clients = [await fixture.open() for _ in range(5)]
     won: list[bytes] = []
 
@@ -110,7 +112,8 @@ async def equal_bytes_do_not_win(fixture: MetaStoreFixture) -> None:
 
 
 async def an_attempt_wins_once(fixture: MetaStoreFixture) -> None:
-    """The same attempt may be put again, by anybody, also after later versions: it returns its version each time."""
+    """The same attempt may be put again, by any client, also after later versions: it returns its
+    version each time."""
     first, second = await fixture.open(), await fixture.open()
     attempt = _attempt(fixture)
     for client in (first, first, second, await fixture.open()):
@@ -133,7 +136,8 @@ async def a_stale_put_changes_nothing(fixture: MetaStoreFixture) -> None:
 
 
 async def members_change_through_the_register(fixture: MetaStoreFixture) -> None:
-    """Members may change with any version; clients that knew the old ones only still find the newest version."""
+    """Members may change with any version; clients that know only the old ones still find the
+    newest version."""
     writer, stale = await fixture.open(), await fixture.open()
     await stale.get()
     nodes = sorted(fixture.nodes)
@@ -147,7 +151,8 @@ async def members_change_through_the_register(fixture: MetaStoreFixture) -> None
 
 
 async def a_cancelled_put_may_be_repeated(fixture: MetaStoreFixture) -> None:
-    """Cancelled at any await, a put has happened or not; the same attempt, put again, settles it."""
+    """A put that is cancelled at any await has happened or not; the same attempt, put again,
+    settles it."""
     client = await fixture.open()
     for number in range(AWAITS_MAX):
         version, _ = await client.get()
@@ -161,7 +166,7 @@ async def a_cancelled_put_may_be_repeated(fixture: MetaStoreFixture) -> None:
 
 
 async def a_cancelled_get_does_no_harm(fixture: MetaStoreFixture) -> None:
-    """Cancelled at any await, a get leaves the client and the register as they were."""
+    """A get that is cancelled at any await leaves the client and the register as they were."""
     writer, reader = await fixture.open(), await fixture.open()
     for number in range(AWAITS_MAX):
         await writer.put(b"%d" % number, number, _attempt(fixture))
@@ -183,7 +188,7 @@ async def concurrent_clients_see_one_register(fixture: MetaStoreFixture) -> None
 
 
 async def read_and_write(client: MetaStore, fixture: MetaStoreFixture, number: int, times: int) -> None:
-    """A workload: read, change, and put an attempt in doubt again until it is settled."""
+    """Run a workload: read, change, and put an attempt in doubt again until it is settled."""
     source = random.Random(f"{fixture.random.random()} {number}")
     for change in range(times):
         await fixture.clock.sleep(source.random() * 0.05)

@@ -1,15 +1,16 @@
-"""What a log is, as a program: every promise of `virtuallog.contract.loglet.Loglet`, without servers, failures or time.    Pure.
+"""A model of a log: every promise of `virtuallog.contract.loglet.Loglet`, without servers, failures
+or time.
 
        trimmed            readable                 not yet written
     |-----------|------------------------------|......................>
     0       trim_point                        tail
 
-The memory loglet and the loglet of examples/ are shells over this model, and the documentation refers to it. So nothing
-here is clever.
+The memory loglet and the loglet of examples/ are shells over this model, and the documentation
+refers to it. So nothing here is clever.
 
-The one thing that is not obvious: a seal forbids *acknowledgements*, not entries. An append that failed may still
-land, even in a sealed log (Delos, OSDI'20, section 3.4), and then the sealed tail grows. `append` is the
-acknowledged kind; `land` puts an entry down without asking.
+One thing is not obvious: a seal forbids *acknowledgements*, not entries. An append that failed may
+still land, even in a sealed log (Delos, OSDI'20, section 3.4), and then the sealed tail grows.
+`append` is the acknowledged kind; `land` places an entry without a check.
 """
 
 from __future__ import annotations
@@ -29,26 +30,28 @@ class LogModel:
     """One log: batches in a row, a trim point, a seal."""
 
     align: int = 1
-    """Each batch starts at a multiple of this. More than 1 makes a sparse log, as loglets with slots or epochs are."""
+    """Each batch starts at a multiple of this. More than 1 makes a sparse log, as loglets with
+    slots or epochs are."""
     tail: int = 0
     trim_point: int = 0
     sealed: bool = False
     batches: list[PlacedBatch] = attrs.field(factory=list, repr=False)
-    """What is not trimmed, in order of places."""
+    """The batches that are not trimmed, in order of places."""
     offered: dict[Batch, range] = attrs.field(factory=dict, repr=False)
-    """Places of every batch ever ordered: offered again, a batch gets these."""
+    """Places of every batch ever ordered. A batch that is offered again gets these."""
     refused: dict[tuple[Batch, int], int] = attrs.field(factory=dict, repr=False)
-    """Conditional appends that met another tail than they expected, and which."""
+    """Refused conditional appends, by batch and expected tail; the value is the tail they found."""
     next_sequence: dict[SessionId, int] = attrs.field(factory=dict, repr=False)
     time_ms: int = 0
-    """Of the newest batch: whoever orders never lets it go back."""
+    """Time of the newest batch, in milliseconds. It never goes back."""
 
     def append(self, batch: Batch, *, opens: bool, expected_tail: int | None = None, time_ms: int = 0) -> range:
         """Order the batch and acknowledge it.
 
         Raises:
             SealedError: sealed.
-            OutOfOrderError: the session's earlier batches are missing; 0 stands for a session never seen.
+            OutOfOrderError: the session's earlier batches are missing; 0 stands for an unknown
+                session.
             TailMismatchError: the batch would not be placed at `expected_tail`.
         """
         if self.sealed:
@@ -65,14 +68,15 @@ class LogModel:
         return places
 
     def _check_tail_is(self, expected_tail: int, batch: Batch) -> None:
-        """A refusal is for good: the call may have a second copy, which arrives when the tail is what it expects."""
+        """Check a condition. A refusal is for good: a second copy of the call may arrive when the
+        tail is as expected."""
         found = self.refused.get((batch, expected_tail), self.tail)
         if found != expected_tail:
             self.refused[batch, expected_tail] = found
             raise TailMismatchError(expected_tail, found)
 
     def land(self, batch: Batch, places: range, time_ms: int = 0) -> None:
-        """An append takes effect at `places`, whether or not anybody hears of it, sealed or not."""
+        """Place an append at `places`, sealed or not, with or without an acknowledgement."""
         assert len(places) == batch.count
         assert places.start >= self.tail
         assert batch.first_sequence >= self.next_sequence.get(batch.session, 0)
@@ -89,13 +93,14 @@ class LogModel:
         self.sealed = True
 
     def prefix_trim(self, offset: int) -> LogletOffset:
-        """Drop everything below `offset`, but nothing at or past the tail; returns the effective trim point."""
+        """Drop everything below `offset`, but nothing at or past the tail; return the effective
+        trim point."""
         self.trim_point = max(self.trim_point, min(offset, self.tail))
         del self.batches[: self._index_at(self.trim_point)]
         return LogletOffset(self.trim_point)
 
     def read(self, start: int, stop: int, max_bytes: int) -> list[PlacedBatch | Gap]:
-        """What lies in [start, stop): at least one item, then as much as fits in `max_bytes`.
+        """Return what lies in [start, stop): at least one item, then as many as fit in `max_bytes`.
 
         Raises:
             BeyondTailError: `stop` is past the tail.
@@ -127,5 +132,5 @@ class LogModel:
             yield Gap(start, stop, GapKind.FILLER)
 
     def _index_at(self, place: int) -> int:
-        """Index of the first batch that ends past `place`."""
+        """Return the index of the first batch that ends past `place`."""
         return bisect.bisect_right(self.batches, place, key=lambda placed: placed.stop)

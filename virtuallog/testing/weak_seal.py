@@ -1,14 +1,14 @@
-"""A loglet whose seal bit and whose entries live in different places: the smallest one in which order matters.
+"""A loglet with seal bit and entries in different places: the smallest one in which order matters.
 
-One server holds entries, another one holds the bit, of any number of logs; neither survives anything. It exists to
-show, and to test checkers with, the ordering rule (specs: Delos, section 3.4 and its erratum; "weak sealing" in the
-words of the LogDrive paper):
+One server holds entries, another one holds the bit, of any number of logs; neither survives a
+restart. It exists to show, and to test checkers with, the ordering rule (specs: Delos, section 3.4
+and its erratum; "weak sealing" in the words of the LogDrive paper):
 
     append        write the entry, then look at the bit
     check_tail    read the tail, then look at the bit; if it is set, read the tail again
 
-Each of the two, done the other way round, looks right, passes every test without concurrency, and loses data.
-`weak_seal_provider.py` makes it a kind for chains: a loglet on somebody else's service.
+Each of the two in the other order looks right, passes every test without concurrency, and loses
+data. `weak_seal_provider.py` makes it a kind for chains: a loglet on an external service.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from virtuallog.testing.model import LogModel
 
 CALL_SECONDS: Final = 1.0
 POLL_SECONDS: Final = (0.05, 0.15, 0.45, 1.35)
-"""Pauses between two looks of `wait_tail`: soon at first, for a log in use; then rarely, as an idle one costs calls."""
+"""Pauses between two checks of `wait_tail`: soon at first, for a log in use; then rarely, as idle
+checks cost calls."""
 
 
 @attrs.frozen
@@ -87,7 +88,8 @@ class SetBit(Request[Bit]):
 
 @attrs.frozen
 class WeakSealImport(Request[Number]):
-    """Make a log of what another one holds, where it holds it; gaps included. The answer is its tail."""
+    """Make a log with the content of another one, at the same places, gaps included. The answer is
+    its tail."""
 
     placed: tuple[Placed, ...]
 
@@ -102,7 +104,7 @@ class RequestInLog(Request[Any]):
 
 @attrs.define(eq=False)
 class EntriesServer:
-    """Orders whatever it is given; knows nothing of seals."""
+    """Orders all entries that it gets; knows nothing of seals."""
 
     logs: dict[str, LogModel] = attrs.field(factory=dict)
 
@@ -129,7 +131,7 @@ class EntriesServer:
             case TrimBelow(offset):
                 return Number(model.prefix_trim(offset))
             case WeakSealImport(placed):
-                if model.tail == 0:  # else a copy of an earlier call, which must not undo what was trimmed since
+                if model.tail == 0:  # else a copy of an earlier call, which must not undo later trims
                     self.logs[log] = model = _model_of(placed)
                 return Number(model.tail)
         raise UnsupportedError(f"an entries server does not serve {type(request).__name__}")
@@ -167,28 +169,29 @@ class WeakSealLoglet:
 
     _environment: Environment
     _entries: NodeId
-    """Where the `EntriesServer` is."""
+    """Node of the `EntriesServer`."""
     _seal: NodeId
-    """Where the `SealServer` is."""
+    """Node of the `SealServer`."""
     _log: str = ""
-    """Which of the logs there."""
+    """Name of the log on these servers."""
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         try:
             written = await self._call(self._entries, WeakSealWrite(batch, opens, expected_tail))
         except TailMismatchError:
-            if await self._is_sealed():  # what it met may lie beyond the sealed tail, where it is in no log
+            if await self._is_sealed():  # the refused tail may lie beyond the sealed tail, where it is in no log
                 raise SealedError from None
             raise
-        # Only now: a seal that this check does not see completes after the write, so its tail covers the entry.
+        # Only now: a seal that this check does not see completes after the write, so its tail
+        # covers the entry.
         if await self._is_sealed():
             raise SealedError
         return range(written.start, written.stop)
 
     async def check_tail(self) -> Tail:
         tail = await self._tail()
-        # Only now: with the bit read first, a seal could complete in between, and what a zombie writes afterwards
-        # would be part of a tail that is called open.
+        # Only now: with the bit read first, a seal could complete in between, and later writes of a
+        # zombie would be part of a tail that is called open.
         if not await self._is_sealed():
             return Open(tail)
         # The first tail may be older than the seal, and appends may have been acknowledged in between.

@@ -1,7 +1,8 @@
-"""The weak-seal loglet as a kind for chains: a loglet on somebody else's service, as Delos' first ones were.
+"""The weak-seal loglet as a kind for chains: a loglet on an external service, as Delos' first ones were.
 
-Nothing of it runs on the cluster's own nodes, and its settings are few: which log it is follows from the segment. A
-copy of another loglet's entries (`store_copy`, then `VirtualLog.reconfig_modify`) is a log of any other name.
+Nothing of it runs on the cluster's own nodes, and it has few settings: the segment gives the name
+of the log. A copy of another loglet's entries (`store_copy`, then `VirtualLog.reconfig_modify`) is
+a log of any other name.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ KIND: Final = "weak-seal"
 
 @attrs.define(eq=False)
 class WeakSealProvider:
-    """Implements `virtuallog.contract.provider.LogletProvider`. The config is the name of the log; empty: that of the segment."""
+    """Provider of weak-seal loglets. The config is the name of the log; empty for that of the segment.
+
+    Implements `virtuallog.contract.provider.LogletProvider`.
+    """
 
     entries: NodeId
-    """Where the `EntriesServer` is."""
+    """Node of the `EntriesServer`."""
     seal: NodeId
-    """Where the `SealServer` is."""
+    """Node of the `SealServer`."""
     kind: str = attrs.field(default=KIND, init=False)
     contiguous: bool = attrs.field(default=True, init=False)
     interfaces: Sequence[Interface] = attrs.field(default=(), init=False)
@@ -50,10 +54,11 @@ class WeakSealProvider:
         return {}
 
     async def forget(self, lowest_live_version: int) -> None:
-        """Nothing is kept on nodes; the service keeps its logs."""
+        """Do nothing: nodes keep nothing, and the service keeps its logs."""
 
     async def store_copy(self, environment: Environment, log: str, placed: Sequence[Placed]) -> bytes:
-        """Make a sealed log of what another one holds, in order and without holes; returns its config.
+        """Make a sealed log with the content of another one, in order and without holes; return its
+        config.
 
         Raises:
             UnavailableError: no answer in time; may be called again with the same name.

@@ -1,1 +1,5 @@
-"""Single-slot Paxos for the versions of the register, without I/O: the acceptor, the rounds of proposers and learners, quorums and validation. Pure: imports the messages and the contract."""
+"""Single-slot Paxos for the versions of the register, without I/O.
+
+The acceptor, the rounds of proposers and learners, quorums and validation. Pure: imports the
+messages and the contract.
+"""

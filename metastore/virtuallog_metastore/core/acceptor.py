@@ -1,17 +1,20 @@
-"""One member's votes. Every change of durable acceptor state is in this file.                                    Pure.
+"""The votes of one member. Every change of durable acceptor state is in this file.
 
-Paxos Made Simple, sections 2.2 and 2.5, for a row of independent slots. An acceptor votes in one slot only: the one
-after the newest decision it knows. Slots up to that are closed, and to whoever asks about them it shows the decision;
-for later slots it says how far it is and waits to be taught. So its state never grows, it never votes on behalf of
-members that it does not know of, and every member that has voted in slot k+1 durably knows the decision of slot k.
+Paxos Made Simple, sections 2.2 and 2.5, for a row of independent slots. An acceptor votes in one
+slot only: the one after the newest decision it knows. Slots up to that are closed; a client that
+asks about them gets the decision. For later slots it answers how far it is, and waits to be taught.
+So its state never grows, it never votes on behalf of members that it does not know of, and every
+member that has voted in slot k+1 durably knows the decision of slot k.
 
-"Nothing accepted" is said only about that one slot, from state that cannot have been lost short of losing the disk. And a
-lost disk does not come back: who votes in a slot is a *store*, the data directory that the decision before the slot names
-for this member (`seat`, docs/protocols/metastore.md, "Seats"). So a new directory in the place of a lost one has no vote in any
-slot in which the lost one had, and a lost one that turns up again has none in later slots. Both still show and learn
-decisions: these are true, whoever repeats them.
+"Nothing accepted" is answered only about that one slot, from state that cannot have been lost short
+of losing the disk. A lost disk does not come back: the voter in a slot is a *store*, the data
+directory that the decision before the slot names for this member (`seat`,
+docs/protocols/metastore.md, "Seats"). So a new directory in the place of a lost one has no vote in
+any slot in which the lost one had. A lost one that turns up again has none in later slots. Both
+still show and learn decisions: these are true from any source.
 
-Rule for the driver: perform all effects of one step, in order, before the next step. What a step sees is then durable.
+Rule for the driver: perform all effects of one step, in order, before the next step. The state that
+a step sees is then durable.
 """
 
 from __future__ import annotations
@@ -38,13 +41,19 @@ from virtuallog_metastore.messages import (
 
 Message: TypeAlias = Ask | Prepare | Accept | Learn
 VoterCheck: TypeAlias = Callable[[int, bytes], bool]
-"""Whether a version of the register, with its value, names this very store for this member. Raises WrongRecipientError for a
-value that is of another register altogether, MalformedError for one that is of none, or of another version."""
+"""Tells if a version of the register, with its value, names this very store for this member.
+
+Raises WrongRecipientError for a value of another register altogether, MalformedError for one of no
+register, or of another version.
+"""
 
 
 LEAP_MAX: Final = 1 << 32
-"""Rounds between a promise and the next ballot. A proposer that is outbid goes one further, so honest ones differ by how often
-that happened; and to come near the last of 2^63 rounds takes more messages than anybody has time for."""
+"""Limit of rounds between a promise and the next ballot.
+
+An outbid proposer goes one round further, so honest ballots differ by the number of times that
+happened. To come near the last of 2^63 rounds takes more messages than time allows.
+"""
 
 
 def _open_seat(version: int, value: bytes) -> bool:
@@ -53,7 +62,7 @@ def _open_seat(version: int, value: bytes) -> bool:
 
 @attrs.frozen(kw_only=True)
 class PersistBallots:
-    """What was promised and accepted in `slot`, in place of what was stored before."""
+    """Persist the promised ballot and the accepted vote in `slot`, in place of those stored before."""
 
     slot: int
     promised: Ballot
@@ -62,7 +71,8 @@ class PersistBallots:
 
 @attrs.frozen
 class PersistDecision:
-    """The newest decision, in place of the one before and, in the same write, of all ballots: their slot is closed."""
+    """Persist the newest decision in place of the one before. Deletes all ballots in the same
+    write: their slot is closed."""
 
     decision: Decision
 
@@ -77,11 +87,12 @@ Effect: TypeAlias = PersistBallots | PersistDecision | Reply
 
 @attrs.define
 class Acceptor:
-    """Durable, all of it. `promised` and `accepted` belong to slot `known + 1`."""
+    """An acceptor. All of it is durable but `seat`. `promised` and `accepted` belong to slot `known
+    + 1`."""
 
     decision: Decision | None = None
     promised: Ballot = BALLOT_ZERO
-    """Never goes back within a slot."""
+    """Highest promised ballot. Never goes back within a slot."""
     accepted: Vote | None = None
     seat: VoterCheck = attrs.field(default=_open_seat, eq=False, repr=False)
     """Not durable: follows from `decision` and the identity of the store."""
@@ -92,11 +103,11 @@ class Acceptor:
 
     @property
     def known(self) -> int:
-        """Newest decided version; -1 on a node that has not been told of any."""
+        """Newest decided version; -1 on a node that knows none."""
         return -1 if self.decision is None else self.decision.version
 
     def step(self, message: Message) -> list[Effect]:
-        """Messages come checked (validation.py)."""
+        """Process one message, already checked (validation.py)."""
         if isinstance(message, Learn):
             return self._learn(message.decision)
         if self._is_out_of_place(message.slot):
@@ -118,17 +129,21 @@ class Acceptor:
         return "nothing" if self.decision is None else f"attempt {self.decision.proposal.attempt:x}"
 
     def _is_out_of_place(self, slot: int) -> bool:
-        """Whether another store than this one votes in the slot; never before it knows of any register."""
+        """True if another store than this one votes in the slot. False before it knows of any
+        register."""
         return self.decision is not None and self._votes_in(slot) and not self._seated
 
     def _contradicts(self, message: Ask | Prepare | Accept) -> bool:
-        """Whether the client builds on another decision of the version before. One register has only one: then disks
-        were lost, or first members were configured differently, and a vote could do harm."""
+        """True if the client builds on another decision of the version before.
+
+        One register has only one: then disks were lost, or first members were configured
+        differently, and a vote could do harm.
+        """
         decision = self.decision
         return decision is not None and self._votes_in(message.slot) and message.after != decision.proposal.attempt
 
     def _leaps(self, message: Ask | Prepare | Accept) -> TypeGuard[Prepare | Accept]:
-        """Whether the ballot is no attempt to outbid others, but one that could not be outbid."""
+        """True if the ballot is no attempt to outbid others, but one that could not be outbid."""
         if isinstance(message, Ask) or not self._votes_in(message.slot):
             return False
         return message.ballot.round > self.promised.round + LEAP_MAX
@@ -144,7 +159,7 @@ class Acceptor:
         if not self._votes_in(message.slot) or message.ballot < self.promised:
             return []
         if self.accepted is not None and self.accepted.ballot == message.ballot:
-            return []  # the same request once more: nobody else has this ballot
+            return []  # the same request once more: each ballot has one owner
         self.promised = message.ballot
         self.accepted = Vote(ballot=message.ballot, proposal=message.proposal)
         # Durable before visible: the proposer counts this vote, and a later phase 1 must find it.

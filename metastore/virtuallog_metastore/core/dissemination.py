@@ -1,8 +1,8 @@
-"""Makes a decision known: to the members that made it and to those that decide next.                             Pure.
+"""Dissemination of a decision, to the members that made it and to those that decide next.
 
-Why both: a client that is behind asks the old members and must be sent on; the new members vote only once they know
-the decision that names them. After this the old members may go, and one of their majority is enough to find the way.
-See docs/protocols/metastore.md, "Changing the members".
+Both need it. A client that is behind asks the old members and must be sent on. The new members vote
+only once they know the decision that names them. After this the old members may go, and one of
+their majority is enough to find the way. See docs/protocols/metastore.md, "Changing the members".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from virtuallog_metastore.messages import Decision, Learn, Learned
 
 @attrs.define
 class Dissemination:
-    """Finishes as Known or Unreachable."""
+    """A round that ends as Known or Unreachable."""
 
     decision: Decision
     former: tuple[NodeId, ...]
@@ -42,5 +42,6 @@ class Dissemination:
         return [Finish(Known())] if done else []
 
     def exhausted(self) -> Outcome:
-        """The former members may be gone for good, and that must not hold up the others."""
+        """Finish without the former members: they may be gone for good, and must not hold up the
+        others."""
         return Known() if self._next.complete else Unreachable()

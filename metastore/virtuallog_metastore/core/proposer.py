@@ -1,8 +1,9 @@
-"""Decides one slot, with one ballot.                                                                             Pure.
+"""The proposer: decides one slot, with one ballot.
 
-Paxos Made Simple, section 2.2: phase 1 asks a majority for promises and learns what was accepted; phase 2 proposes the
-accepted value with the highest ballot, or the proposer's own if there is none. A value that only one acceptor has
-accepted is thereby either finished or outvoted by the next proposer; it can block nobody (CorfuDB's livelock, C#3875).
+Paxos Made Simple, section 2.2: phase 1 asks a majority for promises and learns what was accepted;
+phase 2 proposes the accepted value with the highest ballot, or the proposer's own if there is none.
+So the next proposer either finishes or outvotes a value that only one acceptor has accepted; it can
+block no client (CorfuDB's livelock, C#3875).
 
 The first refusal ends the attempt: its ballot is behind, and the next one will not be.
 """
@@ -31,16 +32,17 @@ from virtuallog_metastore.messages import Accept, Ballot, Decision, Learned, Pre
 
 @attrs.define
 class Proposer:
-    """Finishes as Chosen, Found, Preempted, Unreachable or, without a proposal of its own, Vacant."""
+    """A round that ends as Chosen, Found, Preempted, Unreachable or, without a proposal of its own,
+    Vacant."""
 
     basis: Decision
-    """The slot is the one after this, its acceptors are the members named here."""
+    """The decision before the slot. Its members are the slot's acceptors."""
     ballot: Ballot
-    """Never used before, by anybody."""
+    """A ballot that no proposer has used before."""
     own: Proposal | None
-    """None: only finish what was accepted, if anything."""
+    """The proposer's own proposal; None to finish only what was accepted, if anything."""
     _proposal: Proposal | None = attrs.field(default=None, init=False)
-    """What phase 2 proposes; None in phase 1."""
+    """The proposal of phase 2; None in phase 1."""
     _promises: Tally = attrs.field(init=False)
     _votes: Tally = attrs.field(init=False)
     _lessons: LaggingMembers = attrs.field(init=False)
@@ -61,7 +63,8 @@ class Proposer:
         if isinstance(answer, Learned):
             return [Send((node,), self._request())]
         if answer.decision is not None:
-            # An answer that shows an older one is no answer; taking it would send the client round in circles.
+            # An answer with an older decision is no answer; taking it would send the client round
+            # in circles.
             return [Finish(Found(answer.decision))] if answer.decision.version >= self.slot else []
         if self._lessons.lag(answer, self.slot):
             return self._lessons.teach(node)

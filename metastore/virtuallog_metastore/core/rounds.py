@@ -1,7 +1,9 @@
-"""What the proposer's side of Paxos consists of: short conversations of one client with the members of a slot.   Pure.
+"""Rounds: the building blocks of the proposer's side, short exchanges of one client with a slot's
+members.
 
-A `Round` says what to send, is told each answer, and at some point what came of it. Requests that fail are not
-mentioned to it; when no request is left under way and it has not finished, it is asked what it makes of that.
+A `Round` returns messages to send, gets each answer, and at some point returns its outcome. Failed
+requests are not reported to it. When no request is in flight and it has not finished, it must
+decide (`exhausted`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class Found:
 
 @attrs.frozen
 class Chosen:
-    """The votes of a majority were counted: decided, but perhaps nobody else knows it yet."""
+    """The votes of a majority were counted: decided, but perhaps no member knows it yet."""
 
     decision: Decision
 
@@ -38,7 +40,7 @@ class Vacant:
 
 @attrs.frozen
 class HalfAccepted:
-    """Something was accepted, by too few to say whether it is decided."""
+    """A value was accepted by too few members to know if it is decided."""
 
     promised: Ballot
     """The highest ballot seen."""
@@ -61,7 +63,7 @@ class Unreachable:
     """No majority answered."""
 
     reason: str = ""
-    """What the last one that failed said, for people."""
+    """Message of the last failed request, for operators."""
 
 
 Outcome: TypeAlias = Found | Chosen | Vacant | HalfAccepted | Preempted | Known | Unreachable
@@ -75,7 +77,7 @@ class Send:
 
 @attrs.frozen
 class Finish:
-    """Always the last effect."""
+    """The end of the round; always the last effect."""
 
     outcome: Outcome
 
@@ -91,23 +93,25 @@ class Round(Protocol):
         ...
 
     def exhausted(self) -> Outcome:
-        """Nothing is under way any more: all has been answered, or has failed."""
+        """Return the outcome: no request is in flight any more, each was answered or has failed."""
         ...
 
 
 @attrs.define
 class LaggingMembers:
-    """Brings members that are behind to the decision their votes rest on: new ones start knowing nothing."""
+    """Teaches members that are behind the decision their votes rest on: new ones start with none."""
 
     basis: Decision | None
     _taught: set[NodeId] = attrs.field(factory=set, init=False)
 
     def lag(self, answer: Standing | Receipt, slot: int) -> bool:
-        """Whether `answer` says nothing about `slot`, because its sender does not vote there yet."""
+        """True if `answer` gives no information about `slot`, because its sender does not vote
+        there yet."""
         return answer.known < slot - 1
 
     def teach(self, node: NodeId) -> list[Effect]:
-        """Once per round: a request that overtook the lesson must not start an endless exchange."""
+        """Teach a member. Once per round: a request that overtook the lesson must not start an
+        endless exchange."""
         if self.basis is None or node in self._taught:
             return []
         self._taught.add(node)

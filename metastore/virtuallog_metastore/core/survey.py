@@ -1,7 +1,8 @@
-"""Asks the members of a slot what is in it, without disturbing anybody.                                          Pure.
+"""The survey: a read of a slot's members that disturbs no proposer.
 
-A `get` that ran Paxos each time would preempt writers: clients that poll could keep a write from ever ending. So a
-reader first asks with no ballot, and usually that is all: a majority has accepted nothing, so no put has returned.
+A `get` that ran Paxos each time would preempt writers: clients that poll could keep a write from
+ever ending. So a reader first asks with no ballot, and usually that is all: a majority has accepted
+nothing, so no put has returned.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from virtuallog_metastore.messages import BALLOT_ZERO, Ask, Ballot, Decision, Le
 
 @attrs.define
 class Survey:
-    """One read-only round. Finishes as Found, Chosen, Vacant, HalfAccepted or Unreachable."""
+    """A read-only round that ends as Found, Chosen, Vacant, HalfAccepted or Unreachable."""
 
     basis: Decision | None
-    """The newest known decision; the survey is of the slot after it. None: any decision will do (slot 0)."""
+    """The newest known decision; the survey is of the slot after it. None if any decision will do
+    (slot 0)."""
     members: tuple[NodeId, ...]
     others: tuple[NodeId, ...] = ()
-    """Asked as well, for a newer decision only: they have no voice in this slot."""
+    """Further nodes, asked only for a newer decision: they have no vote in this slot."""
     slot: int = attrs.field(init=False)
     _promised: Ballot = attrs.field(default=BALLOT_ZERO, init=False)
     _tally: Tally = attrs.field(init=False)
@@ -53,7 +55,8 @@ class Survey:
             return [Send((node,), self._request())]
         assert isinstance(answer, Standing)
         if answer.decision is not None:
-            # An answer that shows an older one is no answer; taking it would send the client round in circles.
+            # An answer with an older decision is no answer; taking it would send the client round
+            # in circles.
             return [Finish(Found(answer.decision))] if answer.decision.version >= self.slot else []
         if node not in self.members:
             return []

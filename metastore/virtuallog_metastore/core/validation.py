@@ -1,6 +1,7 @@
-"""What no acceptor takes from the network, and no client offers.                                                 Pure.
+"""Validation of messages: limits that acceptors and clients hold.
 
-An oversize value, once accepted, could never be repaired by others; so it is refused by everybody at every door.
+An oversize value, once accepted, could never be repaired by others. So every acceptor and every
+client refuses it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from virtuallog_metastore.messages import (
 
 
 def check_untrusted(message: Message) -> None:
-    """Whether an acceptor may look at this message at all.
+    """Check that an acceptor may process this message.
 
     Raises:
         MalformedError: fields out of range.
@@ -44,7 +45,7 @@ def check_untrusted(message: Message) -> None:
 
 
 def check_proposal(proposal: Proposal) -> None:
-    """Whether a value may stand in the register.
+    """Check that a value may stand in the register.
 
     Raises:
         MalformedError: no members, unsorted or too many members, too many earlier winners.

@@ -1,11 +1,13 @@
-"""Changes an exported register by hand, for a loglet that is lost for good.                                          Pure.
+"""Edits of an exported register by hand, for a loglet that is lost for good.
 
-What a change of the chain needs, a seal and a tail, nobody can get from a loglet that is gone, if it was kept elsewhere than on nodes,
-or on nodes of which most are gone. Metadata edits are what its authors call a safe emergency tool (Delos, OSDI'20, section 6); here
-they are a part of the disaster that `virtuallog_metastore.disaster_recovery.revival` is for: the cluster is stopped, and goes on as another one. So nobody who
-still knows the former chain can be told by a node that an append went well.
+A change of the chain needs a seal and a tail. A loglet that is gone gives neither: it was kept
+elsewhere than on nodes, or on nodes of which most are gone. The authors of Delos call metadata
+edits a safe emergency tool (OSDI'20, section 6). Here they are a part of the recovery in
+`virtuallog_metastore.disaster_recovery.revival`: the cluster is stopped, and goes on as another
+one. So no node can acknowledge an append to a client that still knows the former chain.
 
-No position is ever given twice: the log goes on where the operator says, and that is at or past the start of what is lost.
+No position is ever given twice: the log goes on where the operator says, and that is at or past the
+start of what is lost.
 """
 
 from __future__ import annotations
@@ -20,15 +22,16 @@ from virtuallog_metastore.disaster_recovery.dump import Dump, dump
 
 
 def edit(found: Dump, close_at: int | None, start_at: int | None) -> Dump:
-    """The same register, some versions later.
+    """Return the same register, some versions later.
 
     Args:
-        found: what was exported.
-        close_at: the open segment ends here, without a seal. Must be past everything that was ever acknowledged.
-        start_at: the segments that lie wholly below are left out, and with them what is in them.
+        found: the exported register.
+        close_at: end of the open segment, without a seal; None to leave it open. Must be past
+            everything that was ever acknowledged.
+        start_at: segments wholly below are dropped, and with them their entries; None to drop none.
 
     Raises:
-        InvalidSettingError: that cannot be, or changes nothing.
+        InvalidSettingError: that is impossible, or changes nothing.
     """
     edited = found.register.chain
     if close_at is not None:
@@ -53,7 +56,7 @@ def _closed(before: Chain, stop: int) -> Chain:
 def _shortened(before: Chain, start: int) -> Chain:
     last = before.last
     if last.stop is not None and last.stop <= start:
-        # An empty segment says where the log goes on; it leaves the chain when the log does.
+        # An empty segment marks where the log goes on; it leaves the chain when the log does.
         return Chain(before.version + 1, (attrs.evolve(last, start=last.stop, base=last.offset(last.stop)),))
     shortened = chain.truncate(before, LogPosition(start))
     if shortened is None:

@@ -1,11 +1,13 @@
-"""The register in a file of its own, for the day on which the MetaStore is lost.                                  Pure.
+"""Dump of the register in a file of its own, for the loss of the MetaStore.
 
-One decision, whole, with everything needed to refuse it: another kind of file, a later format, a cut or changed one.
+One decision, whole, with everything needed to refuse the file: another kind of file, a later
+format, a cut or changed one.
 
-    magic "VLOGREGISTER" | format u16 | cluster id 16 | version u64 | bytes of the value u32 | value | crc32c u32 of all that
+    magic "VLOGREGISTER" | format u16 | cluster id 16 | version u64 | bytes of the value u32 | value
+    | crc32c u32 of all that
 
-little-endian. The value is the register as the MetaStore had it (virtuallog/contract/register.capnp), which says its version and its
-cluster once more.
+little-endian. The value is the register as the MetaStore had it
+(virtuallog/contract/register.capnp); it contains its version and its cluster once more.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ _HEAD: Final = struct.Struct("<12sH16sQI")
 _FORMAT_FIELD: Final = struct.Struct("<12sH")
 _CHECKSUM: Final = struct.Struct("<I")
 DUMP_BYTES_MAX: Final = _HEAD.size + VALUE_BYTES_MAX + _CHECKSUM.size
-"""No file of ours is larger."""
+"""Limit of a dump file in bytes."""
 
 
 @attrs.frozen
 class Dump:
-    """What such a file holds."""
+    """Content of a dump file."""
 
     register: Register
     value: bytes = attrs.field(repr=False)
-    """As it was decided, byte for byte."""
+    """The value as decided, byte for byte."""
 
     def encode(self) -> bytes:
         head = _HEAD.pack(_MAGIC, _FORMAT, self.register.cluster, self.register.version, len(self.value))
@@ -44,16 +46,16 @@ class Dump:
 
 
 def dump(value: bytes) -> Dump:
-    """The dump of a decided value.
+    """Make the dump of a decided value.
 
     Raises:
-        MalformedError: it is no register.
+        MalformedError: not a register.
     """
     return Dump(register.decode_untrusted(value), value)
 
 
 def decode_untrusted(content: bytes) -> Dump:
-    """What is in a file.
+    """Decode the content of a dump file.
 
     Raises:
         MalformedError: another kind of file, or a later format.

@@ -1,17 +1,21 @@
-"""A register that goes on from an exported one, without the MetaStore that decided it.                             Pure.
+"""Revival: a register that goes on from an exported one, without the MetaStore that decided it.
 
-A majority of the members is lost for good, so nobody can decide the next version, and nobody knows for sure what the last one
-was. What is made of a dump is therefore *another cluster*, which happens to have the same log:
+If a majority of the members is lost for good, no next version can be decided, and the last one is
+not known for sure. A register made from a dump is therefore *another cluster*, which happens to
+have the same log:
 
-* it has another cluster id. Every acceptor, node and connection refuses what is of another cluster, so a member of the old
-  one that turns up after all, with votes that nobody knew of, can neither vote in the new one nor be outvoted by it. The id is
-  a checksum of what was imported and for whom: the same import on several nodes makes the same cluster, and two different ones
-  never meet;
-* its first version lies far above any that the old cluster can have decided meanwhile: ids of segments, floors of LogServers
-  and versions of joining are compared, and none is used twice;
-* its first decision is no vote of anybody. It is written to the disks of its members before they start, like version 0.
+* it has another cluster id. Every acceptor, node and connection refuses anything of another
+  cluster. A member of the old one that turns up after all, with unknown votes, can neither vote in
+  the new one nor be outvoted by it. The id is a checksum of what was imported and for which
+  members: the same import on several nodes makes the same cluster, and two different ones never
+  meet;
+* its first version lies far above any that the old cluster can have decided meanwhile: ids of
+  segments, floors of LogServers and versions of joining are compared, and none is used twice;
+* its first decision is no vote. It is written to the disks of its members before they start, like
+  version 0.
 
-What was decided after the export is not in it, and what was appended to segments that came after it is lost.
+Decisions made after the export are not in it, and entries appended to segments that came after it
+are lost.
 """
 
 from __future__ import annotations
@@ -29,14 +33,15 @@ from virtuallog_metastore.disaster_recovery.dump import Dump
 from virtuallog_metastore.messages import Decision, Proposal
 
 LEAP: Final = 1 << 32
-"""Versions left out: a cluster that changes its chain a thousand times a second needs seven weeks for them."""
+"""Number of versions left out. A cluster with a thousand changes of its chain a second needs seven
+weeks for them."""
 
 
 def revive(dump: Dump, members: Sequence[NodeId]) -> Decision:
-    """The first decision of the cluster that goes on from `dump`, decided by `members` from then on.
+    """Make the first decision of the cluster that goes on from `dump`, decided by `members` from then on.
 
     Raises:
-        InvalidSettingError: these are no nodes of the cluster, or nobody is there to decide.
+        InvalidSettingError: a member is no node of the cluster, or there are no members.
     """
     chosen = tuple(sorted(set(members)))
     known = dump.register.nodes

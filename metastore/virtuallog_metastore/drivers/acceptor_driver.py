@@ -1,4 +1,5 @@
-"""Runs an acceptor: requests in, one after the other; state to the store; answers out. The acceptor's only driver."""
+"""Driver of an acceptor: requests in, one after the other; state to the store; answers out. Its
+only driver."""
 
 from __future__ import annotations
 
@@ -19,8 +20,11 @@ from virtuallog_metastore.messages import Accept, Ask, Learn, Prepare, genesis
 from virtuallog_metastore.metrics import AcceptorMetrics
 
 QUEUE_MAX: Final = 64
-"""Requests that wait for the store. Each may hold a value of 1 MiB; a round of one client is one request, so this is
-far more clients than change the register at once, and a refused one backs off."""
+"""Requests that wait for the store.
+
+Each may hold a value of 1 MiB. A round of one client is one request, so this is far more clients
+than change the register at once, and a refused one backs off.
+"""
 
 STORE: Final = "metastore"
 
@@ -39,8 +43,8 @@ _Queued: TypeAlias = tuple[Message, Done]
 class AcceptorDriver:
     """Serves the requests of `wire.ACCEPTOR` on one node.
 
-    Requests are performed wholly, in order of arrival. When the store fails nothing is known any more about what it
-    holds: the service reports it and answers every later request with the error.
+    Requests are performed wholly, in order of arrival. When the store fails its content is unknown:
+    the service reports the failure and answers every later request with the error.
     """
 
     _acceptor: Acceptor
@@ -53,10 +57,11 @@ class AcceptorDriver:
 
     @classmethod
     async def start(cls, members: Sequence[NodeId], environment: NodeEnvironment, meter: AcceptorMetrics) -> Handlers:
-        """Restore the acceptor, found version 0 if this is a first member's first start, and serve from now on.
+        """Restore the acceptor, create version 0 on a first member's first start, and serve from now on.
 
         Raises:
-            CorruptionError, MalformedError, StorageError, WrongRecipientError: the stored state cannot be used.
+            CorruptionError, MalformedError, StorageError, WrongRecipientError: the stored state
+                cannot be used.
         """
         store = await environment.key_values(STORE)
         acceptor = await records.restore(store, environment.is_seated)
@@ -82,7 +87,8 @@ class AcceptorDriver:
             done(error)
 
     async def _serve(self, queued: trio.MemoryReceiveChannel[_Queued]) -> None:
-        """Until cancelled. Cancelled inside a write, the answer is never sent: whether it happened is unknown."""
+        """Serve until cancelled. If cancelled inside a write, the answer is never sent: its outcome
+        is unknown."""
         async with queued:
             async for message, done in queued:
                 self._meter.waiting -= 1
@@ -98,7 +104,7 @@ class AcceptorDriver:
             self._meter.performed(message, self._now() - started)
             self._meter.known_version = self._acceptor.known
         except VirtualLogError as error:
-            # The acceptor in memory may now be ahead of the disk; nobody may see it again.
+            # The acceptor in memory may now be ahead of the disk; no client may see it again.
             self._failure = StorageError(f"the MetaStore of this node has stopped: {error}")
             self._fail(error)
             done(self._failure)
@@ -116,7 +122,7 @@ class AcceptorDriver:
 
 
 def _around(message: Message) -> tuple[CrashPoint, CrashPoint]:
-    """The crash points before and after the write that `message` asks for."""
+    """Return the crash points before and after the write that `message` asks for."""
     if isinstance(message, Prepare):
         return _PROMISING, _PROMISED
     return (_ACCEPTING, _ACCEPTED) if isinstance(message, Accept) else (_LEARNING, _LEARNED)

@@ -1,9 +1,10 @@
-"""The register as its users see it: `PaxosMetaStore` drives surveys and proposals, and remembers what is decided.
+"""Client of the register: `PaxosMetaStore` drives surveys and proposals, and remembers decisions.
 
-Follows Delos, OSDI'20, section 4.1: one independent single-slot Paxos per version; the decision of version k names the
-members that decide slot k+1. Departures: a read first surveys without a ballot; a decision is taught to members, old
-and new, before a `put` returns; each decision carries the attempts that decided the versions before it, so that a put
-in doubt can be settled long after its slot is closed.
+Follows Delos, OSDI'20, section 4.1: one independent single-slot Paxos per version; the decision of
+version k names the members that decide slot k+1. Departures: a read first surveys without a ballot;
+a decision is taught to members, old and new, before a `put` returns; each decision carries the
+attempts that decided the versions before it, so that a put in doubt can be settled long after its
+slot is closed.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from virtuallog_metastore.core.validation import check_proposal
 from virtuallog_metastore.drivers.round_driver import run_round
 from virtuallog_metastore.messages import BALLOT_ZERO, Ballot, Decision, Proposal
 
-# FOLDED from virtuallog_metastore.patience: How long a client of the register keeps trying, and how it keeps out of others' way.
-
 GIVE_UP_SECONDS: Final = 5.0
-"""Time for several rounds with unanswered requests. Callers above have their own patience and come back."""
+"""Time until an operation gives up: several rounds with unanswered requests. Callers have their own
+timeouts and retry."""
 
 PAUSE_SECONDS_MIN: Final = 0.02
-"""About two rounds over a local network with synced writes: the other proposer can finish."""
+"""Shortest pause: about two rounds over a local network with synced writes, so that the other
+proposer can finish."""
 
 PAUSE_SECONDS_MAX: Final = 1.0
 
 
 @attrs.define(eq=False)
 class Backoff:
-    """Of one operation: jittered pauses that double, and an end.
+    """Jittered, doubling pauses of one operation, up to a deadline.
 
-    Two proposers that keep preempting each other (Paxos Made Simple, section 2.4) draw different pauses; sooner or
-    later one of them is alone for two rounds.
+    Two proposers that keep preempting each other (Paxos Made Simple, section 2.4) draw different
+    pauses; sooner or later one of them is alone for two rounds.
     """
 
     _clock: Clock
@@ -54,10 +55,11 @@ class Backoff:
         self._give_up_at = self._clock.monotonic() + GIVE_UP_SECONDS
 
     async def pause(self, reason: str) -> None:
-        """Wait before the next try.
+        """Wait before the next attempt.
 
         Raises:
-            UnavailableError: it is time to give up; `reason` says what the last try met.
+            UnavailableError: the deadline has passed; `reason` gives the problem of the last
+                attempt.
         """
         seconds = self._pause_seconds * self._random.uniform(0.5, 1.5)
         self._pause_seconds = min(self._pause_seconds * 2, PAUSE_SECONDS_MAX)
@@ -75,8 +77,8 @@ _WON = CrashPoint("metastore: a put has won, its caller has not been told")
 class PaxosMetaStore:
     """A `MetaStore`. Any number of tasks may use one object; every method may be cancelled at any await.
 
-    Cancelling leaves nothing half done in here: the only state is the newest decision, and decisions are true for ever.
-    What a cancelled `put` has sent may still be decided.
+    Cancelling leaves nothing half done in here: the only state is the newest decision, and
+    decisions are true for ever. The value of a cancelled `put` may still be decided.
     """
 
     _seeds: tuple[NodeId, ...]
@@ -87,7 +89,7 @@ class PaxosMetaStore:
     _boot: int
     _learned: Callable[[bytes], None]
     _known: Decision | None = attrs.field(default=None, init=False)
-    """The newest decision seen; its version never goes back."""
+    """The newest decision seen; its version never goes back. None before the first."""
     _former: tuple[NodeId, ...] = attrs.field(default=(), init=False)
     """Members of the decision known before that one."""
     _established: int = attrs.field(default=-1, init=False)
@@ -95,7 +97,7 @@ class PaxosMetaStore:
 
     @classmethod
     def open(cls, members: Sequence[NodeId], environment: Environment) -> PaxosMetaStore:
-        """See `PaxosProvider.open`."""
+        """Return a client, as `PaxosProvider.open`."""
         node, boot = (environment.node, environment.boot) if isinstance(environment, NodeEnvironment) else (0, 0)
         return cls(
             seeds=tuple(sorted(set(members))),
@@ -108,25 +110,29 @@ class PaxosMetaStore:
         )
 
     async def get(self) -> tuple[int, bytes]:
-        """See `MetaStore.get`. One round trip, if this object knows the newest version and nobody is writing."""
+        """Read the register as `MetaStore.get`. One round trip if this object knows the newest
+        version and no client writes."""
         decision = await self._refresh()
         return decision.version, decision.proposal.value
 
     async def put(
         self, value: bytes, expected_version: int, attempt: int, members: Sequence[NodeId] | None = None
     ) -> int:
-        """See `MetaStore.put`. An attempt whose version lies more than `EARLIER_MAX` versions back can no longer be
-        told from a lost one, and raises `ChainConflictError`.
+        """Decide a version as `MetaStore.put`.
+
+        An attempt that won more than `EARLIER_MAX` versions ago can no longer be told from a lost
+        one, and raises `ChainConflictError`.
 
         Raises:
             MalformedError: `members` is empty or too long.
-            CorruptionError: two values were decided for one version: some acceptor has forgotten what it said.
+            CorruptionError: two values were decided for one version: some acceptor has forgotten a
+                vote.
         """
         voters = None if members is None else tuple(sorted(set(members)))
         check_proposal(
             Proposal(value=value, members=self._seeds if voters is None else voters, attempt=attempt, earlier=())
         )
-        patience, round_ = Backoff(self._clock, self._random), 1
+        backoff, round_ = Backoff(self._clock, self._random), 1
         while True:
             known = self._known
             if known is None or known.version < expected_version:
@@ -134,34 +140,37 @@ class PaxosMetaStore:
             if known.version < expected_version:
                 raise ChainConflictError(expected=expected_version, found=known.version)
             if known.version > expected_version:
-                return await self._settle(known, expected_version, attempt, patience)
+                return await self._settle(known, expected_version, attempt, backoff)
             outcome = await self._propose(known, known.next(value, voters, attempt), round_)
             if isinstance(outcome, Preempted):
                 round_ = outcome.promised.round + 1
-            await self._take(outcome, patience)
+            await self._take(outcome, backoff)
 
-    async def _settle(self, known: Decision, expected_version: int, attempt: int, patience: Backoff) -> int:
-        """The slot is decided: say whose it is. A win is told only once the next voters know of it, so that the old
-        ones may be shut down."""
+    async def _settle(self, known: Decision, expected_version: int, attempt: int, backoff: Backoff) -> int:
+        """Find the winner of a decided slot.
+
+        A win is reported only once the next voters know of it, so that the old ones may be shut
+        down.
+        """
         version = expected_version + 1
         if known.winner(version) != attempt:
             raise ChainConflictError(expected=expected_version, found=known.version)
         while self._established < version:
-            outcome = await self._spread()
+            outcome = await self._disseminate()
             if isinstance(outcome, Unreachable):
-                await patience.pause(f"version {version} is decided, but its members do not answer: {outcome.reason}")
+                await backoff.pause(f"version {version} is decided, but its members do not answer: {outcome.reason}")
         _WON.reached()
         return version
 
     async def _refresh(self) -> Decision:
-        """The newest decision, at least as new as any put that returned before the call."""
-        patience, met_half_accepted = Backoff(self._clock, self._random), False
+        """Return the newest decision, at least as new as any put that returned before the call."""
+        backoff, met_half_accepted = Backoff(self._clock, self._random), False
         while True:
             known = self._known
             outcome = await self._survey(known)
             if isinstance(outcome, HalfAccepted) and known is not None and met_half_accepted:
-                # Its proposer has had time and may be dead. Without finishing it a later read could miss what an
-                # earlier one saw.
+                # Its proposer has had time and may be dead. Without finishing it a later read could
+                # miss what an earlier one saw.
                 outcome = await self._propose(known, None, outcome.promised.round + 1)
             met_half_accepted = isinstance(outcome, HalfAccepted)
             if isinstance(outcome, Vacant) and known is not None:
@@ -169,10 +178,10 @@ class PaxosMetaStore:
                 if known is self._known:
                     return known
             else:
-                await self._take(outcome, patience)
+                await self._take(outcome, backoff)
 
-    async def _take(self, outcome: Outcome, patience: Backoff) -> None:
-        """Go on with what a round has brought, or pause."""
+    async def _take(self, outcome: Outcome, backoff: Backoff) -> None:
+        """Continue with the outcome of a round, or pause."""
         match outcome:
             case Found():
                 self._adopt(outcome.decision)
@@ -181,17 +190,17 @@ class PaxosMetaStore:
                 self._adopt(outcome.decision)
                 if self._former and self._former != outcome.decision.members:
                     _MOVED.reached()
-                await self._spread()
+                await self._disseminate()
             case Unreachable():
                 elsewhere = await self._ask_seeds()
                 if isinstance(elsewhere, Found):
                     self._adopt(elsewhere.decision)
                 else:
-                    await patience.pause(f"no majority answered: {outcome.reason}")
+                    await backoff.pause(f"no majority answered: {outcome.reason}")
             case Vacant():
-                await patience.pause("no node that answers has been told of any version")
+                await backoff.pause("no node that answers has been told of any version")
             case _:
-                await patience.pause("others are writing")
+                await backoff.pause("others are writing")
 
     def _adopt(self, decision: Decision) -> None:
         """Remember a decision, if it is newer."""
@@ -210,7 +219,8 @@ class PaxosMetaStore:
         return await run_round(self._services, Survey(known, members))
 
     async def _ask_seeds(self) -> Outcome:
-        """Ask them for a newer decision: the members of the newest known one may have been replaced, and gone, long ago."""
+        """Ask the seeds for a newer decision: the newest known members may have been replaced long
+        ago."""
         known = self._known
         if known is None:
             return Unreachable()  # they were asked
@@ -223,8 +233,8 @@ class PaxosMetaStore:
         assert ballot > BALLOT_ZERO
         return await run_round(self._services, Proposer(known, ballot, own))
 
-    async def _spread(self) -> Outcome:
-        """Make the newest decision known to those who made it and those who decide next."""
+    async def _disseminate(self) -> Outcome:
+        """Make the newest decision known to the members that made it and those that decide next."""
         decision = self._known
         assert decision is not None
         outcome = await run_round(self._services, Dissemination(decision, self._former))

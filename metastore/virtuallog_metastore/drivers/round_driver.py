@@ -1,6 +1,7 @@
-"""Drives one `Round`: posts its requests, hands it the answers, waits for its outcome. Costs no task.
+"""Driver of one `Round`: posts its requests, passes the answers on, waits for its outcome. Costs no task.
 
-There is no timeout here: every request posted ends by an answer or by its own timeout, so a round ends, too.
+There is no timeout here: every posted request ends by an answer or by its own timeout, so a round
+ends, too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from virtuallog_metastore.core.rounds import Effect, Finish, Outcome, Round, Unr
 from virtuallog_metastore.messages import Accept, Learn
 
 REQUEST_SECONDS: Final = 1.0
-"""How long one answer may take: some synced writes behind a queue, and a network."""
+"""Timeout of one answer: some synced writes behind a queue, and a network."""
 
 _PROMISED = CrashPoint("metastore: a majority has promised, nothing is proposed")
 _PROPOSED = CrashPoint("metastore: a proposal has left for one member more")
@@ -29,7 +30,7 @@ _TAUGHT = CrashPoint("metastore: a decision has left for one member more")
 
 @attrs.define(eq=False)
 class RoundDriver:
-    """One round under way."""
+    """One round in progress."""
 
     _services: Services
     _round: Round
@@ -37,10 +38,11 @@ class RoundDriver:
     _outcome: Outcome | None = attrs.field(default=None, init=False)
     _finished: trio.Event = attrs.field(factory=trio.Event, init=False)
     _errors: dict[NodeId, VirtualLogError] = attrs.field(factory=dict, init=False)
-    """The last one of each node that failed."""
+    """The last error of each node that failed."""
 
     async def run(self) -> Outcome:
-        """The outcome; why, if it is Unreachable. Cancelled, nothing more is sent; what was sent may still be executed."""
+        """Return the outcome, with the reason if Unreachable. A cancelled run sends nothing more;
+        sent requests may still be executed."""
         try:
             self._perform(self._round.start())
             await self._finished.wait()

@@ -1,4 +1,4 @@
-"""Batches: one blob, the same on every machine and in every year; nothing that a disk or a network did goes unnoticed."""
+"""Batches: one blob with a fixed format; any damage by a disk or a network is noticed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ batches = st.builds(
 
 
 def with_checksum(blob: bytes) -> bytes:
-    """The blob as somebody would send it who means harm: its checksum is right."""
+    """Give a forged blob a correct checksum, as an attacker would."""
     return blob[:4] + struct.pack("<I", crc32c(blob[8:])) + blob[8:]
 
 
 @given(sessions, st.integers(0, (1 << 64) - 1), st.lists(st.binary(max_size=40), min_size=1), headers)
 def test_what_goes_in_comes_out(session: SessionId, first: int, payloads: list[bytes], named: dict[str, bytes]) -> None:
-    """Session, sequence numbers, payloads and headers survive the blob, whatever they are."""
+    """Session, sequence numbers, payloads and headers of any values survive the blob."""
     batch = Batch.parse_untrusted(Batch.build(session, first, payloads, named).blob)
 
     assert (batch.session, batch.first_sequence, batch.count) == (session, first, len(payloads))
@@ -62,7 +62,8 @@ def test_the_format_is_what_it_was() -> None:
 
 @given(batches, st.data())
 def test_a_damaged_batch_is_noticed(batch: Batch, data: st.DataObject) -> None:
-    """One byte changed anywhere, or the end cut off: an error of ours, never another and never a batch."""
+    """A batch with one changed byte, or a cut end, gives an error of ours, never another and never
+    a batch."""
     blob = bytearray(batch.blob)
     at = data.draw(st.integers(0, len(blob) - 1))
     blob[at] ^= data.draw(st.integers(1, 255))
@@ -73,7 +74,8 @@ def test_a_damaged_batch_is_noticed(batch: Batch, data: st.DataObject) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_batch_or_an_error_of_ours(garbage: bytes) -> None:
-    """Garbage, with and without a batch's first bytes and a right checksum."""
+    """Any bytes, also with a batch's first bytes and a right checksum, give a batch or an error of
+    ours."""
     for blob in (garbage, with_checksum(b"VB\x01\x00" + garbage)):
         try:
             batch = Batch.parse_untrusted(blob)
@@ -84,7 +86,7 @@ def test_any_bytes_are_a_batch_or_an_error_of_ours(garbage: bytes) -> None:
 
 @given(batches, st.data())
 def test_a_forged_batch_is_harmless(batch: Batch, data: st.DataObject) -> None:
-    """Bytes changed and the checksum made to fit: it may be another batch, but opening it is safe."""
+    """A batch with changed bytes and a fitting checksum may be another batch, but opening it is safe."""
     blob = bytearray(batch.blob)
     for _ in range(data.draw(st.integers(1, 4))):
         blob[data.draw(st.integers(8, len(blob) - 1))] = data.draw(st.integers(0, 255))
@@ -97,7 +99,7 @@ def test_a_forged_batch_is_harmless(batch: Batch, data: st.DataObject) -> None:
 
 
 def test_forged_entries_neither_overlap_nor_run_backwards() -> None:
-    """The ends of the entries ascend, or it is no batch: columnar readers trust them."""
+    """A blob with entry ends that do not ascend is no batch: columnar readers trust them."""
     blob = bytearray(Batch.build(SESSION, 0, [b"ab", b"cd", b"ef"]).blob)
     blob[44:48] = struct.pack("<I", 5)  # the second entry now ends at 5 ...
     blob[40:44] = struct.pack("<I", 9)  # ... and the first one behind it, outside of the batch
@@ -107,7 +109,7 @@ def test_forged_entries_neither_overlap_nor_run_backwards() -> None:
 
 
 def test_a_later_version_is_refused_by_name() -> None:
-    """An old program says what it met, and does not guess."""
+    """A batch of a later version is refused by name."""
     blob = Batch.build(SESSION, 0, [b"x"]).blob
 
     with pytest.raises(MalformedError, match="version 1"):
@@ -115,7 +117,8 @@ def test_a_later_version_is_refused_by_name() -> None:
 
 
 def test_limits_are_checked_when_a_batch_is_built() -> None:
-    """No entries, too many entries, too many bytes; the largest batch of each kind is fine."""
+    """Building a batch of no entries, too many entries or too many bytes fails; the largest of each
+    kind works."""
     overhead = len(Batch.build(SESSION, 0, [b""]).blob)
 
     for payloads in ([], [b""] * (BATCH_COUNT_MAX + 1), [bytes(BATCH_BYTES_MAX - overhead + 1)]):
@@ -126,7 +129,7 @@ def test_limits_are_checked_when_a_batch_is_built() -> None:
 
 
 def test_a_header_name_has_a_limit_too() -> None:
-    """Its length is a 16-bit number in the format."""
+    """A header name is at most as long as its 16-bit length can tell."""
     assert Batch.build(SESSION, 0, [b""], {"n" * 0xFFFF: b""}).headers == {"n" * 0xFFFF: b""}
 
     with pytest.raises(TooLargeError):
@@ -135,6 +138,7 @@ def test_a_header_name_has_a_limit_too() -> None:
 
 @pytest.mark.parametrize("session", [b"", b"short", bytes(17)])
 def test_a_session_has_sixteen_bytes(session: bytes) -> None:
-    """A shorter name would come back padded from the wire, as another session."""
+    """A session has sixteen bytes: a shorter name would come back padded from the wire, as another
+    session."""
     with pytest.raises(AssertionError):
         Batch.build(SessionId(session), 0, [b"x"])

@@ -1,4 +1,4 @@
-"""The chain: which loglet holds which part of the address space, and what a change of it may never do."""
+"""The chain: segments over the address space, and the rules that every change of it keeps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from virtuallog.contract.types import LogletOffset, LogPosition
 
 
 def segment(version: int, start: int, stop: int | None, **more: Any) -> Segment:
-    """A segment as a test needs it; its attempt is its version."""
+    """Make a segment with its version as attempt."""
     position = None if stop is None else LogPosition(stop)
     return Segment(
         id=SegmentId(version, version), kind="memory", config=b"", start=LogPosition(start), stop=position, **more
@@ -35,12 +35,13 @@ def segment(version: int, start: int, stop: int | None, **more: Any) -> Segment:
 
 
 PICTURE = Chain(3, (segment(1, 0, 100), segment(2, 100, 150), segment(3, 150, None)))
-"""The one in the module's docstring."""
+"""The chain in the docstring of `chain.py`."""
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Chain]:
-    """A chain and what became of it, by changes of every sort with stops and places from anywhere."""
+    """Make a chain and its later versions, by changes of every sort with stops and places from
+    anywhere."""
     start = draw(st.sampled_from([0, 0, 5]))
     past = [segment(1, 2, 5)] if start and draw(st.booleans()) else []
     chains = [genesis("memory", b"", attempt=99, start=start, history=past)]
@@ -64,7 +65,7 @@ def histories(draw: st.DrawFn) -> list[Chain]:
 
 
 def owners(chain: Chain) -> dict[int, Segment | None]:
-    """Who owns each position, found the slow way."""
+    """Return the owner of each position, by a slow search."""
     return {
         position: next(
             (s for s in chain.segments if s.start <= position and (s.stop is None or position < s.stop)), None
@@ -75,7 +76,7 @@ def owners(chain: Chain) -> dict[int, Segment | None]:
 
 @given(histories())
 def test_every_change_keeps_the_rules(chains: list[Chain]) -> None:
-    """Whatever is done to a chain, one change after the other, each version is valid and follows from the one before."""
+    """After any sequence of changes each version is valid and follows from the one before."""
     for chain in chains:
         validate(chain)
     for before, after in itertools.pairwise(chains):
@@ -96,7 +97,8 @@ def test_a_written_position_keeps_its_loglet_until_it_is_modified_or_dropped(cha
 
 @given(histories())
 def test_segment_at_agrees_with_the_slow_way(chains: list[Chain]) -> None:
-    """At, below and above every boundary, on open and closed chains."""
+    """`segment_at` agrees with a slow search at, below and above every boundary, on open and closed
+    chains."""
     for chain in chains:
         assert {position: chain.segment_at(position) for position in range(-1, 60)} == owners(chain)
 
@@ -116,7 +118,7 @@ def test_segment_at_each_boundary() -> None:
 
 @given(st.integers(0, 1 << 62), st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 def test_positions_and_offsets_are_each_other_s_inverse(start: int, base: int, offset: int) -> None:
-    """`base` is the offset of the segment's first position."""
+    """`base` is the offset of the segment's first position, and the two conversions are inverse."""
     here = segment(1, start, None, base=LogletOffset(base))
 
     assert here.position(base) == start
@@ -125,7 +127,7 @@ def test_positions_and_offsets_are_each_other_s_inverse(start: int, base: int, o
 
 
 def test_extend_closes_the_last_segment_and_opens_one_behind_it() -> None:
-    """The stop is the new start; nothing else moves."""
+    """The stop of the closed segment is the start of the new one; nothing else moves."""
     after = extend(PICTURE, 170, "native", b"config", attempt=9)
 
     *closed, active = after.segments
@@ -136,7 +138,7 @@ def test_extend_closes_the_last_segment_and_opens_one_behind_it() -> None:
 
 @pytest.mark.parametrize("stop", [0, 5])
 def test_an_empty_segment_is_dropped_when_the_chain_is_extended(stop: int) -> None:
-    """No two segments start at the same position, however often an idle log is reconfigured."""
+    """No two segments start at the same position, after any number of changes of an idle log."""
     chain = extend(genesis("a", b"", 1), stop, "b", b"", 2)
     for attempt in (3, 4):
         chain = extend(chain, stop, "c", b"", attempt)
@@ -146,7 +148,7 @@ def test_an_empty_segment_is_dropped_when_the_chain_is_extended(stop: int) -> No
 
 
 def test_closing_an_empty_segment_drops_it_unless_it_is_all_there_is() -> None:
-    """A closed log says where it ended, even if nothing was ever in it."""
+    """A closed log keeps its end, even if nothing was ever in it."""
     assert close(extend(genesis("a", b"", 1), 5, "b", b"", 2), 5).segments == (
         attrs.evolve(genesis("a", b"", 1).last, stop=LogPosition(5)),
     )
@@ -157,7 +159,7 @@ def test_closing_an_empty_segment_drops_it_unless_it_is_all_there_is() -> None:
 
 @pytest.mark.parametrize("stop", [0, 7])
 def test_a_closed_log_is_reopened_at_its_end(stop: int) -> None:
-    """The first position after the break is the one that would have come next."""
+    """A reopened log continues at the next position."""
     closed = close(genesis("a", b"", 1), stop)
     reopened = extend(closed, stop, "b", b"", 3)
 
@@ -166,7 +168,7 @@ def test_a_closed_log_is_reopened_at_its_end(stop: int) -> None:
 
 
 def test_truncate_drops_whole_closed_segments_only() -> None:
-    """Exactly at a boundary the segment below goes, one below it stays; the last one stays in any case."""
+    """A segment exactly at the boundary goes, one below it stays; the last one stays in any case."""
     kept = {first: truncate(PICTURE, first) for first in (0, 99, 100, 149, 150, 1000)}
 
     starts = {first: chain and [s.start for s in chain.segments] for first, chain in kept.items()}
@@ -175,7 +177,7 @@ def test_truncate_drops_whole_closed_segments_only() -> None:
 
 
 def test_modify_replaces_the_loglet_and_keeps_the_range() -> None:
-    """Same boundaries, another loglet with offsets of its own, a new id."""
+    """The new loglet has the same boundaries, offsets of its own, and a new id."""
     after = modify(PICTURE, SegmentId(2, 2), "archive", b"where", attempt=9, base=LogletOffset(1000))
 
     assert after.segments[1] == Segment(
@@ -191,14 +193,14 @@ def test_modify_replaces_the_loglet_and_keeps_the_range() -> None:
 
 @pytest.mark.parametrize(("segment_id", "why"), [(SegmentId(3, 3), "is open"), (SegmentId(9, 9), "not in the chain")])
 def test_modify_refuses_what_is_open_or_unknown(segment_id: SegmentId, why: str) -> None:
-    """An open segment may still grow, so no copy of it is complete."""
+    """An open segment cannot be replaced: it may still grow, so no copy of it is complete."""
     with pytest.raises(InvalidSettingError, match=why):
         modify(PICTURE, segment_id, "archive", b"", attempt=9)
 
 
 @given(st.integers(0, (1 << 64) - 1), st.integers(0, (1 << 63) - 1))
 def test_a_segment_id_is_its_text(version: int, attempt: int) -> None:
-    """As file names and command lines hold it."""
+    """A segment id survives its text form, for file names and command lines."""
     assert SegmentId.parse(str(SegmentId(version, attempt))) == SegmentId(version, attempt)
 
 
@@ -222,7 +224,7 @@ BROKEN: dict[str, Chain] = {
 
 @pytest.mark.parametrize("chain", BROKEN.values(), ids=BROKEN)
 def test_a_broken_chain_is_noticed(chain: Chain) -> None:
-    """Each breaks the invariant in one way."""
+    """Each broken chain breaks the invariant in one way, and is noticed."""
     with pytest.raises(AssertionError):
         validate(chain)
 
@@ -260,13 +262,13 @@ BROKEN_SUCCESSORS: dict[str, tuple[Chain, Chain]] = {
 
 @pytest.mark.parametrize(("before", "after"), BROKEN_SUCCESSORS.values(), ids=BROKEN_SUCCESSORS)
 def test_a_broken_change_is_noticed(before: Chain, after: Chain) -> None:
-    """Each would lose, move or give away a decided position."""
+    """Each broken change would lose, move or give away a decided position, and is noticed."""
     with pytest.raises(AssertionError):
         validate_successor(before, after)
 
 
 def test_neighbours_may_be_merged() -> None:
-    """The rules allow that closed segments become one, over the same range, though no command does it."""
+    """Closed segments may become one over the same range, though no command does it."""
     merged = Chain(4, (segment(4, 0, 150), C))
 
     validate(merged)

@@ -1,4 +1,4 @@
-"""Errors cross the wire: what was raised there is raised here, and text that is no error is an unknown outcome."""
+"""Errors cross the wire whole; text that is no error becomes an unknown outcome."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VALUES = {"str": st.text(), "int": st.integers(), "bool": st.booleans()}
 
 
 def test_the_family_is_complete() -> None:
-    """All errors that say something are found, the three that only group others are not."""
+    """All errors with fields are found; the three that only group others are not."""
     assert SealedError in FAMILY
     assert len(FAMILY) >= 18
     assert not {VirtualLogError, RetryableError, TerminalError} & set(FAMILY)
@@ -42,7 +42,7 @@ def test_the_family_is_complete() -> None:
 @pytest.mark.parametrize("error_class", FAMILY)
 @given(st.data())
 def test_every_error_survives_the_wire(error_class: type[VirtualLogError], data: st.DataObject) -> None:
-    """Class and fields are what they were, whatever the fields hold."""
+    """Class and fields of every error survive the wire, for any values."""
     fields = attrs.fields(error_class)  # type: ignore[arg-type]
     error = error_class(**{field.name: data.draw(VALUES[str(field.type)]) for field in fields})
 
@@ -64,7 +64,7 @@ def test_every_error_survives_the_wire(error_class: type[VirtualLogError], data:
 @example("VirtualLogError {}")
 @example("Exception {}")
 def test_garbage_is_an_unknown_outcome(text: str) -> None:
-    """Whatever the other side sends, the caller gets an error that it can act on, with a quotation of bounded size."""
+    """Any text of the other side gives an error that the caller can act on, with a bounded quotation."""
     decoded = decode_untrusted(text)
 
     assert type(decoded) is UnavailableError
@@ -82,7 +82,7 @@ def test_long_garbage_is_an_unknown_outcome_too(repeated: str) -> None:
 
 @pytest.mark.parametrize("error_class", FAMILY)
 def test_an_error_of_a_later_release_is_an_unknown_outcome(error_class: type[VirtualLogError]) -> None:
-    """A field that this program does not know may change the meaning: it does not guess."""
+    """An error with an unknown field is an unknown outcome: the field may change the meaning."""
     fields = attrs.fields(error_class)  # type: ignore[arg-type]
     values = {field.name: {"str": "x", "int": 1, "bool": True}[str(field.type)] for field in fields}
     text = f"{error_class.__name__} {json.dumps(values | {'later': 1})}"
@@ -92,7 +92,8 @@ def test_an_error_of_a_later_release_is_an_unknown_outcome(error_class: type[Vir
 
 @pytest.mark.parametrize("error_class", FAMILY)
 def test_every_error_says_something_and_belongs_somewhere(error_class: type[VirtualLogError]) -> None:
-    """Its text holds its values; it is retryable, terminal, or one of the two that send the caller to the chain."""
+    """The text of an error has its values; it is retryable, terminal, or one of the two that send
+    the caller to the chain."""
     fields = attrs.fields(error_class)  # type: ignore[arg-type]
     values = {field.name: {"str": field.name.upper(), "int": 77, "bool": True}[str(field.type)] for field in fields}
     text = str(error_class(**values))

@@ -1,4 +1,4 @@
-"""Instruments and the families they are told as."""
+"""Instruments, and the families that they report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from virtuallog.contract.metrics import (
 
 @given(st.lists(st.floats(min_value=0, max_value=20)))
 def test_a_histogram_counts_each_value_once_in_the_first_bucket_that_takes_it(values: list[float]) -> None:
-    """Bounds are inclusive, what is above all goes last, and the total is that of the values."""
+    """Bounds are inclusive, larger values go last, and the total is the sum of the values."""
     histogram = Histogram("x_seconds", "x", (0.5, 1.0, 10.0))
     for value in values:
         histogram.observe(value)
@@ -46,7 +46,7 @@ def test_a_histogram_counts_each_value_once_in_the_first_bucket_that_takes_it(va
 
 @pytest.mark.parametrize("bounds", [SECONDS, BYTES, COUNTS])
 def test_a_quantile_is_an_upper_bound_within_its_bucket(bounds: tuple[float, ...]) -> None:
-    """It is never below the true quantile, and at most one bound above it."""
+    """A quantile is never below the true one, and at most one bound above it."""
     source = random.Random(7)
     values = sorted(source.uniform(0, bounds[-1]) for _ in range(500))
     histogram = Histogram("x", "x", bounds)
@@ -59,7 +59,7 @@ def test_a_quantile_is_an_upper_bound_within_its_bucket(bounds: tuple[float, ...
 
 
 def test_a_distribution_without_values_says_zero_and_one_above_all_bounds_infinity() -> None:
-    """Neither divides by zero nor invents a number."""
+    """A distribution without values reports 0; values above all bounds give infinity."""
     empty = Distribution((1.0,), (0, 0), 0.0)
     above = Distribution((1.0,), (0, 3), 30.0)
 
@@ -68,7 +68,7 @@ def test_a_distribution_without_values_says_zero_and_one_above_all_bounds_infini
 
 
 def test_what_was_told_does_not_change_when_more_is_counted() -> None:
-    """Families are snapshots: text may be made of them later."""
+    """Families are snapshots: later counts do not change them."""
     histogram, counter = Histogram("x_seconds", "x", (1.0,)), Counter("y_total", "y")
     before = (histogram.family(), counter.family())
     histogram.observe(0.5)
@@ -82,7 +82,8 @@ def test_what_was_told_does_not_change_when_more_is_counted() -> None:
 
 
 def test_labelled_instruments_tell_known_values_from_the_start() -> None:
-    """A rate over a counter that is not there says nothing; zero is a figure. Others come when they are met."""
+    """Known label values are reported from the start; others once they are met. A rate over a
+    missing counter is undefined."""
     counters = Counters.of("x_total", "x", "error", ["A"])
     counters.add("B", amount=3)
     histograms = Histograms.of("y_seconds", "y", "phase", ["seal"], (1.0,))
@@ -106,7 +107,8 @@ class Part:
 
 
 def test_components_that_tell_samples_of_one_name_are_put_together() -> None:
-    """One family per name, in the order in which they were met; parts without figures are passed over."""
+    """Samples of one name form one family, in the order in which they were met; parts without
+    metrics are passed over."""
     one, two = metrics.queue_bytes("wal", 1, 10), metrics.queue_bytes("sequencer", 2, 20)
 
     found = metrics.of([Part(*one), object(), None, Part(*two)])
@@ -116,6 +118,7 @@ def test_components_that_tell_samples_of_one_name_are_put_together() -> None:
 
 
 def test_one_name_has_one_kind() -> None:
-    """Two components that disagree are a bug, found when they are asked together."""
+    """Two components that give one name different kinds are a bug, found when they are collected
+    together."""
     with pytest.raises(AssertionError, match="both a gauge and a counter"):
         metrics.of([Part(metrics.gauge("x", "x", 1)), Part(metrics.counter("x", "x", 1))])

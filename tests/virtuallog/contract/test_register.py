@@ -75,7 +75,7 @@ def test_what_goes_in_comes_out(register: Register) -> None:
 
 @given(registers)
 def test_equal_registers_have_equal_bytes(register: Register) -> None:
-    """The order in which nodes were entered, or roles iterate, does not show."""
+    """Equal registers have equal bytes, in any order of nodes and roles."""
     turned = attrs.evolve(register, nodes=dict(reversed([*register.nodes.items()])))
 
     assert turned.encode() == register.encode()
@@ -91,7 +91,7 @@ def test_a_changed_chain_changes_the_version_and_nothing_else() -> None:
 
 @given(st.data())
 def test_changed_bytes_are_a_register_or_malformed(data: st.DataObject) -> None:
-    """Whatever happens to the bytes, decoding gives a register or the one error it promises."""
+    """Decoding any changed bytes gives a register or MalformedError."""
     blob = bytearray(SMALL.encode())
     for _ in range(data.draw(st.integers(1, 6))):
         blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
@@ -105,15 +105,16 @@ def test_changed_bytes_are_a_register_or_malformed(data: st.DataObject) -> None:
 
 @given(st.binary(max_size=300))
 def test_garbage_is_malformed(garbage: bytes) -> None:
-    """No bytes from elsewhere pass for a register."""
+    """Other bytes do not pass for a register."""
     with pytest.raises(MalformedError):
         decode_untrusted(garbage)
 
 
 def test_a_list_that_claims_to_be_long_is_malformed() -> None:
-    """Empty structs take no room on the wire: four million of them would keep a reader busy for most of a minute."""
+    """A list of four million empty structs, which takes no room, is malformed: reading it would
+    take most of a minute."""
     blob = bytearray(SMALL.encode())
-    pointer = 48  # to the segments, after the frame header, the root pointer, three data words and one pointer
+    pointer = 48  # pointer to the segments, after the frame header, the root pointer, three data words and one pointer
     tag = pointer + 8 + 8 * (struct.unpack_from("<i", blob, pointer)[0] >> 2)
     assert struct.unpack_from("<I", blob, tag) == (len(SMALL.chain.segments) << 2,)
     struct.pack_into("<IHH", blob, tag, 4_000_000 << 2, 0, 0)
@@ -123,7 +124,7 @@ def test_a_list_that_claims_to_be_long_is_malformed() -> None:
 
 
 def test_a_later_format_is_refused_by_number() -> None:
-    """An old program stops, and says why, before it misreads what a newer one wrote."""
+    """A register of a later format is refused by number, before it is misread."""
     blob = bytearray(SMALL.encode())
     at = blob.index(b"\x01\x00", 8)  # the first field of the root struct
     blob[at] = 4
@@ -133,13 +134,13 @@ def test_a_later_format_is_refused_by_number() -> None:
 
 
 def test_a_register_without_segments_is_malformed() -> None:
-    """There is always a segment, if only an empty one."""
+    """A register without segments is malformed: there is always one, if only an empty one."""
     with pytest.raises(MalformedError, match="without segments"):
         decode_untrusted(attrs.evolve(SMALL, chain=Chain(1, ())).encode())
 
 
 def test_a_planned_change_is_refused_once_the_register_is_full() -> None:
-    """Roll-forward, which nobody plans, still fits: it uses `encode`."""
+    """A planned change of a full register is refused; roll-forward, which uses `encode`, still fits."""
     chain = SMALL.chain
     while len(SMALL.with_chain(chain).encode()) <= REGISTER_BYTES_MAX:
         assert SMALL.with_chain(chain).encode_planned(SMALL) == SMALL.with_chain(chain).encode()
@@ -154,8 +155,10 @@ def test_a_planned_change_is_refused_once_the_register_is_full() -> None:
 
 
 def test_a_full_register_can_be_made_smaller() -> None:
-    """Also in steps of which each leaves it too large: a hot copy is given up, a node leaves, an archive takes the place of many
-    stripes."""
+    """A full register can be made smaller, also in steps that each leave it too large.
+
+    Such as: a hot copy is given up, a node leaves, an archive takes the place of many stripes.
+    """
     segments = extend(SMALL.chain, 200, "striped", bytes(2 * REGISTER_BYTES_MAX), attempt=1)
     full = SMALL.with_chain(segments)
     smaller = SMALL.with_chain(modify(segments, segments.segments[1].id, "archive", b"", attempt=2))
@@ -165,7 +168,10 @@ def test_a_full_register_can_be_made_smaller() -> None:
 
 
 def test_people_are_told_before_a_register_is_full() -> None:
-    """64 stripes take 5 KB: a dozen segments, where a log on a single loglet has room for hundreds."""
+    """Operators are warned before a register is full.
+
+    64 stripes take 5 KB: a dozen segments, where a log on a single loglet has room for hundreds.
+    """
     assert crowding(4 * REGISTER_BYTES_MAX // 5) == ()
     assert crowding(4 * REGISTER_BYTES_MAX // 5 + 1) == (
         "the register holds 52429 bytes: at 65536 planned changes stop. Trim the log",
@@ -173,7 +179,7 @@ def test_people_are_told_before_a_register_is_full() -> None:
 
 
 def test_a_register_whose_chain_is_broken_is_malformed() -> None:
-    """Overlaps, holes and segments from the future are caught at the door, not deep inside a reader."""
+    """Overlaps, holes and segments from the future are refused by decoding, not deep inside a reader."""
     first, second = SMALL.chain.segments
     for segments in (
         (attrs.evolve(first, stop=LogPosition(101)), second),
@@ -185,7 +191,7 @@ def test_a_register_whose_chain_is_broken_is_malformed() -> None:
 
 
 def test_a_place_that_was_taken_later_is_not_for_old_programs() -> None:
-    """They would lose `joined` with their next change: format 2. Everything else is written as format 1."""
+    """A register with `joined` has format 2, as old programs would lose it; all others have format 1."""
     taken = attrs.evolve(SMALL, nodes={node: attrs.evolve(entry, joined=4) for node, entry in SMALL.nodes.items()})
 
     assert taken.nodes
@@ -194,7 +200,7 @@ def test_a_place_that_was_taken_later_is_not_for_old_programs() -> None:
 
 
 def test_the_level_is_kept_and_is_1_where_nobody_wrote_one() -> None:
-    """It is an addition: registers without it are those of the first version."""
+    """The level is kept, and is 1 in registers without the field, which are of the first version."""
     raised = SMALL.with_level(2)
 
     assert (SMALL.level, raised.level, raised.version) == (1, 2, SMALL.version + 1)

@@ -1,4 +1,4 @@
-"""Two connection machines back to back: what one puts out goes into the other."""
+"""Two connection machines back to back: the output of one is the input of the other."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Pair:
         return self.client.receive_untrusted(b"".join(self.server.outbox.take()))
 
     def arrived(self) -> list[tuple[int, Request[Any]]]:
-        """Calls that reach the server now."""
+        """Deliver calls to the server and return them."""
         return [(event.answer, event.request) for event in self.to_server() if isinstance(event, CallArrived)]
 
     def returned(self) -> dict[int, Any]:
-        """Outcomes that reach the client now."""
+        """Deliver returns to the client and return their outcomes."""
         return {event.question: event.outcome for event in self.to_client() if isinstance(event, ReturnArrived)}
 
 

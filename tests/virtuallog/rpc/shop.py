@@ -85,7 +85,7 @@ class Waited:
 
 @attrs.frozen
 class Wait(Request[Waited]):
-    """Answered when the shop is told to; see `Shop.release`."""
+    """A call that stays open until `Shop.release`."""
 
     token: int
 
@@ -124,7 +124,7 @@ IDENTITY = Identity(cluster=b"c" * 16, node=NodeId(1), store_id=b"s" * 16, boot=
 
 @attrs.define
 class Shop:
-    """Serves the interface. Positions below 10 have magic meanings, so that a client can ask for each kind of trouble."""
+    """Serves the interface. Positions below 10 ask for one kind of trouble each."""
 
     stored: list[Store] = attrs.field(factory=list)
     waiting: dict[int, Done] = attrs.field(factory=dict)

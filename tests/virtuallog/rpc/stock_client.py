@@ -1,4 +1,5 @@
-"""A stock pycapnp client on asyncio, in a process of its own: what any Cap'n Proto program does with our server.
+"""A stock pycapnp client on asyncio, in a process of its own, as any Cap'n Proto program that uses
+our server.
 
     stock_client.py shop.capnp node.capnp HOST PORT
 

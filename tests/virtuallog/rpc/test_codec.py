@@ -54,7 +54,7 @@ EVERYTHING = st.builds(
 
 @given(EVERYTHING)
 def test_every_type_of_field_comes_back_as_it_went(message: Everything) -> None:
-    """Empty is not None, unions keep their class, sets their members."""
+    """Every type of field survives: empty is not None, unions keep their class, sets their members."""
     codec = derive(Everything, schema().Everything)
 
     assert codec.decode_untrusted(codec.encode(message)) == message
@@ -69,7 +69,7 @@ def test_same_message_is_same_bytes() -> None:
 
 
 def test_fields_lie_where_the_schema_says() -> None:
-    """What we write, any Cap'n Proto program reads by the names in the schema."""
+    """Any Cap'n Proto program reads our messages by the names in the schema."""
     encoded = derive(Everything, schema().Everything).encode(Everything(is_open=True, item=Box(3, "x")))
 
     with schema().Everything.from_bytes(encoded) as reader:
@@ -125,14 +125,14 @@ def test_class_that_does_not_fit_is_refused_at_start(wrong: Any) -> None:
 
 
 def test_list_of_enums_is_refused_at_start() -> None:
-    """pycapnp could read but not write it."""
+    """A list of enums, which pycapnp could read but not write, is refused at start."""
     with pytest.raises(TypeError, match="lists of enums"):
         derive(Kinds, schema().KindList)
 
 
 @pytest.mark.parametrize("value", [-1, 2**64, "text", None])
 def test_value_that_does_not_fit_is_not_written(value: Any) -> None:
-    """A message is never silently changed on its way."""
+    """A value that does not fit is refused; a message is never silently changed."""
     codec = derive(SegmentId, schema().SegmentId)
 
     with pytest.raises(Exception, match=r"failed|large|int"):
@@ -141,7 +141,7 @@ def test_value_that_does_not_fit_is_not_written(value: Any) -> None:
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_read_or_refused(garbage: bytes) -> None:
-    """Bytes that are no message raise MalformedError and nothing else."""
+    """Bytes that are no message raise MalformedError and no other error."""
     try:
         message = derive(Everything, schema().Everything).decode_untrusted(garbage)
     except MalformedError:
@@ -162,7 +162,7 @@ def test_damaged_message_is_read_or_refused(message: Everything, data: st.DataOb
 
 
 def test_enumerant_of_a_later_version_is_malformed() -> None:
-    """An enumerant that we have no name for is an error, not a wrong value."""
+    """An enumerant without a name is an error, not a wrong value."""
     codec = derive(Everything, schema().Everything)
     encoded = bytearray(codec.encode(Everything(kind=Kind.NOT_FOR_SALE)))
     encoded = encoded.replace(struct.pack("<H", 1), struct.pack("<H", 9))
@@ -172,7 +172,8 @@ def test_enumerant_of_a_later_version_is_malformed() -> None:
 
 
 def test_pointers_that_share_a_target_do_not_grow_in_memory() -> None:
-    """A small frame that says the same large blob a thousand times is refused instead of copied a thousand times."""
+    """A small frame that repeats the same large blob a thousand times is refused, not copied a
+    thousand times."""
     blobs = 1000
     target = [struct.pack("<iI", (blobs - 1 - n) << 2 | 1, 8000 << 3 | 2) for n in range(blobs)]
     everything = schema().Everything.schema.node.struct
@@ -190,7 +191,7 @@ def test_pointers_that_share_a_target_do_not_grow_in_memory() -> None:
 
 
 def test_store_is_one_statement_per_field() -> None:
-    """The hot path does not go through dictionaries: the generated code has a line per field and one for the end."""
+    """The hot path uses no dictionaries: the generated code has a line per field and one for the end."""
     fill: Any = derive(Store, schema().Shop.schema.methods["store"].param_type).fill
 
     assert fill.__code__.co_names.count("_set_by_field") == 1

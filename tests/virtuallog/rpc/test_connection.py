@@ -80,7 +80,7 @@ def test_calls_after_open_name_the_capability() -> None:
 
 
 def test_returns_may_come_in_any_order() -> None:
-    """The second question may be answered first."""
+    """Returns may come in another order than their questions."""
     pair = opened()
     questions = [pair.client.questions.call(Wait(token)) for token in range(3)]
     for answer, request in reversed(pair.arrived()):
@@ -113,7 +113,7 @@ def test_wrong_recipient_executes_nothing(change: dict[str, Any], what: str) -> 
 
 
 def test_what_is_not_expected_is_not_checked() -> None:
-    """Empty and zero match anything; a cluster that is not bootstrapped has no id yet."""
+    """Empty and zero fields match anything; a cluster that is not bootstrapped has no id yet."""
     pair = Pair(server=server_with(attrs.evolve(IDENTITY, cluster=b"")))
     opening = pair.client.questions.open(OpenNode())
     pair.to_server()
@@ -124,7 +124,8 @@ def test_what_is_not_expected_is_not_checked() -> None:
 
 
 def test_a_directory_that_has_not_heard_of_the_first_register_is_known_by_its_store_id() -> None:
-    """The register names it: else those who know the first version could not tell it to the others."""
+    """A directory that does not know the register yet is known by its store id, so that it can be
+    told the first version."""
     early = attrs.evolve(IDENTITY, cluster=b"")
 
     assert OpenNode(cluster=b"c", store_id=IDENTITY.store_id).answer_untrusted(early) == NodeOpened(SPOKEN.last)
@@ -138,7 +139,8 @@ def test_a_directory_that_has_not_heard_of_the_first_register_is_known_by_its_st
 def test_both_sides_speak_the_newest_version_that_both_know(
     ours: tuple[int, int], theirs: tuple[int, int], agreed: int
 ) -> None:
-    """Whoever is the older one; calls behind the open are served."""
+    """Both sides speak the newest common version, whichever is older; calls behind the open are
+    served."""
     pair = Pair(server=server_with(speaking(IDENTITY, theirs)))
     opening = pair.client.questions.open(speaking(HERE, ours))
     pair.client.questions.call(STORE)
@@ -149,7 +151,8 @@ def test_both_sides_speak_the_newest_version_that_both_know(
 
 @pytest.mark.parametrize("theirs", [(90, 99), (1, 1)])
 def test_without_a_common_version_both_sides_say_why(theirs: tuple[int, int]) -> None:
-    """The node refuses and tells its log; the caller, and every call behind the open, gets the reason. Nothing runs."""
+    """Without a common version the node refuses and logs it; the caller, and calls behind the open,
+    get the reason."""
     pair = Pair(server=server_with(speaking(IDENTITY, theirs)))
     opening = pair.client.questions.open(speaking(HERE, (2, 3)))
     question = pair.client.questions.call(STORE)
@@ -163,7 +166,8 @@ def test_without_a_common_version_both_sides_say_why(theirs: tuple[int, int]) ->
 
 
 def test_a_node_that_knows_no_versions_speaks_the_first() -> None:
-    """It does not read what the caller announces. A caller who does not speak the first any more leaves by itself."""
+    """A node that knows no versions speaks the first; a caller that does not speak it leaves by
+    itself."""
     pair = Pair(server=server_with(speaking(IDENTITY, (1, 1))))
     opening = pair.client.questions.open(speaking(HERE, (1, 2)))
     pair.client.questions._spoken = Versions(2, 2)
@@ -177,13 +181,13 @@ def test_a_node_that_knows_no_versions_speaks_the_first() -> None:
 
 @pytest.mark.parametrize("announced", [(3, 1), (0, 0), (0, 65535), (65535, 0)])
 def test_any_range_that_is_announced_is_answered(announced: tuple[int, int]) -> None:
-    """Numbers from the network may be anything."""
+    """Any announced range, with any numbers, gets an answer."""
     agreed = Versions(1, 2).agree_untrusted(*announced)
     assert agreed == (2 if announced == (0, 65535) else None)
 
 
 def test_hello_says_who_is_there() -> None:
-    """Answered by the connection itself, even behind an open that checks nothing."""
+    """Hello is answered by the connection itself, even behind an open that checks nothing."""
     pair = Pair()
     pair.client.questions.open(OpenNode())
     question = pair.client.questions.call(Hello())
@@ -197,7 +201,7 @@ def test_hello_says_who_is_there() -> None:
     [SealedError(), OverloadedError("full"), UnavailableError("no majority"), UnsupportedError("no such thing")],
 )
 def test_error_keeps_its_class_and_fields(error: Any) -> None:
-    """What a handler says is what the caller gets."""
+    """A caller gets the error of the handler, with class and fields."""
     pair = opened()
     question = pair.client.questions.call(STORE)
     ((answer, _),) = pair.arrived()
@@ -207,7 +211,7 @@ def test_error_keeps_its_class_and_fields(error: Any) -> None:
 
 
 def test_error_that_is_a_novel_is_cut_short() -> None:
-    """An error travels as a line of text, whatever its author put into it."""
+    """A long error is cut short."""
     pair = opened()
     pair.client.questions.call(STORE)
     ((answer, _),) = pair.arrived()
@@ -219,7 +223,7 @@ def test_error_that_is_a_novel_is_cut_short() -> None:
 
 
 def test_unknown_interface_is_unsupported() -> None:
-    """The server says so; the connection goes on."""
+    """An unknown interface is unsupported, and the connection goes on."""
     pair = opened()
     question = pair.client.questions.call(Visit())
 
@@ -230,7 +234,7 @@ def test_unknown_interface_is_unsupported() -> None:
 
 
 def test_request_of_no_interface_is_not_sent() -> None:
-    """A client that was not told of an interface cannot call it."""
+    """A client cannot call an interface that it was not given."""
     pair = opened()
     pair.server.questions._node = 0
     with pytest.raises(UnsupportedError):
@@ -238,7 +242,7 @@ def test_request_of_no_interface_is_not_sent() -> None:
 
 
 def test_abandoned_question_is_answered_in_silence() -> None:
-    """Early finish: the server spares itself the reply, and nobody hears of the return."""
+    """After an early finish the server sends no reply, and the return is not reported."""
     pair = opened()
     question = pair.client.questions.call(STORE)
     pair.client.questions.abandon(question)
@@ -253,7 +257,7 @@ def test_abandoned_question_is_answered_in_silence() -> None:
 
 
 def test_reply_that_crossed_the_finish_is_dropped() -> None:
-    """Given up just before the reply arrived."""
+    """A reply that crosses an early finish is dropped."""
     pair = opened()
     question = pair.client.questions.call(STORE)
     ((answer, _),) = pair.arrived()
@@ -293,7 +297,7 @@ def test_kept_answers_are_bounded(asks: str) -> None:
 
 
 def test_finished_answers_make_room_for_others() -> None:
-    """Whoever takes what it has asked for may open the node as often as it likes."""
+    """A client that finishes its questions may open the node as often as it likes."""
     pair = opened()
     for _ in range(4 * KEPT_MAX):
         question = pair.client.questions.call(OpenNode())
@@ -308,7 +312,7 @@ def test_finished_answers_make_room_for_others() -> None:
     "wrong", [OpenNode(cluster=b"x" * (8 << 20)), OpenNode(store_id=b"x" * (8 << 20))], ids=["c", "s"]
 )
 def test_an_id_of_megabytes_is_refused_in_a_few_words(wrong: OpenNode) -> None:
-    """The error is kept for calls that build on the open, so it must not carry what it is about."""
+    """The error about a wrong id is short: it is kept for calls that build on the open."""
     pair = opened()
     question = pair.client.questions.call(wrong)
     pair.to_server()
@@ -320,7 +324,7 @@ def test_an_id_of_megabytes_is_refused_in_a_few_words(wrong: OpenNode) -> None:
 
 
 def test_request_too_large_for_a_frame_is_not_sent() -> None:
-    """Refused at once, and the question is free again."""
+    """A request too large for a frame is refused at once, and the question is free again."""
     pair = opened()
     with pytest.raises(TooLargeError):
         pair.client.questions.call(attrs.evolve(STORE, batch=b"x" * FRAME_BYTES_MAX))
@@ -329,7 +333,7 @@ def test_request_too_large_for_a_frame_is_not_sent() -> None:
 
 
 def test_large_data_crosses_in_several_segments() -> None:
-    """More than the first segment of a message holds."""
+    """Data beyond the first segment of a message crosses in several segments."""
     pair = opened()
     request = attrs.evolve(STORE, batch=bytes(range(256)) * 4096)
     pair.client.questions.call(request)
@@ -338,7 +342,7 @@ def test_large_data_crosses_in_several_segments() -> None:
 
 
 def test_question_asked_twice_ends_the_connection() -> None:
-    """A broken protocol is told to the other side, which fails, too; both stay silent from then on."""
+    """A broken protocol ends the connection on both sides, and both stay silent from then on."""
     pair = opened()
     pair.client.questions.call(Wait(1))
     pair.client.outbox.put(message_writer.bootstrap(pair.client.questions._next - 1))
@@ -355,7 +359,7 @@ def test_question_asked_twice_ends_the_connection() -> None:
 
 
 def test_call_to_what_was_never_exported_ends_the_connection() -> None:
-    """There is one capability, number 0."""
+    """A call to a capability other than number 0 ends the connection."""
     pair = opened()
     pair.client.questions._node = 1
     pair.client.questions.call(STORE)
@@ -378,7 +382,7 @@ def test_client_offers_no_node() -> None:
 
 @pytest.mark.parametrize("kind", ["resolve", "disembargo", "provide", "accept", "join", "obsoleteSave"])
 def test_what_we_do_not_speak_is_sent_back(kind: str) -> None:
-    """The protocol's own way to say no; the connection goes on."""
+    """An unknown message is sent back unimplemented, and the connection goes on."""
     pair = opened()
     message = message_writer._BUILDER().init_root(message_writer._MESSAGE_SCHEMA)
     message.init(kind)
@@ -393,7 +397,7 @@ def test_what_we_do_not_speak_is_sent_back(kind: str) -> None:
 
 
 def test_call_that_is_sent_back_fails() -> None:
-    """A peer so old that it does not know calls."""
+    """A call that an old peer sends back as unknown fails."""
     pair = opened()
     question = pair.client.questions.call(STORE)
     frame = b"".join(pair.client.outbox.take())
@@ -404,7 +408,7 @@ def test_call_that_is_sent_back_fails() -> None:
 
 
 def test_abort_ends_the_connection() -> None:
-    """Told by the other side; with its reason."""
+    """An abort of the other side ends the connection with its reason."""
     pair = opened()
     pair.server.outbox.put(message_writer.abort("enough of this"))
 
@@ -414,7 +418,7 @@ def test_abort_ends_the_connection() -> None:
 
 
 def test_unanswered_calls_are_accounted_for() -> None:
-    """A driver stops reading by these numbers; they go back to zero."""
+    """A driver stops reading by the counts of unanswered calls; they go back to zero."""
     pair = opened()
     answers = pair.server.answers
     for _ in range(3):
@@ -429,7 +433,7 @@ def test_unanswered_calls_are_accounted_for() -> None:
 
 
 def test_one_class_cannot_be_the_request_of_two_methods() -> None:
-    """Otherwise a call would not know where to go."""
+    """A request class belongs to one method only: else a call would not know its target."""
     twice = tuple(Method(name=name, request=Hello, reply=Stored) for name in ("store", "store"))
     with pytest.raises(TypeError):
         bind([Interface(schema=schema().Shop, methods=twice)])

@@ -32,7 +32,8 @@ def test_any_cut_of_the_stream_gives_the_same_frames(messages: list[list[bytes]]
 
 @pytest.mark.parametrize("chunk_bytes", [1, 64, 5000, 1 << 16])
 def test_frame_in_parts_is_joined_once_and_costs_what_it_weighs(chunk_bytes: int) -> None:
-    """However small the chunks: nothing is looked at before the frame is whole, and they are not kept one by one."""
+    """A frame in chunks of any size is not examined before it is whole, and chunks are not kept one
+    by one."""
     (header, body) = pack([b"x" * (1 << 18)])
     splitter = FrameSplitter()
     splitter.feed_untrusted(header)
@@ -55,13 +56,13 @@ def test_frame_in_parts_is_joined_once_and_costs_what_it_weighs(chunk_bytes: int
     ],
 )
 def test_frame_over_a_limit_is_refused_by_its_header(header: bytes) -> None:
-    """Nobody waits for, or buffers, what will be refused."""
+    """A frame over a limit is refused by its header, without waiting or buffering."""
     with pytest.raises(MalformedError):
         FrameSplitter().feed_untrusted(header)
 
 
 def test_message_that_no_receiver_would_take_is_not_sent() -> None:
-    """What is too large for a frame is refused before anything is queued."""
+    """A message that is too large for a frame is refused before anything is queued."""
     outbox = Outbox()
 
     with pytest.raises(TooLargeError):
@@ -71,7 +72,7 @@ def test_message_that_no_receiver_would_take_is_not_sent() -> None:
 
 
 def test_outbox_gives_enough_from_the_front_and_keeps_the_rest() -> None:
-    """In order, and never nothing as long as there is something, however large that is."""
+    """The outbox gives chunks in order, and always at least one of any size."""
     outbox = Outbox()
     for letter in (b"a", b"b", b"c"):
         outbox.put([letter * 64])
@@ -90,7 +91,7 @@ def test_outbox_gives_enough_from_the_front_and_keeps_the_rest() -> None:
 
 
 def test_outbox_gives_everything_once() -> None:
-    """In order, and its count of bytes follows."""
+    """The outbox gives everything once, in order, and its count of bytes follows."""
     outbox = Outbox()
     outbox.put([b"a" * 8])
     outbox.put([b"b" * 8, b"c" * 16])

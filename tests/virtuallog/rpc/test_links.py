@@ -21,7 +21,7 @@ from virtuallog.rpc.session import SILENCE_SECONDS
 
 
 async def test_lost_connection_fails_what_was_in_flight_at_once(autojump_clock: object) -> None:
-    """No waiting for timeouts; and the next call opens a new connection."""
+    """Calls in flight fail at once with the connection; the next call opens a new one."""
     async with shop_world() as world:
         client, outcomes = await world.client(), Outcomes()
         for token in range(5):
@@ -37,7 +37,8 @@ async def test_lost_connection_fails_what_was_in_flight_at_once(autojump_clock: 
 
 
 async def test_unreachable_node_fails_at_once_and_is_tried_again(autojump_clock: object) -> None:
-    """Refused: calls fail without waiting, and while the link backs off nobody knocks; then it recovers."""
+    """Calls to a node that refuses fail at once; there is no attempt during the back-off; then it
+    recovers."""
     async with shop_world() as world:
         attempts = []
 
@@ -58,7 +59,8 @@ async def test_unreachable_node_fails_at_once_and_is_tried_again(autojump_clock:
 
 
 async def test_address_that_does_not_answer_is_given_up(autojump_clock: object) -> None:
-    """A black hole: calls fail by their own timeout, the attempt by its."""
+    """With an address that does not answer, calls fail by their own timeout, and the attempt by its
+    own."""
     async with shop_world() as world:
 
         async def hang(address: str) -> Stream:
@@ -76,7 +78,7 @@ async def test_address_that_does_not_answer_is_given_up(autojump_clock: object) 
 
 
 async def test_silent_connection_is_taken_for_dead(autojump_clock: object) -> None:
-    """Half-open: bytes go in, none come out. After some seconds of timeouts a new connection is made."""
+    """A half-open connection is replaced after some seconds of timeouts without bytes."""
     async with shop_world() as world:
 
         async def swallow(_: str) -> Stream:
@@ -99,8 +101,11 @@ async def test_silent_connection_is_taken_for_dead(autojump_clock: object) -> No
 
 
 async def test_idle_time_is_no_silence(autojump_clock: object) -> None:
-    """Nobody asks for a minute; then a hasty call times out beside a patient one. The node had one second to speak, and
-    it answers the patient one when it can."""
+    """Idle time is no silence: a call that times out early does not end the connection of a patient one.
+
+    No call was made for a minute. The node had one second to speak, and it answers the patient call
+    when it can.
+    """
     async with shop_world() as world:
         client, hasty, patient = await world.client(), Outcomes(), Outcomes()
         assert await client.call(SHOP, store(40), 1.0) == Stored(41)
@@ -115,7 +120,7 @@ async def test_idle_time_is_no_silence(autojump_clock: object) -> None:
 
 
 async def test_many_hasty_calls_notice_a_silent_node(autojump_clock: object) -> None:
-    """Each gives up long before the node counts as dead; together they have waited long enough."""
+    """Calls with short timeouts notice a silent node: together they have waited long enough."""
     async with shop_world() as world:
 
         async def swallow(_: str) -> Stream:
@@ -134,7 +139,7 @@ async def test_many_hasty_calls_notice_a_silent_node(autojump_clock: object) -> 
 
 
 async def test_a_connection_to_a_directory_that_was_given_up_is_used_no_more(autojump_clock: object) -> None:
-    """It works as well as ever, and would be asked for ever about what the new directory should have."""
+    """A connection to a replaced data directory is dropped, though it works as well as ever."""
     async with shop_world() as world:
         world.expected = OpenNode(store_id=IDENTITY.store_id)
         client, outcomes = await world.client(), Outcomes()
@@ -155,7 +160,7 @@ async def test_a_connection_to_a_directory_that_was_given_up_is_used_no_more(aut
 
 
 async def test_a_connection_stays_when_only_the_address_is_another(autojump_clock: object) -> None:
-    """Whoever is there is the one meant."""
+    """A connection stays when only the address changes: the node is the one meant."""
     async with shop_world() as world:
         client = await world.client()
         assert await client.call(SHOP, store(40), 1.0) == Stored(41)
@@ -166,7 +171,7 @@ async def test_a_connection_stays_when_only_the_address_is_another(autojump_cloc
 
 
 async def test_unknown_node_is_unavailable(autojump_clock: object) -> None:
-    """The resolver does not know it (yet)."""
+    """A node that the resolver does not know yet is unavailable."""
 
     def resolve(node: NodeId) -> Any:
         raise UnavailableError(f"node {node} is in no table")
@@ -179,8 +184,11 @@ async def test_unknown_node_is_unavailable(autojump_clock: object) -> None:
 
 
 async def test_own_node_is_called_without_a_wire(autojump_clock: object) -> None:
-    """In order, at once, the request object itself; what is answered at once is told in a turn of its own; errors and timeouts as
-    over a wire."""
+    """Calls to the own node get the request object itself, in order, at once.
+
+    An answer that comes at once is reported in a turn of its own; errors and timeouts are as over a
+    wire.
+    """
     shop, outcomes = Shop(), Outcomes()
     async with trio.open_nursery() as nursery:
         client = RpcServices(
@@ -205,8 +213,10 @@ async def test_own_node_is_called_without_a_wire(autojump_clock: object) -> None
 
 
 async def test_a_call_to_the_own_node_is_refused_unless_that_is_the_one_meant(autojump_clock: object) -> None:
-    """As if it came from outside: another directory may have the place of this one by now, or none has it. Whoever is meant again is
-    asked again."""
+    """A call to the own node is refused while the resolver means another directory, or none.
+
+    It works again once the resolver means this one again.
+    """
     async with shop_world() as world:
         meant: list[Peer | UnavailableError] = [Peer((), OpenNode(store_id=IDENTITY.store_id))]
 
@@ -233,7 +243,8 @@ async def test_a_call_to_the_own_node_is_refused_unless_that_is_the_one_meant(au
 
 
 async def test_who_is_at_an_address_is_asked_there_and_not_at_home(autojump_clock: object) -> None:
-    """Also by the node that may be there itself. The connection is closed again."""
+    """The identity at an address is asked there, also by the node that may be there itself; the
+    connection is closed."""
     async with shop_world() as world:
 
         async def connect(address: str) -> Stream:

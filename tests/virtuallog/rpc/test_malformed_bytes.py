@@ -1,4 +1,4 @@
-"""Bytes from hell: whatever arrives, the machine answers, or aborts with a typed error, and nothing else happens."""
+"""Malformed bytes: the machine answers, or aborts with a typed error, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REQUESTS: list[Request[object]] = [
 
 
 def mutated(chooser: random.Random, frame: bytes) -> bytes:
-    """A frame with a few changed bytes or words, behind an intact frame header most of the time."""
+    """Change a few bytes or words of a frame, mostly behind an intact frame header."""
     damaged = bytearray(frame)
     start = 0 if chooser.random() < 0.1 else 8
     for _ in range(chooser.choice((1, 1, 2, 4, 16))):
@@ -49,7 +49,7 @@ def mutated(chooser: random.Random, frame: bytes) -> bytes:
 
 
 def frames_to_server() -> list[bytes]:
-    """What a client sends, one message each, on a connection that knows all of it."""
+    """Return the frames of a client, one message each, on a connection that knows all of them."""
     pair = Pair()
     frames = []
     pair.client.questions.open(OpenNode())
@@ -77,7 +77,8 @@ def events_of(connection: RpcConnection, chunk: bytes) -> Iterator[object]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_mutated_calls_are_answered_or_end_their_connection(seed: int) -> None:
-    """Thousands of damaged frames, parameters included: calls with sound messages, errors, or an abort."""
+    """Thousands of damaged frames, parameters included, give calls with sound messages, errors, or
+    an abort."""
     chooser = random.Random(seed)
     frames = frames_to_server()
     outcomes: Counter[type] = Counter()
@@ -97,7 +98,7 @@ def test_mutated_calls_are_answered_or_end_their_connection(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_mutated_returns_settle_or_end_the_connection(seed: int) -> None:
-    """The same for a client and a server gone mad."""
+    """Damaged returns settle their call or end the connection of the client."""
     chooser = random.Random(seed)
     outcomes: Counter[type] = Counter()
     for _ in range(500):
@@ -119,7 +120,7 @@ def test_mutated_returns_settle_or_end_the_connection(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_bytes_end_the_connection_or_wait_for_more(seed: int) -> None:
-    """No structure at all."""
+    """Random bytes end the connection or wait for more."""
     chooser = random.Random(seed)
     for _ in range(300):
         server = Pair().server
@@ -128,7 +129,7 @@ def test_random_bytes_end_the_connection_or_wait_for_more(seed: int) -> None:
 
 
 def test_deeply_nested_error_is_a_typed_error() -> None:
-    """A reason that is not ours, however it is built, becomes text in an error of ours."""
+    """A foreign reason of any structure becomes text in an error of ours."""
     pair = Pair()
     opening = pair.client.questions.open(OpenNode())
     pair.client.outbox.take()

@@ -1,4 +1,4 @@
-"""Names in certificates, and what docs/security.md says about who may call what and how to make certificates."""
+"""Names in certificates, and the statements of docs/security.md about roles and making certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DOCUMENT = (ROOT / "docs/security.md").read_text()
     ("role", "name"), [(Role.NODE, "2"), (Role.NODE, "4294967295"), (Role.ADMIN, "alice"), (Role.CLIENT, "app-1.b_c")]
 )
 def test_a_name_reads_back_as_it_was_spelled(role: Role, name: str) -> None:
-    """Nodes have numbers, all others words."""
+    """A name parses back from its text: nodes have numbers, all others words."""
     owner = Principal(cluster="prod", role=role, name=name)
 
     assert parse_untrusted(str(owner)) == owner
@@ -42,7 +42,7 @@ def test_a_name_reads_back_as_it_was_spelled(role: Role, name: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_name_is_refused(uri: str) -> None:
-    """Nothing is guessed: a name that is nearly one names nobody."""
+    """A name that is nearly valid is refused."""
     with pytest.raises(UntrustedError):
         parse_untrusted(uri)
 
@@ -58,7 +58,8 @@ def test_a_certificate_names_one_owner() -> None:
 
 
 def test_the_table_in_the_document_is_the_one_that_is_applied() -> None:
-    """Of all interfaces that a node serves; each method stands beside the least role that may call it."""
+    """Each method of every interface of a node stands in the document beside the least role that
+    may call it."""
     written = {
         Role[role.upper()]: set(re.findall(r"`(\w+)`", methods))
         for role, methods in re.findall(r"^\| (client|admin|node) \| (`.*) \|$", DOCUMENT, re.MULTILINE)
@@ -70,7 +71,7 @@ def test_the_table_in_the_document_is_the_one_that_is_applied() -> None:
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_certificates_made_as_the_document_says_are_taken(tmp_path: Path) -> None:
-    """The block of openssl commands, as it stands."""
+    """The block of openssl commands in the document makes usable certificates."""
     found = re.search(r"^```\n(openssl .*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)
     assert found is not None
     subprocess.run(["sh", "-e", "-c", found[1]], cwd=tmp_path, check=True, capture_output=True, timeout=30)

@@ -20,7 +20,7 @@ from virtuallog.rpc.session import UNSENT_BYTES_MAX
 
 
 async def test_node_that_does_not_take_calls_is_overloaded(autojump_clock: object) -> None:
-    """Bytes that wait for it are bounded; beyond, posts fail with nothing sent."""
+    """Bytes that wait for a node are bounded; beyond, posts fail with nothing sent."""
     async with shop_world() as world:
         world.make_pair = trio.testing.lockstep_stream_pair
 
@@ -41,7 +41,7 @@ async def test_node_that_does_not_take_calls_is_overloaded(autojump_clock: objec
 
 
 async def test_slow_reader_keeps_the_servers_memory_bounded(autojump_clock: object) -> None:
-    """A client that asks for megabytes and takes none of them is read no further."""
+    """No more is read from a client that asks for megabytes and takes none of them."""
     async with shop_world() as world:
         ours, theirs = trio.testing.lockstep_stream_pair()
         world.nursery.start_soon(world.server.serve_stream, theirs)
@@ -62,8 +62,10 @@ async def test_slow_reader_keeps_the_servers_memory_bounded(autojump_clock: obje
 
 
 async def test_what_a_slow_reader_leaves_is_weighed_as_it_is_held(autojump_clock: object) -> None:
-    """Megabytes pile up, and the other side takes them by the kilobyte. What has been joined for sending is held until its
-    last byte is taken; so it must be little, or count."""
+    """Replies joined for sending count as held until their last byte is taken.
+
+    Megabytes pile up, and the other side takes them by the kilobyte.
+    """
     ours, theirs = trio.testing.memory_stream_pair()
     channel = Channel(RpcConnection.new(bind(interfaces())), TrioClock())
     held: list[int] = []
@@ -71,7 +73,7 @@ async def test_what_a_slow_reader_leaves_is_weighed_as_it_is_held(autojump_clock
     async def hold(data: bytes | bytearray | memoryview) -> None:
         held[:] = [
             memoryview(data.obj).nbytes if isinstance(data, memoryview) else len(data)
-        ]  # what a view keeps alive
+        ]  # objects that a view keeps alive
         assert channel.unsent_bytes >= held[0] + channel.connection.outbox.waiting_bytes
         await send_all(data)
 
@@ -92,7 +94,8 @@ async def test_what_a_slow_reader_leaves_is_weighed_as_it_is_held(autojump_clock
 
 
 async def test_small_requests_for_large_replies_do_not_fill_memory(autojump_clock: object) -> None:
-    """A hundred reads in one packet, 800 MB in all: most are told that their reply was dropped."""
+    """A hundred reads in one packet, 800 MB in all, do not fill memory: most get an error that
+    their reply was dropped."""
     async with shop_world() as world:
         client, outcomes = await world.client(), Outcomes()
         for _ in range(100):
@@ -106,7 +109,7 @@ async def test_small_requests_for_large_replies_do_not_fill_memory(autojump_cloc
 
 
 async def test_flood_of_one_client_does_not_starve_another(autojump_clock: object) -> None:
-    """One keeps thousands of calls unanswered; the other is served between."""
+    """A client with thousands of unanswered calls does not hold up another one."""
     async with shop_world() as world:
         flooder, polite, outcomes = await world.client(), await world.client(), Outcomes()
         for token in range(4000):
@@ -115,7 +118,7 @@ async def test_flood_of_one_client_does_not_starve_another(autojump_clock: objec
             assert await polite.call(SHOP, store(position), 1.0) == Stored(position + 1)
         await trio.testing.wait_all_tasks_blocked()
         held = len(world.shop.waiting)
-        assert held < 4000  # the server reads no more of the flooder than its share
+        assert held < 4000  # the server reads no more of the flooding client than its share
 
         while len(outcomes.received) < 4000:
             world.shop.release(list(world.shop.waiting))
@@ -129,7 +132,7 @@ async def test_flood_of_one_client_does_not_starve_another(autojump_clock: objec
     ids=["another protocol", "too many segments", "huge frame", "broken pointer"],
 )
 async def test_rubbish_ends_its_own_connection_only(autojump_clock: object, rubbish: bytes) -> None:
-    """The stranger is told and cut off; the neighbour does not notice."""
+    """A client that sends rubbish gets an abort and is cut off; its neighbour is not affected."""
     async with shop_world() as world:
         client = await world.client()
         assert await client.call(SHOP, store(40), 1.0) == Stored(41)
@@ -145,7 +148,7 @@ async def test_rubbish_ends_its_own_connection_only(autojump_clock: object, rubb
 
 
 async def test_truncated_frame_waits_and_then_ends_quietly(autojump_clock: object) -> None:
-    """Half a frame, then the end of the stream: no call, no harm."""
+    """Half a frame, then the end of the stream, makes no call and does no harm."""
     async with shop_world() as world:
         stranger = await world.connect_to_server("shop:1")
         await stranger.send_all(b"\0\0\0\0\x10\0\0\0" + b"\0" * 20)

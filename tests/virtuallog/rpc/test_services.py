@@ -1,4 +1,4 @@
-"""Clients and servers on streams in memory: links, timeouts, bounds, and what becomes of calls when things break."""
+"""Clients and servers on streams in memory: links, timeouts, bounds, and failures of calls."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Outcomes:
 
 
 async def test_call_is_answered(autojump_clock: object) -> None:
-    """The simplest thing."""
+    """A call is answered."""
     async with shop_world() as world:
         client = await world.client()
 
@@ -80,7 +80,7 @@ async def test_call_is_answered(autojump_clock: object) -> None:
 async def test_error_reaches_the_caller_and_the_node_lives(
     autojump_clock: object, request_: Any, error: VirtualLogError
 ) -> None:
-    """Whatever goes wrong in one call, the next is served."""
+    """After any error in one call, the next is served."""
     async with shop_world() as world:
         client = await world.client()
         with pytest.raises(type(error)) as caught:
@@ -92,7 +92,7 @@ async def test_error_reaches_the_caller_and_the_node_lives(
 
 
 async def test_unknown_interface_is_unsupported(autojump_clock: object) -> None:
-    """A newer client asks an older node."""
+    """A call of a newer client to an older node is unsupported."""
     async with shop_world() as world:
         client = await world.client()
         with pytest.raises(UnsupportedError):
@@ -100,7 +100,8 @@ async def test_unknown_interface_is_unsupported(autojump_clock: object) -> None:
 
 
 async def test_requests_arrive_in_the_order_they_were_posted(autojump_clock: object) -> None:
-    """Over one link, opened by the first of them; `done` comes later, never from within post."""
+    """Requests over one link, opened by the first of them, arrive in order; `done` is never called
+    from within post."""
     async with shop_world() as world:
         client, outcomes = await world.client(), Outcomes()
         for position in range(100, 200):
@@ -113,7 +114,7 @@ async def test_requests_arrive_in_the_order_they_were_posted(autojump_clock: obj
 
 @attrs.define
 class CountingStream(trio.abc.HalfCloseableStream):
-    """Counts what is sent at once."""
+    """Counts separate sends."""
 
     inner: Any
     sends: list[int] = attrs.field(factory=list)
@@ -159,7 +160,7 @@ async def test_one_turn_is_one_segment(autojump_clock: object) -> None:
 
 
 async def test_timeout_is_unknown_and_the_late_reply_is_dropped(autojump_clock: object) -> None:
-    """At the deadline (and a sweep) the caller hears UnavailableError; what comes after, nobody hears."""
+    """At the deadline (and a sweep) the caller gets UnavailableError; a late reply is dropped."""
     async with shop_world() as world:
         client, outcomes = await world.client(), Outcomes()
         start = trio.current_time()
@@ -176,7 +177,8 @@ async def test_timeout_is_unknown_and_the_late_reply_is_dropped(autojump_clock: 
 
 
 async def test_a_wait_for_an_answer_wakes_nobody_before_the_first_deadline(autojump_clock: object) -> None:
-    """Timeouts cost nothing until they are due; a call that is due earlier than all others is noticed all the same."""
+    """Timeouts cost nothing until they are due; a call that is due earlier than all others is
+    noticed all the same."""
 
     @attrs.define(eq=False)
     class Steps(trio.abc.Instrument):
@@ -214,7 +216,7 @@ async def test_cancelled_call_drops_its_reply(autojump_clock: object) -> None:
 
 
 async def test_wrong_node_fails_typed_and_unexecuted(autojump_clock: object) -> None:
-    """Somebody else answers at the address: every call says so, none is executed; a new table heals it at once."""
+    """Calls to a wrong node fail typed and unexecuted; a new table heals this at once."""
     async with shop_world() as world:
         world.expected = OpenNode(boot=9)
         client, outcomes = await world.client(), Outcomes()
@@ -228,7 +230,8 @@ async def test_wrong_node_fails_typed_and_unexecuted(autojump_clock: object) -> 
 
 
 async def test_shut_down_wakes_callers_and_forgets_posts(autojump_clock: object) -> None:
-    """Nobody waits for ever on a client that is gone; and nothing of a component that ends with it is called."""
+    """No caller waits for ever on a client that has ended; `done` of a component that ends with it
+    is not called."""
     outcomes = Outcomes()
     async with trio.open_nursery() as outer, shop_world() as world:
         client = await world.client()

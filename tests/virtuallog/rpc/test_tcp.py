@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-import virtuallog.rpc
+import virtuallog.rpc.protocol
 from tests.virtuallog.rpc.shop import IDENTITY, SCHEMA_PATH, Shop, Store, Stored, Visit, annex, interfaces
 from tests.virtuallog.rpc.world import SHOP, TrioClock
 from virtuallog.contract import errors
@@ -34,7 +34,7 @@ from virtuallog.rpc import Hello, OpenNode, Peer, RpcServer, RpcServices, bound_
 
 @asynccontextmanager
 async def serving(shop: Shop) -> AsyncIterator[tuple[str, trio.Nursery]]:
-    """A server on a free port: its address, and a nursery that ends with it."""
+    """Run a server on a free port; yield its address, and a nursery that ends with it."""
     server = RpcServer(shop.handlers(), interfaces(), lambda: IDENTITY, TrioClock())
     async with trio.open_nursery() as nursery:
         listeners = await tcp_listen("127.0.0.1:0")
@@ -55,7 +55,7 @@ def store(position: int, batch: bytes = b"") -> Store:
 
 
 async def test_calls_over_tcp() -> None:
-    """Small ones and one of megabytes, many at once."""
+    """Small calls and one of megabytes are answered, many at once."""
     async with serving(Shop()) as (address, nursery):
         client = await client_of(nursery, (address,))
         replies: list[Any] = []
@@ -72,7 +72,7 @@ async def test_calls_over_tcp() -> None:
 
 
 async def test_second_address_is_tried_when_the_first_refuses() -> None:
-    """A node may have several; a closed port costs nothing."""
+    """A closed port costs nothing if the node has another address."""
     closed = await tcp_listen("127.0.0.1:0")
     nobody = bound_address(closed[0])
     await closed[0].aclose()
@@ -83,7 +83,7 @@ async def test_second_address_is_tried_when_the_first_refuses() -> None:
 
 
 async def test_server_that_dies_fails_calls_in_flight() -> None:
-    """The kernel says goodbye for it."""
+    """Calls in flight fail when the server dies, as its kernel closes the connection."""
     async with trio.open_nursery() as outer:
         async with serving(Shop()) as (address, nursery):
             client = await client_of(outer, (address,))
@@ -98,20 +98,21 @@ async def test_server_that_dies_fails_calls_in_flight() -> None:
     ("address", "parts"), [("host:1", ("host", 1)), ("[::1]:70", ("::1", 70)), ("10.0.0.1:65535", ("10.0.0.1", 65535))]
 )
 def test_addresses(address: str, parts: tuple[str, int]) -> None:
-    """host:port, with brackets around what has colons itself."""
+    """An address is host:port, with brackets around a host with colons."""
     assert split_address(address) == parts
 
 
 @pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:65536", "host:-1"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    """Typed, for whoever configured it."""
+    """A malformed address gives a typed error."""
     with pytest.raises(InvalidSettingError):
         split_address(address)
 
 
 @pytest.mark.parametrize("host", ["node..example", "n" * 64, "no\0de", "n\u00f6..de"])
 async def test_an_address_that_names_no_host_is_unreachable(host: str) -> None:
-    """A typo of somebody far away is an error of the call, and the next address is tried; the client lives."""
+    """An address that names no host fails the call only; the next address is tried, and the client
+    lives."""
     async with serving(Shop()) as (address, nursery):
         client = await client_of(nursery, (f"{host}:7001",))
         for _ in range(2):
@@ -124,9 +125,10 @@ async def test_an_address_that_names_no_host_is_unreachable(host: str) -> None:
 
 @pytest.mark.processes
 async def test_stock_client_is_served() -> None:
-    """Bootstrap, casts, pipelining, errors, cancellation: by Cap'n Proto's own RPC, which shares no code with ours."""
+    """Cap'n Proto's own RPC, which shares no code with ours, is served: casts, pipelining, errors,
+    cancellation."""
     shop = Shop()
-    node_schema = Path(virtuallog.rpc.__file__).with_name("node.capnp")
+    node_schema = Path(virtuallog.rpc.protocol.__file__).with_name("node.capnp")
     async with serving(shop) as (address, _):
         command = [sys.executable, str(Path(__file__).with_name("stock_client.py")), str(SCHEMA_PATH), str(node_schema)]
         with trio.fail_after(30):
@@ -159,7 +161,7 @@ async def test_stock_client_is_served() -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("expected", [OpenNode(), OpenNode(node=NodeId(7))], ids=["meant", "not meant"])
 async def test_stock_server_is_called(expected: OpenNode) -> None:
-    """The other way round: our client and somebody else's node, calls pipelined on a capability of its making."""
+    """Our client calls a stock server, with calls pipelined on a capability of that server."""
     command = [sys.executable, str(Path(__file__).with_name("stock_server.py")), str(Path(__file__).parents[3])]
     async with trio.open_nursery() as nursery:
         process = await nursery.start(partial(trio.run_process, command, stdout=subprocess.PIPE, check=False))

@@ -1,4 +1,4 @@
-"""Plain TCP streams the direct way: they carry what trio's carry, and end as trio's end."""
+"""`TcpStream` carries the same bytes as trio's TCP stream, and ends as that does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from virtuallog.rpc.tcp_stream import TcpStream, as_tcp_stream
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[Stream, Stream]]:
-    """Both ends of a connection; the first is direct."""
+    """Yield both ends of a connection; the first is a `TcpStream`."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with listener:
         client = await trio.open_tcp_stream(*listener.socket.getsockname()[:2])
@@ -32,7 +32,7 @@ async def connected() -> AsyncIterator[tuple[Stream, Stream]]:
 
 
 async def test_what_is_sent_arrives_and_the_end_is_seen() -> None:
-    """Bytes both ways; after the other side has closed, nothing comes any more."""
+    """Bytes arrive both ways; after the other side has closed, no more come."""
     async with connected() as (ours, theirs):
         await ours.send_all(b"there")
         assert await theirs.receive_some(10) == b"there"
@@ -55,7 +55,7 @@ async def test_more_than_the_socket_takes_is_sent_as_room_comes() -> None:
 
 
 async def test_a_wait_can_be_cancelled_and_loses_nothing() -> None:
-    """What comes after a cancelled receive is there for the next one."""
+    """Bytes after a cancelled receive are there for the next one."""
     async with connected() as (ours, theirs):
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -66,7 +66,7 @@ async def test_a_wait_can_be_cancelled_and_loses_nothing() -> None:
 
 
 async def test_a_broken_connection_and_a_closed_stream_are_told_apart() -> None:
-    """As trio does: the one is the other side's doing, the other our own."""
+    """The error tells a connection broken by the other side from a stream closed by our own."""
     async with connected() as (ours, theirs):
         await theirs.aclose()
         with pytest.raises(trio.BrokenResourceError):
@@ -79,13 +79,13 @@ async def test_a_broken_connection_and_a_closed_stream_are_told_apart() -> None:
 
 
 def test_streams_that_are_not_plain_tcp_stay_as_they_are() -> None:
-    """TLS, and the memory of simulators, have no socket to take a short cut to."""
+    """TLS streams and streams in memory stay as they are: they have no socket."""
     ours, _ = memory_stream_pair()
     assert as_tcp_stream(ours) is ours
 
 
 class _OutOfBuffers(TcpStream):
-    """The system has none left for one write, and then it has: ENOBUFS."""
+    """The system has no buffers left for one write, and then it has: ENOBUFS."""
 
     failures = 1
 
@@ -97,7 +97,7 @@ class _OutOfBuffers(TcpStream):
 
 
 async def test_nothing_leaves_before_what_the_socket_has_refused() -> None:
-    """A write fails, and the next would not: the frames of the first are sent again, before later ones."""
+    """Frames of a failed write are sent again, before later ones."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with listener, trio.open_nursery() as nursery:
         client = await trio.open_tcp_stream(*listener.socket.getsockname()[:2])
@@ -118,8 +118,10 @@ async def test_nothing_leaves_before_what_the_socket_has_refused() -> None:
 
 
 async def test_reading_goes_on_once_everything_was_sent_in_one_go() -> None:
-    """Nothing is read while something waits to be sent. The socket takes all of it at the end of the turn: whoever waits for
-    room learns so."""
+    """Reading goes on once the socket has taken everything at the end of the turn.
+
+    Nothing is read while bytes wait to be sent. A task that waits for room is woken.
+    """
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with listener, trio.open_nursery() as nursery:
         client = await trio.open_tcp_stream(*listener.socket.getsockname()[:2])
@@ -136,7 +138,7 @@ async def test_reading_goes_on_once_everything_was_sent_in_one_go() -> None:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    """Fails the test if it does not come to that."""
+    """Wait for a condition; the test fails if it never comes."""
     with trio.fail_after(5):
         while not condition():
             await trio.sleep(0.001)

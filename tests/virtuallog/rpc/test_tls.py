@@ -1,4 +1,5 @@
-"""Connections inside TLS, on real sockets with real certificates: who gets in, who does not, and what each is told."""
+"""Connections inside TLS, on real sockets with real certificates: accepted and refused peers, and
+their errors."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def office(tmp_path: Path) -> ThrowawayAuthority:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> ThrowawayAuthority:
-    """An authority that nobody here believes."""
+    """An authority that no process here trusts."""
     return ThrowawayAuthority.in_(tmp_path / "elsewhere")
 
 
@@ -61,7 +62,7 @@ def elsewhere(tmp_path: Path) -> ThrowawayAuthority:
 
 
 async def test_calls_inside_tls(office: ThrowawayAuthority) -> None:
-    """Small ones and one of megabytes, many at once: as without."""
+    """Small calls and one of megabytes, many at once, work as without TLS."""
     async with serving(Shop(), office.node()) as (address, nursery):
         client = await client_of(nursery, address, office.node(9))
         replies: list[Any] = []
@@ -78,7 +79,8 @@ async def test_calls_inside_tls(office: ThrowawayAuthority) -> None:
 
 
 async def test_roles_decide_what_may_be_called(office: ThrowawayAuthority) -> None:
-    """Each role may do what those before it may; a refused call is a typed error, and the next one is served."""
+    """Each role may make the calls of lower ones; a refused call is a typed error, and the next one
+    is served."""
     allowed: dict[Role, set[type[Any]]] = {
         Role.CLIENT: {Store},
         Role.ADMIN: {Store, Everything},
@@ -92,16 +94,16 @@ async def test_roles_decide_what_may_be_called(office: ThrowawayAuthority) -> No
                 if type(request) not in known:
                     with pytest.raises(ForbiddenError, match=f"the caller is virtuallog://test/{role.name.lower()}/7"):
                         await client.call(NODE, request, 5.0)
-                elif isinstance(request, Wait):  # answered when the shop is told to
+                elif isinstance(request, Wait):  # answered on `Shop.release`
                     client.post(NODE, request, lambda _: None, 5.0)
                     await until(lambda: 1 in shop.waiting)
                 else:
                     await client.call(NODE, request, 5.0)
-    assert [stored.position for stored in shop.stored] == [0, 40, 40]  # a client is not believed its position
+    assert [stored.position for stored in shop.stored] == [0, 40, 40]  # a client's position is ignored
 
 
 async def test_refused_calls_are_logged_once_per_connection(office: ThrowawayAuthority) -> None:
-    """Who tries again and again must not fill the log."""
+    """Refused calls are logged once per connection, so that they cannot fill the log."""
     with structlog.testing.capture_logs() as lines:
         async with serving(Shop(), office.node()) as (address, nursery):
             client = await client_of(nursery, address, office.client())
@@ -169,7 +171,7 @@ REFUSALS: dict[str, tuple[Strangers, type[VirtualLogError], str, str]] = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 async def test_who_does_not_get_in(case: str, office: ThrowawayAuthority, elsewhere: ThrowawayAuthority) -> None:
-    """Both sides say why in plain words, and the server goes on to serve others."""
+    """Both sides log the refusal in plain words, and the server goes on to serve others."""
     make, error_class, told_to_client, logged_by_server = REFUSALS[case]
     server_has, client_has = make(office, elsewhere)
     shop = Shop()
@@ -187,7 +189,7 @@ async def test_who_does_not_get_in(case: str, office: ThrowawayAuthority, elsewh
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Return when it is true; a test that waits in vain fails on its timeout."""
+    """Wait until a condition is true; the test fails by its timeout."""
     with trio.fail_after(5):
         while not true():
             await trio.sleep(0.005)
@@ -199,7 +201,7 @@ async def until(true: Callable[[], bool]) -> None:
 async def test_stalled_handshakes_push_each_other_out(
     office: ThrowawayAuthority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many connect and say nothing, whoever works gets in; the oldest of the silent are cut off."""
+    """Working clients get in beside any number of silent connections; the oldest of these are cut off."""
     monkeypatch.setattr(tls_acceptor, "HANDSHAKES_MAX", 4)
     async with serving(Shop(), office.node()) as (address, nursery):
         host, port = address.split(":")
@@ -256,7 +258,8 @@ def damaged(hello: bytes, chooser: random.Random) -> bytes:
 
 
 async def test_new_certificates_are_used_without_a_restart(tmp_path: Path, office: ThrowawayAuthority) -> None:
-    """Both sides get files of a new authority while they run. The open connection stays; the next one uses the new files."""
+    """Both sides use new files of a new authority while they run. The open connection stays; the
+    next one uses them."""
     node, client_files = office.node(), office.client()
     async with serving(Shop(), node) as (address, nursery):
         before = await client_of(nursery, address, client_files)
@@ -275,7 +278,8 @@ async def test_new_certificates_are_used_without_a_restart(tmp_path: Path, offic
 
 
 def test_new_files_that_cannot_be_used_change_nothing(office: ThrowawayAuthority) -> None:
-    """Half of a rotation, rubbish, a certificate of somebody else, none at all: reported, and the old ones serve on."""
+    """Unusable files (half a rotation, rubbish, another owner, none) are reported, and the old ones
+    stay in use."""
     credentials = office.node()
     files, working = credentials.files, credentials.current()
     good = files.certificate.read_bytes(), files.key.read_bytes()
@@ -309,7 +313,7 @@ def test_new_files_that_cannot_be_used_change_nothing(office: ThrowawayAuthority
 def test_files_that_cannot_be_used_are_named(
     office: ThrowawayAuthority, spoil: Callable[[Any], Any], words: str
 ) -> None:
-    """At the start there are no old ones to go on with."""
+    """At the start unusable files are an error, as there are no old ones to go on with."""
     files = office.node().files
     spoil(files)
 
@@ -321,7 +325,8 @@ def test_files_that_cannot_be_used_are_named(
 
 
 async def test_the_stream_keeps_trios_rules_for_streams(office: ThrowawayAuthority) -> None:
-    """Trio's own suite: closing, cancelling, misuse, data in any pieces both ways at once."""
+    """The stream passes trio's own suite: closing, cancelling, misuse, data in any pieces both ways
+    at once."""
     loaded = office.node().current()
 
     async def make() -> tuple[TlsStream, TlsStream]:
@@ -332,7 +337,8 @@ async def test_the_stream_keeps_trios_rules_for_streams(office: ThrowawayAuthori
 
 
 async def test_buffers_stay_small_whatever_is_sent(office: ThrowawayAuthority) -> None:
-    """OpenSSL's keep the size of the largest piece that was ever in them. What was encrypted leaves in one send, yet."""
+    """OpenSSL's buffers keep the size of the largest piece, so pieces stay small; yet they leave in
+    one send."""
 
     class Watched:
         def __init__(self, inner: ssl.MemoryBIO) -> None:

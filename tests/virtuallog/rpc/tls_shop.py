@@ -1,4 +1,4 @@
-"""Certificates for tests, and a shop behind TLS whose methods are for different roles."""
+"""Certificates for tests, and a shop behind TLS with methods for different roles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from virtuallog_server.local_cluster.certificates import Authority
 
 
 def guarded() -> tuple[Interface, ...]:
-    """Clients may store (and are not believed the position), admins echo, nodes wait."""
+    """Return interfaces where clients may store (their position is ignored), admins echo, nodes wait."""
     methods = (
         Method(name="store", request=Store, reply=Stored, role=Role.CLIENT, distrusted={"position": 0}),
         Method(name="echo", request=Everything, reply=Everything),
@@ -41,7 +41,7 @@ def guarded() -> tuple[Interface, ...]:
 
 @attrs.frozen
 class ThrowawayAuthority:
-    """An authority and what it hands out."""
+    """An authority and the certificates that it issues."""
 
     authority: Authority
 
@@ -61,7 +61,7 @@ class ThrowawayAuthority:
     def unchecked(
         self, owner: Principal, *, days: float = 1, shows: bool = True, believes: ThrowawayAuthority
     ) -> Credentials:
-        """Of somebody who does not look at his own certificate before he uses it, or has none."""
+        """Make credentials without a check of the own certificate, or without one."""
         files = self.authority.issue(owner, days)
         contexts = []
         for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER):
@@ -77,7 +77,7 @@ class ThrowawayAuthority:
 
 @asynccontextmanager
 async def serving(shop: Shop, credentials: Credentials | None) -> AsyncIterator[tuple[str, trio.Nursery]]:
-    """A guarded shop on a free port: its address, and a nursery that ends with it."""
+    """Run a guarded shop on a free port; yield its address, and a nursery that ends with it."""
     server = RpcServer(shop.handlers(), guarded(), lambda: IDENTITY, TrioClock(), credentials=credentials)
     async with trio.open_nursery() as nursery:
         listeners = await tcp_listen("127.0.0.1:0")

@@ -38,7 +38,7 @@ class TrioClock:
 
 @attrs.define
 class World:
-    """`connect` gives memory streams to the server, unless a test puts something else there."""
+    """A world whose `connect` gives memory streams to the server, unless a test replaces it."""
 
     nursery: trio.Nursery
     shop: Shop = attrs.field(factory=Shop)
@@ -49,7 +49,7 @@ class World:
     server: RpcServer = attrs.field(init=False)
     make_pair: Callable[[], tuple[Stream, Stream]] = trio.testing.memory_stream_pair
     server_ends: list[Stream] = attrs.field(factory=list)
-    """Of all connections so far."""
+    """Server ends of all connections so far."""
     connect: Callable[[str], Awaitable[Stream]] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -67,7 +67,7 @@ class World:
         return await self.connect(address)
 
     async def client(self) -> RpcServices:
-        """A running client of its own."""
+        """Start a client of its own."""
         services = RpcServices(
             (*interfaces(), *annex()),
             lambda node: Peer((self.address,), self.expected),
@@ -81,7 +81,7 @@ class World:
 
 @asynccontextmanager
 async def shop_world(limits: ServerLimits | None = None) -> AsyncIterator[World]:
-    """A world whose tasks are cancelled at the end."""
+    """Run a world; its tasks are cancelled at the end."""
     async with trio.open_nursery() as nursery:
         world = World(nursery, limits=limits or ServerLimits())
         nursery.start_soon(world.server.expire)

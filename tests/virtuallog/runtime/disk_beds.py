@@ -12,35 +12,35 @@ from virtuallog.testing.sim.disk import Disk
 
 
 class Bed(Protocol):
-    """What the conformance tests of `Storage` and of the log need of a disk."""
+    """A disk, as the conformance tests of `Storage` and of the log need it."""
 
     def mount(self) -> Storage:
-        """The next boot; the one before ends in good order."""
+        """Return the storage of the next boot; the one before ends in good order."""
         ...
 
     def mount_second(self) -> Storage:
-        """A second owner, while the first lives."""
+        """Try to open a second storage, while the first lives."""
         ...
 
     def unmount(self) -> None: ...
 
     def image(self, name: str) -> bytes:
-        """The bytes of a file."""
+        """Return the bytes of a file."""
         ...
 
     def names(self) -> list[str]: ...
 
     def overwrite(self, name: str, offset: int, data: bytes) -> None:
-        """Change a file behind the back of its owner, or make one."""
+        """Change a file, or make one, without its owner's knowledge."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove a file behind the back of its owner; it may be missing."""
+        """Remove a file without its owner's knowledge; it may be missing."""
         ...
 
 
 class RealBed:
-    """A directory."""
+    """A bed on a directory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -76,7 +76,7 @@ class RealBed:
 
 
 class SimulatedBed:
-    """A `Disk`."""
+    """A bed on a simulated `Disk`."""
 
     def __init__(self) -> None:
         self.disk = Disk(Random(1))

@@ -15,7 +15,7 @@ CLOCKS = [SystemClock(), SimulatedClock(Process(NodeId(1)), rate=1.01)]
 
 @pytest.mark.parametrize("clock", CLOCKS, ids=["system", "simulated"])
 async def test_a_timeout_that_is_over_already_is_no_error(clock: Clock) -> None:
-    """What is left until a deadline may be less than nothing: the block ends at its first wait."""
+    """A block with a negative timeout ends at its first wait."""
     with clock.timeout(-0.001) as scope:
         await clock.sleep(3600)
 
@@ -24,7 +24,7 @@ async def test_a_timeout_that_is_over_already_is_no_error(clock: Clock) -> None:
 
 @pytest.mark.parametrize("clock", CLOCKS, ids=["system", "simulated"])
 async def test_a_sleep_that_is_over_already_returns(clock: Clock) -> None:
-    """At once, as one of no time at all."""
+    """A negative sleep returns at once, as one of no time at all."""
     before = clock.monotonic()
     await clock.sleep(-3600)
 

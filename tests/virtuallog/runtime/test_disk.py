@@ -1,4 +1,4 @@
-"""What every `Storage` promises: the same stories on a real directory and on the simulated disk."""
+"""Every promise of `Storage`: the same tests on a real directory and on the simulated disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def written(storage: Storage, name: str, content: bytes) -> None:
 
 
 async def test_a_new_file_is_all_zeros_and_listed(bed: Bed) -> None:
-    """`create` returns a file of the size asked for; its name is there."""
+    """`create` returns a file of the requested size, and its name is listed."""
     file = await bed.mount().create("a", 1000)
 
     assert (file.name, file.size, await file.read(0, 2000)) == ("a", 1000, bytes(1000))
@@ -25,7 +25,7 @@ async def test_a_new_file_is_all_zeros_and_listed(bed: Bed) -> None:
 
 
 async def test_chunks_are_written_back_to_back(bed: Bed) -> None:
-    """Empty and many chunks too; what is around them stays."""
+    """Chunks are written back to back, empty and many ones too; other bytes stay."""
     file = await bed.mount().create("a", 20)
     await file.write_synced(3, [b"one", b"", b"two", b"three"])
 
@@ -33,7 +33,7 @@ async def test_chunks_are_written_back_to_back(bed: Bed) -> None:
 
 
 async def test_more_chunks_than_one_system_call_takes(bed: Bed) -> None:
-    """Thousands of chunks, more in all than is joined in memory: every byte arrives."""
+    """Thousands of chunks, more than are joined in memory, arrive whole."""
     chunks = [bytes([i % 251]) * (100 + i % 7) for i in range(5000)]
     file = await bed.mount().create("a", 0)
     await file.write_synced(0, chunks)
@@ -42,7 +42,7 @@ async def test_more_chunks_than_one_system_call_takes(bed: Bed) -> None:
 
 
 async def test_a_read_ends_at_the_end_of_the_file(bed: Bed) -> None:
-    """Fewer bytes only there; past it none."""
+    """A read returns fewer bytes only at the end of the file, and none past it."""
     storage = bed.mount()
     await written(storage, "a", b"0123456789")
     file = await storage.open("a")
@@ -53,7 +53,7 @@ async def test_a_read_ends_at_the_end_of_the_file(bed: Bed) -> None:
 
 
 async def test_a_long_read_is_whole(bed: Bed) -> None:
-    """Also one that is too long for the event loop."""
+    """A read that is too long for the event loop is whole."""
     content = bytes(range(256)) * 4096
     storage = bed.mount()
     await written(storage, "a", content)
@@ -62,7 +62,7 @@ async def test_a_long_read_is_whole(bed: Bed) -> None:
 
 
 async def test_a_file_grows_by_writes_past_its_end(bed: Bed) -> None:
-    """The hole reads as zeros; `size` follows."""
+    """A hole reads as zeros, and `size` follows."""
     file = await bed.mount().create("a", 2)
     await file.write_synced(4, [b"x"])
 
@@ -70,7 +70,7 @@ async def test_a_file_grows_by_writes_past_its_end(bed: Bed) -> None:
 
 
 async def test_truncate_cuts(bed: Bed) -> None:
-    """What is beyond is gone, also after growing again."""
+    """Truncated bytes are gone, also after growing again."""
     file = await bed.mount().create("a", 0)
     await file.write_synced(0, [b"0123456789"])
     await file.truncate(4)
@@ -80,7 +80,7 @@ async def test_truncate_cuts(bed: Bed) -> None:
 
 
 async def test_rename_replaces(bed: Bed) -> None:
-    """One name is left, with the content of the old one."""
+    """After a rename one name is left, with the content of the old one."""
     storage = bed.mount()
     await written(storage, "old", b"content")
     await written(storage, "new", b"gone")
@@ -91,7 +91,7 @@ async def test_rename_replaces(bed: Bed) -> None:
 
 
 async def test_remove_is_no_error_when_there_is_nothing(bed: Bed) -> None:
-    """The second one finds nothing to do."""
+    """Removing a missing file is no error."""
     storage = bed.mount()
     await written(storage, "a", b"x")
     await storage.remove("a")
@@ -101,7 +101,7 @@ async def test_remove_is_no_error_when_there_is_nothing(bed: Bed) -> None:
 
 
 async def test_names_are_sorted(bed: Bed) -> None:
-    """In whatever order they were made."""
+    """Names are sorted, in any order of creation."""
     storage = bed.mount()
     for name in ("b", "c", "a"):
         await written(storage, name, b"")
@@ -110,7 +110,7 @@ async def test_names_are_sorted(bed: Bed) -> None:
 
 
 async def test_errors_are_ours(bed: Bed) -> None:
-    """A missing file, a name that is taken, a closed file: `StorageError`, and nothing has changed."""
+    """A missing file, a taken name and a closed file give `StorageError`, and nothing has changed."""
     storage = bed.mount()
     await written(storage, "a", b"content")
     file = await storage.open("a")
@@ -138,7 +138,8 @@ async def test_what_was_written_is_there_after_a_reboot(bed: Bed) -> None:
 
 
 async def test_one_owner_at_a_time(bed: Bed) -> None:
-    """A second one is refused with a typed error, and harms nothing; after the first has ended it is welcome."""
+    """A second owner is refused with a typed error and harms nothing; after the first has ended it
+    is admitted."""
     storage = bed.mount()
     await written(storage, "a", b"content")
 
@@ -159,6 +160,6 @@ async def test_cancelled_before_it_starts_or_not_at_all(bed: Bed) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(file.write_synced, 0, [b"kept"])
         await trio.lowlevel.checkpoint()
-        await trio.lowlevel.checkpoint()  # by now the write has been handed over, whatever the order of the tasks
+        await trio.lowlevel.checkpoint()  # by now the write has been handed over, in any order of the tasks
         nursery.cancel_scope.cancel()
     assert await file.read(0, 4) == b"kept"

@@ -1,4 +1,5 @@
-"""What only the real directory can show: threads, locks between processes, errors of the operating system."""
+"""Properties of the real directory only: threads, locks between processes, errors of the operating
+system."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ MEMORY_DISK = Path("/dev/shm")
 
 @pytest.mark.skipif(not MEMORY_DISK.is_mount(), reason="needs a tmpfs: it refuses at once, others would fill up first")
 async def test_a_full_disk_leaves_no_file_behind() -> None:
-    """More than the whole file system is refused at once, with `DiskFullError`; the directory is as before."""
+    """A file larger than the file system is refused at once with `DiskFullError`; the directory is
+    as before."""
     path = MEMORY_DISK / f"virtuallog-test-{os.getpid()}"
     state = os.statvfs(MEMORY_DISK)
     try:
@@ -54,7 +56,7 @@ def test_another_process_cannot_own_the_directory(tmp_path: Path) -> None:
 
 
 async def test_an_error_of_the_system_is_a_storage_error(tmp_path: Path) -> None:
-    """A descriptor that died under us: the write fails typed, and so does the read."""
+    """A descriptor that was closed under us gives a typed error for write and read."""
     with DiskStorage(tmp_path) as storage:
         (tmp_path / "folder").mkdir()
 
@@ -65,7 +67,8 @@ async def test_an_error_of_the_system_is_a_storage_error(tmp_path: Path) -> None
 
 
 async def test_writes_of_one_directory_run_in_order(tmp_path: Path) -> None:
-    """Many tasks write the same place: the last one to ask wins, and every reader sees whole writes."""
+    """Writes of many tasks to one place run in order: the last one wins, and every reader sees
+    whole writes."""
     with DiskStorage(tmp_path) as storage:
         file = await storage.create("a", 4096)
         started: list[int] = []
@@ -82,7 +85,7 @@ async def test_writes_of_one_directory_run_in_order(tmp_path: Path) -> None:
 
 
 async def test_a_reader_that_meets_a_close_gets_its_bytes_or_an_error(tmp_path: Path) -> None:
-    """Never the bytes of another file that was given the same descriptor."""
+    """A read that meets a close never gets the bytes of another file with the same descriptor."""
     random = Random(1)
     with DiskStorage(tmp_path) as storage:
         for round_number in range(20):

@@ -1,4 +1,4 @@
-"""The simulated disk does what it says: it loses, tears, fails, fills up and rots, on the same seed always alike."""
+"""The simulated disk loses, tears, fails, fills up and rots, always alike on the same seed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CLOCK: Clock = TrioClock()
 
 
 async def crash_during_write(seed: int) -> tuple[bytes, Disk]:
-    """What is left of 8 sectors of ones that were being written over zeros, after a crash half-way."""
+    """Return the result of a crash half-way through a write of 8 sectors of ones over zeros."""
     disk = Disk(Random(seed), DiskFaults(write_seconds=(1.0, 1.0)), CLOCK)
     file = await disk.mount().create("a", 4096)
 
@@ -52,7 +52,8 @@ async def crash_during_write(seed: int) -> tuple[bytes, Disk]:
 
 
 async def test_a_crash_loses_tears_or_keeps_what_was_not_synced(autojump_clock: trio.testing.MockClock) -> None:
-    """Sector by sector, in any order; over some seeds every fate is met and counted."""
+    """A crash loses, tears or keeps unsynced sectors in any order; over some seeds every fate is
+    met and counted."""
     fired = Disk(Random(0)).fired
     images = set()
     for seed in range(40):
@@ -68,7 +69,7 @@ async def test_a_crash_loses_tears_or_keeps_what_was_not_synced(autojump_clock: 
 
 
 async def test_a_crash_ends_the_incarnation() -> None:
-    """Every port use of before raises, however it is tried."""
+    """After a crash every use of an earlier port raises."""
     disk = Disk(Random(1))
     storage = disk.mount()
     file = await storage.create("a", 10)
@@ -85,7 +86,7 @@ async def test_a_crash_ends_the_incarnation() -> None:
 
 
 async def test_synced_bytes_survive_any_crash() -> None:
-    """That is what the sync is for."""
+    """Synced bytes survive any crash."""
     disk = Disk(Random(1))
     for number in range(20):
         storage = disk.mount()
@@ -104,7 +105,8 @@ async def failing_write(disk: Disk) -> SimulatedFile:
 
 
 async def test_a_failed_sync_is_not_made_good_by_a_later_one() -> None:
-    """The bytes can be read until power is lost; a sync of other bytes does not save them."""
+    """Bytes of a failed sync can be read until power is lost; a sync of other bytes does not save
+    them."""
     lost = 0
     for seed in range(20):
         disk = Disk(Random(seed), DiskFaults(sync_error=1.0))
@@ -125,10 +127,7 @@ async def test_a_failed_sync_is_not_made_good_by_a_later_one() -> None:
 
 
 async def test_what_a_failed_sync_left_never_comes_back_over_newer_bytes() -> None:
-    """The next life writes the same place again, synced: no crash, however late, may bring the older bytes back.
-
-    Found by `virtuallog simulate --seed 402`: a record that was durable had been read once, and was damaged later.
-    """
+    """Bytes of a failed sync never come back over newer synced bytes, after any crash."""
     for seed in range(40):
         disk = Disk(Random(seed), DiskFaults(sync_error=1.0))
         file = await disk.mount().create("a", 1024)
@@ -143,7 +142,7 @@ async def test_what_a_failed_sync_left_never_comes_back_over_newer_bytes() -> No
 
 
 async def test_a_file_that_failed_must_not_be_written_again() -> None:
-    """Whoever goes on after a failed write has a bug, which the simulated disk shows loudly."""
+    """A write after a failed write is a bug of the caller, which the simulated disk shows loudly."""
     disk = Disk(Random(1), DiskFaults(write_error=1.0))
     file = await failing_write(disk)
     disk.faults.write_error = 0.0
@@ -170,7 +169,7 @@ async def test_a_disk_has_a_size() -> None:
 
 
 async def test_reads_and_creates_can_fail() -> None:
-    """Both are counted."""
+    """Failed reads and creates are counted."""
     disk = Disk(Random(1))
     storage = disk.mount()
     file = await storage.create("a", 10)
@@ -215,7 +214,7 @@ async def _expect_end(operation: object, *arguments: object) -> None:
 
 
 async def test_rot_flips_one_bit_and_says_where() -> None:
-    """Of a byte that holds something; an empty disk has nothing to flip. A wiped disk is empty."""
+    """Rot flips a bit of a byte that holds something; an empty or wiped disk has nothing to flip."""
     disk = Disk(Random(1))
     assert disk.rot() is None
     file = await disk.mount().create("a", 1000)
@@ -231,7 +230,7 @@ async def test_rot_flips_one_bit_and_says_where() -> None:
 
 
 async def test_rot_can_be_noticed() -> None:
-    """It spares the newest durable write of a file: of a log, its damage looks like a write that was torn."""
+    """Rot spares the newest durable write of a file: in a log, its damage looks like a torn write."""
     disk = Disk(Random(1))
     file = await disk.mount().create("a", 1000)
     await file.write_synced(0, [b"\xff" * 100])
@@ -243,7 +242,8 @@ async def test_rot_can_be_noticed() -> None:
 
 
 async def test_what_is_left_is_left_for_all_stores_of_a_machine() -> None:
-    """Files take it from each other, and from the small store; removing one gives it back, and so does a new disk."""
+    """Files and the small store of a machine share the free bytes; removing a file or a new disk
+    gives them back."""
     faults = DiskFaults(free_bytes=1000)
     one, other = (Disk(Random(seed), faults).mount() for seed in (1, 2))
     await one.create("a", 800)
@@ -261,7 +261,8 @@ async def test_what_is_left_is_left_for_all_stores_of_a_machine() -> None:
 
 
 async def test_a_disk_that_stands_still_is_counted_apart(autojump_clock: trio.testing.MockClock) -> None:
-    """And so is one that is slow; a good one is not counted. Counts may be those of the whole machine."""
+    """Stalled and slow writes are counted apart, a good disk's are not; counts may be those of the
+    whole machine."""
     counts: Counter[str] = Counter()
     disk = Disk(Random(1), DiskFaults(), CLOCK, counts)
     file = await disk.mount().create("a", 1)
@@ -272,7 +273,7 @@ async def test_a_disk_that_stands_still_is_counted_apart(autojump_clock: trio.te
 
 
 def test_faults_know_whether_anything_may_fail() -> None:
-    """Slowness is no failure."""
+    """Slowness does not count as failing."""
     assert not DiskFaults(write_seconds=(1.0, 2.0)).failing
     for faults in (DiskFaults(write_error=0.1), DiskFaults(create_error=0.1), DiskFaults(sync_error=0.1),
                    DiskFaults(read_error=0.1), DiskFaults(free_bytes=0), DiskFaults(capacity_bytes=1)):  # fmt: skip

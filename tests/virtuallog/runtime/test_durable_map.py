@@ -1,4 +1,5 @@
-"""The DurableMap port: what RocksDB and the simulated disk promise alike, and what only one of them can show."""
+"""The DurableMap port: promises of RocksDB and of the simulated disk, common ones and those of one
+only."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
 
 
 async def test_pairs_survive(opener: Opener) -> None:
-    """What was written is there after the store was closed and opened again, byte for byte."""
+    """Pairs are there after the store was closed and opened again, byte for byte."""
     async with opener() as store:
         await store.write({b"a": b"1", b"empty": b"", b"\x00\xff": bytes(range(256))})
     async with opener() as store:
@@ -53,7 +54,7 @@ async def test_pairs_survive(opener: Opener) -> None:
 
 
 async def test_none_deletes(opener: Opener) -> None:
-    """Puts and deletes in one write; deleting what is not there is no error."""
+    """One write puts and deletes; deleting a missing key is no error."""
     async with opener() as store:
         await store.write({b"a": b"1", b"b": b"2"})
         await store.write({b"a": None, b"absent": None, b"b": b"3"})
@@ -74,7 +75,7 @@ async def test_scan_is_a_sorted_range(opener: Opener) -> None:
 
 
 async def test_a_span_is_read_in_pieces(opener: Opener) -> None:
-    """From the first key up to and without the second; always one pair, then as many as fit."""
+    """A span ends before its second key; a read of it returns at least one pair, then as many as fit."""
     async with opener() as store:
         await store.write({bytes([key]): bytes(100) for key in range(10)})
 
@@ -86,7 +87,7 @@ async def test_a_span_is_read_in_pieces(opener: Opener) -> None:
 
 
 async def test_spans_are_dropped_before_pairs_are_put(opener: Opener) -> None:
-    """One write: all that was in the spans is gone, what it puts there stays; so it is when the store is opened again."""
+    """One write drops the spans first and then puts; opening the store again shows the same."""
     async with opener() as store:
         await store.write({bytes([key]): b"old" for key in range(10)})
         await store.write(
@@ -98,7 +99,7 @@ async def test_spans_are_dropped_before_pairs_are_put(opener: Opener) -> None:
 
 
 async def test_a_huge_span_takes_no_time_per_key(tmp_path: Path) -> None:
-    """Numbers up to 600 million, in a store that never had most of them."""
+    """Dropping a span of 600 million numbers, most of them absent, takes no time per key."""
     async with open_rocks_map(tmp_path / "store") as store:
         await store.write({(600_020_000).to_bytes(8): b"kept", (1).to_bytes(8): b"dropped"})
         await store.write({}, [((0).to_bytes(8), (600_000_000).to_bytes(8))])
@@ -107,7 +108,7 @@ async def test_a_huge_span_takes_no_time_per_key(tmp_path: Path) -> None:
 
 
 async def test_room_comes_back_without_more_writes(tmp_path: Path) -> None:
-    """What was dropped is cleared away when that is asked for, and only that."""
+    """`reclaim` frees the room of dropped keys, and only that."""
     async with open_rocks_map(tmp_path / "store") as store:
         for number in range(20):
             await store.write({bytes([number]): random.Random(number).randbytes(1 << 20)})
@@ -123,7 +124,8 @@ def room_taken(directory: Path) -> int:
 
 
 async def test_a_store_of_bulk_tells_when_the_disk_gets_full(tmp_path: Path) -> None:
-    """It asks for more room than there is, so it says so from the start; small stores ask for none."""
+    """A store that needs more headroom than the disk has reports that from the start; small stores
+    need none."""
     taken = shutil.disk_usage(tmp_path)
     async with open_rocks_map(tmp_path / "bulk", RocksMapSettings(headroom_bytes=taken.total * 2)) as store:
         assert not store.has_room
@@ -134,7 +136,7 @@ async def test_a_store_of_bulk_tells_when_the_disk_gets_full(tmp_path: Path) -> 
 
 
 async def test_reads_go_on_beside_writes(opener: Opener) -> None:
-    """Whoever reads a lot holds up no write, and sees each write whole."""
+    """A long read holds up no write, and sees each write whole."""
     async with opener() as store, trio.open_nursery() as nursery:
         await store.write({b"%03d" % key: b"0" for key in range(100)})
 
@@ -160,7 +162,7 @@ async def test_large_value(opener: Opener) -> None:
 
 
 async def test_writes_of_many_tasks_happen_one_by_one(opener: Opener) -> None:
-    """Each write is whole: whoever reads sees both of its pairs or none."""
+    """Readers see both pairs of a write or none."""
     async with opener() as store, trio.open_nursery() as nursery:
 
         async def write(number: int) -> None:
@@ -173,7 +175,7 @@ async def test_writes_of_many_tasks_happen_one_by_one(opener: Opener) -> None:
 
 
 async def test_directory_belongs_to_one(tmp_path: Path) -> None:
-    """While the store is open nobody else can open it; closing twice is harmless; a closed store is of no use."""
+    """An open store cannot be opened again; closing twice is harmless; a closed store cannot be used."""
     async with open_rocks_map(tmp_path) as store:
         with pytest.raises(StorageError):
             await RocksMap.open(tmp_path)
@@ -185,7 +187,7 @@ async def test_directory_belongs_to_one(tmp_path: Path) -> None:
 
 
 async def test_first_failure_poisons_the_store(tmp_path: Path) -> None:
-    """The disk refuses to let a file grow. Nothing is known about the store then: no later operation is even tried."""
+    """After a first failed write no later operation is tried: the content of the store is unknown."""
     async with open_rocks_map(tmp_path) as store:
         await store.write({b"a": b"1"})
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -203,7 +205,7 @@ async def test_first_failure_poisons_the_store(tmp_path: Path) -> None:
 
 
 async def crashed_copy(directory: Path) -> tuple[Path, Path]:
-    """What a crash after ten writes would leave, all of it in the write-ahead log; and that log."""
+    """Return a copy as a crash after ten writes leaves it, all in the write-ahead log; and that log."""
     crashed = directory / "crashed"
     async with open_rocks_map(directory / "store") as store:
         for number in range(10):
@@ -214,7 +216,8 @@ async def crashed_copy(directory: Path) -> tuple[Path, Path]:
 
 
 async def test_damage_is_reported_on_opening(tmp_path: Path) -> None:
-    """A record in the middle of the write-ahead log is damaged: acknowledged writes would be lost without a word."""
+    """A damaged record in the middle of the write-ahead log is reported: acknowledged writes would
+    be lost silently."""
     crashed, log = await crashed_copy(tmp_path)
     damaged = bytearray(log.read_bytes())
     damaged[len(damaged) // 2] ^= 0xFF
@@ -225,7 +228,7 @@ async def test_damage_is_reported_on_opening(tmp_path: Path) -> None:
 
 
 async def test_torn_tail_is_forgiven(tmp_path: Path) -> None:
-    """The last record is cut: power failed within a write that nobody was told of. All before it is there."""
+    """A cut last record is forgiven: that write was never acknowledged. All before it is there."""
     crashed, log = await crashed_copy(tmp_path)
     log.write_bytes(log.read_bytes()[:-3])
 
@@ -239,7 +242,8 @@ def simulated(disk: SimulatedKeyValuesDisk) -> tuple[Process, SimulatedKeyValues
 
 
 async def test_write_under_way_at_a_crash_happens_wholly_or_not(autojump_clock: trio.testing.MockClock) -> None:
-    """Both outcomes occur over the seeds, a mixture never; the dead store is of no use."""
+    """A write in progress at a crash happens wholly or not, both over the seeds; the dead store
+    cannot be used."""
     outcomes = set()
     for seed in range(20):
         disk = SimulatedKeyValuesDisk(random.Random(seed), write_seconds=1.0)
@@ -261,7 +265,7 @@ async def test_write_under_way_at_a_crash_happens_wholly_or_not(autojump_clock: 
 
 
 async def test_finished_writes_survive_a_crash(autojump_clock: trio.testing.MockClock) -> None:
-    """Durable on return, and slow on request."""
+    """A finished write is durable, and slow on request."""
     disk = SimulatedKeyValuesDisk(random.Random(1), write_seconds=2.0)
     process, store = simulated(disk)
     before = trio.current_time()
@@ -274,7 +278,8 @@ async def test_finished_writes_survive_a_crash(autojump_clock: trio.testing.Mock
 
 
 async def test_injected_failure_poisons_one_life() -> None:
-    """The failed write happened or not, seed by seed; the next life of the process finds a working disk."""
+    """An injected failure of a write, which happened or not, ends one life; the next life finds a
+    working disk."""
     outcomes = set()
     for seed in range(20):
         disk = SimulatedKeyValuesDisk(random.Random(seed))
@@ -312,7 +317,8 @@ async def test_wipe_and_damage() -> None:
     ],
 )
 async def test_a_bad_disk_fails_a_write_and_ends_the_store(faults: DiskFaults, counted: str) -> None:
-    """The write happened or not; nothing else is tried in this life. The next one, on a good disk, works."""
+    """After a failed write, which happened or not, nothing else is tried in this life; the next one
+    works."""
     outcomes = set()
     for seed in range(20):
         disk = SimulatedKeyValuesDisk(random.Random(seed), faults=attrs.evolve(faults))
@@ -333,7 +339,7 @@ async def test_a_bad_disk_fails_a_write_and_ends_the_store(faults: DiskFaults, c
 
 
 async def test_a_bad_disk_fails_a_read_and_ends_the_store() -> None:
-    """As a real store does, which cannot tell how much else it cannot read."""
+    """A failed read ends the store, as in a real one: more may be unreadable."""
     disk = SimulatedKeyValuesDisk(random.Random(1))
     _, store = simulated(disk)
     await store.write({b"a": b"1"})
@@ -348,7 +354,7 @@ async def test_a_bad_disk_fails_a_read_and_ends_the_store() -> None:
 
 
 async def test_a_store_shares_the_room_and_the_pace_of_its_machine(autojump_clock: trio.testing.MockClock) -> None:
-    """What it writes is taken from what is left, and takes as long as the disk does."""
+    """A store takes bytes from its machine's free ones, and takes as long as the disk does."""
     faults = DiskFaults(free_bytes=100, write_seconds=(2.0, 2.0))
     _, store = simulated(SimulatedKeyValuesDisk(random.Random(1), faults=faults))
     before = trio.current_time()
@@ -358,7 +364,7 @@ async def test_a_store_shares_the_room_and_the_pace_of_its_machine(autojump_cloc
 
 
 async def test_rot_in_a_store() -> None:
-    """One bit of one value; an empty store has nothing to flip."""
+    """Rot flips one bit of one value; an empty store has nothing to flip."""
     disk = SimulatedKeyValuesDisk(random.Random(1))
     assert disk.rot() is None
     await simulated(disk)[1].write({b"a": b"1", b"b": b"", b"c": b"3"})
@@ -370,7 +376,7 @@ async def test_rot_in_a_store() -> None:
 
 
 async def test_a_pair_that_is_written_over_and_over_takes_no_more_room(tmp_path: Path) -> None:
-    """A vote per change of the chain, for years: the directory stays within a few MiB."""
+    """A vote per change of the chain, for years, keeps the directory within a few MiB."""
     async with open_rocks_map(tmp_path / "store") as store:
         for number in range(1000):
             await store.write({b"decision": number.to_bytes(4, "little") * 4096})

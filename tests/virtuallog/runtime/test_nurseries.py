@@ -1,4 +1,4 @@
-"""A service that a block stands on, and what becomes of both when one of them ends."""
+"""Shielded contexts: a service that a block uses, and the end of both when one of them ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from virtuallog.runtime.nurseries import shielded_context, unwrapped_errors
 
 @attrs.define(eq=False)
 class Service:
-    """Answers while its task runs, a second after it was asked."""
+    """Answers while its task runs, a second after the question."""
 
     log: list[str] = attrs.field(factory=list)
     start_seconds: float = 0.0
@@ -53,7 +53,8 @@ class Service:
 
 
 async def test_a_block_that_is_cancelled_can_still_ask_what_it_stands_on(autojump_clock: MockClock) -> None:
-    """Its farewells are answered; the service ends behind the block, and the cancellation goes on to where it came from."""
+    """A cancelled block can still use its service; the service ends after it, and the cancellation
+    propagates."""
     service = Service()
     with trio.move_on_after(5) as scope:
         async with shielded_context(service.open()) as ask:
@@ -68,7 +69,7 @@ async def test_a_block_that_is_cancelled_can_still_ask_what_it_stands_on(autojum
 
 
 async def test_a_block_that_ends_or_fails_ends_what_it_stands_on(autojump_clock: MockClock) -> None:
-    """Its own error reaches whoever wrote it as it was raised."""
+    """A block that ends or fails ends its service; its own error propagates unchanged."""
     service = Service()
     async with shielded_context(service.open()) as ask:
         await ask("question")
@@ -79,7 +80,7 @@ async def test_a_block_that_ends_or_fails_ends_what_it_stands_on(autojump_clock:
 
 
 async def test_what_cannot_begin_says_why(autojump_clock: MockClock) -> None:
-    """As it was raised, and there is no block."""
+    """A service that fails to start raises its error unchanged, and the block does not run."""
     service = Service(start_seconds=10, fail_after_seconds=3)
     with pytest.raises(OSError, match="the service"):
         async with shielded_context(service.open()):
@@ -87,7 +88,7 @@ async def test_what_cannot_begin_says_why(autojump_clock: MockClock) -> None:
 
 
 async def test_a_block_ends_with_what_it_stands_on(autojump_clock: MockClock) -> None:
-    """It is cancelled, and the reason is raised."""
+    """A service that fails cancels the block, and its error is raised."""
     service = Service(fail_after_seconds=3)
     with pytest.raises(OSError, match="the service"):
         async with shielded_context(service.open()):
@@ -96,7 +97,8 @@ async def test_a_block_ends_with_what_it_stands_on(autojump_clock: MockClock) ->
 
 
 async def test_a_service_that_has_not_begun_is_cancelled_like_anything_else(autojump_clock: MockClock) -> None:
-    """Nobody stands on it yet, and its start may take for ever."""
+    """A service that has not started is cancelled at once: no block uses it, and its start may take
+    for ever."""
     service = Service(start_seconds=1e9)
     with trio.move_on_after(5) as scope:
         async with shielded_context(service.open()):

@@ -1,4 +1,4 @@
-"""When what a retryable error has ended begins anew."""
+"""Pauses before a role restarts after a retryable error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from virtuallog.runtime.restart_backoff import (
 
 
 def test_pauses_grow_and_are_short_again_after_a_while() -> None:
-    """What fails at once, again and again, is not begun in a loop; and nothing is remembered for ever."""
+    """Pauses grow, so that there is no busy loop, and are short again after a quiet time."""
     setbacks, now, pauses = RestartBackoff(), 100.0, []
     for _ in range(20):
         pauses.append(setbacks.met(OverloadedError("full"), now))
@@ -29,7 +29,7 @@ def test_pauses_grow_and_are_short_again_after_a_while() -> None:
 
 
 def test_a_setback_is_made_of_retryable_errors_alone() -> None:
-    """Beside anything else it is not what decides."""
+    """A group with any other error is no setback."""
     retryable, terminal = UnavailableError("no answer"), CorruptionError("a bad block")
     assert retryable_cause(ExceptionGroup("", [ExceptionGroup("", [retryable])])) is retryable
     assert retryable_cause(ExceptionGroup("", [retryable, terminal])) is None
@@ -37,6 +37,6 @@ def test_a_setback_is_made_of_retryable_errors_alone() -> None:
 
 
 def test_a_full_disk_is_no_bug() -> None:
-    """Any other one should have been caught by who asked."""
+    """Any retryable error but a full disk should have been caught by its caller."""
     assert is_bug(OverloadedError("full"))
     assert not is_bug(DiskFullError("no room"))

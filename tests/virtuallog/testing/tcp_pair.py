@@ -1,4 +1,4 @@
-"""Two processes and simulated TCP between them: for stories about streams, and about the RPC over them."""
+"""Two processes and simulated TCP between them, for tests of streams and of the RPC over them."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class World:
         return self.streams.listen(self.b, address_of(B))
 
     async def connected(self) -> tuple[SimulatedStream, SimulatedStream]:
-        """A's end and B's end of a new connection."""
+        """Return A's end and B's end of a new connection."""
         listener = self.listener()
         ours = await self.streams.connect(self.a, address_of(B))
         return ours, await listener.accept()
 
     def block(self) -> None:
-        """Nothing gets through, in either direction."""
+        """Block both directions."""
         self.network.link(A, B).blocked = self.network.link(B, A).blocked = True
 
     @property
     def connection(self) -> SimulatedConnection:
-        """The only one."""
+        """The only connection."""
         (only,) = self.streams.connections
         return only
 
@@ -65,7 +65,7 @@ Story = Callable[[World], Awaitable[None]]
 def simulated(
     quality: StreamQuality | None = None, links: LinkQuality | None = None
 ) -> Callable[[Story], Callable[[], None]]:
-    """Runs an async test in simulated time."""
+    """Run an async test in simulated time."""
 
     async def main(story: Story) -> None:
         network = SimulatedNetwork(Timeline(), random.Random(1), links or LinkQuality())

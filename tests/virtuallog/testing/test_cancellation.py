@@ -1,4 +1,4 @@
-"""Cancelling at the n-th await: every one of them, none twice, and nothing else is disturbed."""
+"""Cancellation at the n-th await reaches every await once and disturbs nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from virtuallog.testing.clauses.cancel_points import cancel_at
 
 
 async def test_each_await_is_reached_in_turn() -> None:
-    """Awaits that suspend count, those that return at once do not."""
+    """Each await that suspends counts; those that return at once do not."""
     done: list[list[str]] = []
 
     async def operation() -> None:
@@ -34,7 +34,7 @@ async def test_each_await_is_reached_in_turn() -> None:
 
 
 async def test_answers_and_errors_pass_through() -> None:
-    """An operation that is only watched runs as it would alone: scopes of its own, results, exceptions."""
+    """An operation that is only watched keeps its scopes, results and exceptions."""
     send, receive = trio.open_memory_channel[str](0)
     heard: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The judge of histories: each test is one history, told call by call."""
+"""The checker of loglet histories: each test is one history, call by call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def batch(session: SessionId, first: int, count: int = 1) -> Batch:
 
 
 def call(times: tuple[int, float], action: Any, result: Any = None, *, failed: bool = False) -> Operation:
-    """A call of a client; one that never ended, or ended with an error that says so, may have happened."""
+    """Make a call of a client. One that never ended, or failed so, may have happened."""
     ended = None if times[1] == UNKNOWN else int(times[1])
     returned = ended is not None and not failed and not (isinstance(action, LogletAppend) and result is None)
     return Operation(0, "client", action, times[0], ended, result, returned=returned, failed=failed)
@@ -98,7 +98,7 @@ def history_of(operations: list[Operation]) -> History:
 
 @pytest.mark.parametrize("operations", LOGS.values(), ids=LOGS)
 def test_what_a_log_may_do(operations: list[Operation]) -> None:
-    """Strange perhaps, but one log can have answered so."""
+    """One log can have answered so, even if it looks strange."""
     check_log(history_of(operations))
 
 
@@ -180,7 +180,7 @@ NO_LOGS: dict[str, tuple[str, list[Operation]]] = {
 
 @pytest.mark.parametrize(("message", "operations"), NO_LOGS.values(), ids=NO_LOGS)
 def test_what_no_log_can_do(message: str, operations: list[Operation]) -> None:
-    """The contradiction is found, and named."""
+    """The contradiction is found and named."""
     with pytest.raises(AssertionError) as caught:
         check_log(history_of(operations))
 

@@ -1,4 +1,4 @@
-"""The model is small enough to be believed; here is what is not obvious at a glance."""
+"""Properties of the model that are not obvious at a glance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def batch(session: SessionId, first: int, *payloads: bytes) -> Batch:
 def test_a_read_is_what_a_dictionary_would_give(
     counts: list[int], align: int, trim: int, start: int, stop: int, max_bytes: int
 ) -> None:
-    """Each place once, from the start on: its entry, a trimmed gap below the trim point, or filler."""
+    """A read returns each place once from its start on: the entry, a trimmed gap below the trim
+    point, or filler."""
     log, contents = LogModel(align=align), dict[int, bytes]()
     for count in counts:
         payloads = [b"%d" % (log.tail + index) for index in range(count)]
@@ -52,7 +53,7 @@ def test_a_read_is_what_a_dictionary_would_give(
 
 
 def test_a_seal_forbids_acknowledgements_and_not_entries() -> None:
-    """A maybe may land in a sealed log: then its tail grows, and stays sealed."""
+    """An unacknowledged append may land in a sealed log: its tail grows, and stays sealed."""
     log = LogModel()
     log.append(batch(A, 0, b"x"), opens=True)
     log.seal()
@@ -66,7 +67,7 @@ def test_a_seal_forbids_acknowledgements_and_not_entries() -> None:
 
 
 def test_sessions_go_on_independently() -> None:
-    """Each has its own numbers; what was offered before gets its old places; a gap says what is missing."""
+    """Each session has its own numbers; repeated batches get their old places; an error names a gap."""
     log = LogModel()
     first = batch(A, 0, b"0", b"1")
 
@@ -84,7 +85,7 @@ def test_sessions_go_on_independently() -> None:
 
 
 def test_a_conditional_append_is_refused_unless_the_tail_is_there() -> None:
-    """And nothing is done, so that the session can go on with another batch."""
+    """A refused conditional append does nothing, so that the session can go on with another batch."""
     log = LogModel()
     log.append(batch(A, 0, b"0"), opens=True)
 
@@ -96,7 +97,7 @@ def test_a_conditional_append_is_refused_unless_the_tail_is_there() -> None:
 
 
 def test_trimming_within_a_batch_keeps_its_rest() -> None:
-    """The trim point is a place, not a batch."""
+    """The trim point is a place, not a batch: a trim within a batch keeps its rest."""
     log = LogModel()
     placed = PlacedBatch(range(3), batch(A, 0, b"0", b"1", b"2"), time_ms=9)
     log.append(placed.batch, opens=True, time_ms=9)
@@ -109,7 +110,7 @@ def test_trimming_within_a_batch_keeps_its_rest() -> None:
 
 
 def test_time_does_not_go_back_with_the_clock() -> None:
-    """Not even when everything that was older has been trimmed."""
+    """Time does not go back, not even when everything older has been trimmed."""
     log = LogModel()
     log.append(batch(A, 0, b"0"), opens=True, time_ms=50)
     log.prefix_trim(1)
@@ -119,13 +120,14 @@ def test_time_does_not_go_back_with_the_clock() -> None:
 
 
 def test_reading_past_the_tail_is_an_error_of_the_caller() -> None:
-    """A caller has seen a tail before it reads."""
+    """Reading past the tail is an error of the caller, which must see a tail before it reads."""
     with pytest.raises(BeyondTailError):
         LogModel().read(0, 1, 1000)
 
 
 def test_a_refused_conditional_append_stays_refused() -> None:
-    """A second copy of the call may arrive when the tail has become what it expects; its caller was told "no"."""
+    """A refused conditional append stays refused: a second copy of the call may arrive when the
+    tail fits."""
     model = LogModel()
     bid = Batch.build(SessionId(b"c" * 16), 0, [b"bid"])
     for _ in range(2):

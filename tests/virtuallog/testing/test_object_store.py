@@ -1,4 +1,4 @@
-"""The place for files of the simulator: it loses nothing, and does all that such a place may do."""
+"""The simulated object store: it loses nothing, and fails as real ones may."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ URL = "simulated://here"
 
 
 def told(story: Callable[[World, FilesServer, SimulatedFiles], Awaitable[None]]) -> FilesServer:
-    """Tell a story of one client; the server as it was at the end."""
+    """Run a test of one client; return the server in its final state."""
     servers: list[FilesServer] = []
 
     async def run() -> None:
@@ -36,7 +36,7 @@ def told(story: Callable[[World, FilesServer, SimulatedFiles], Awaitable[None]])
 
 
 def test_what_is_written_can_be_read() -> None:
-    """Whole, in part, by its size, until it is deleted; a file that is to stay stays."""
+    """A file can be read whole, in part, and by its size, until it is deleted; a file to keep stays."""
 
     async def story(world: World, server: FilesServer, files: SimulatedFiles) -> None:
         assert await files.list() == {}
@@ -53,7 +53,7 @@ def test_what_is_written_can_be_read() -> None:
 
 
 def test_who_is_refused_has_done_nothing() -> None:
-    """It is told so."""
+    """A refused request has no effect, and its caller gets an error."""
 
     async def story(world: World, server: FilesServer, files: SimulatedFiles) -> None:
         server.refusing = 1.0
@@ -64,7 +64,7 @@ def test_who_is_refused_has_done_nothing() -> None:
 
 
 def test_half_a_file_stays_if_its_writer_dies() -> None:
-    """Where files are not made in one step; a writer that lives finishes it."""
+    """Without atomic writes half a file stays if its writer dies; a living writer finishes it."""
 
     async def die(world: World, server: FilesServer, files: SimulatedFiles) -> None:
         server.torn = 1.0
@@ -85,7 +85,7 @@ def test_half_a_file_stays_if_its_writer_dies() -> None:
 
 
 def test_damage_on_the_way_is_one_bit() -> None:
-    """And it is counted."""
+    """Damage on the way flips one bit, and is counted."""
 
     async def story(world: World, server: FilesServer, files: SimulatedFiles) -> None:
         server.damaging = 1.0

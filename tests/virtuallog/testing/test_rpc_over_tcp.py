@@ -54,7 +54,7 @@ def _store(position: int) -> Store:
 
 @asynccontextmanager
 async def shop(world: World) -> AsyncIterator[tuple[Shop, Services]]:
-    """A shop on B, a client on A."""
+    """Run a shop on B; yield it and the services of a client on A."""
     kept, clock = Shop(), SimulatedClock(world.a)
     server = RpcServer(kept.handlers(), interfaces(), lambda: IDENTITY, SimulatedClock(world.b))
     client = RpcServices(
@@ -68,7 +68,7 @@ async def shop(world: World) -> AsyncIterator[tuple[Shop, Services]]:
 
 @simulated(StreamQuality(read_bytes_max=1))
 async def test_calls_over_a_stream_that_is_cut_at_every_byte(world: World) -> None:
-    """A frame may arrive in as many pieces as it has bytes."""
+    """Calls work over a stream with a frame in as many pieces as it has bytes."""
     async with shop(world) as (kept, client):
         for position in range(40, 45):
             assert await client.call(B, _store(position), 1.0) == Stored(position + 1)
@@ -77,7 +77,8 @@ async def test_calls_over_a_stream_that_is_cut_at_every_byte(world: World) -> No
 
 @simulated()
 async def test_calls_over_a_reset_connection_are_unknown_and_the_next_one_connects_again(world: World) -> None:
-    """The request was executed; only the answer is gone."""
+    """A call over a reset connection was executed, and only its answer is gone; the next one
+    connects again."""
     async with shop(world) as (kept, client):
         assert await client.call(B, _store(40), 1.0) == Stored(41)
         connection = world.connection
@@ -98,7 +99,8 @@ async def _reset_soon(world: World) -> None:
 
 @simulated()
 async def test_calls_over_a_half_open_connection_find_another_after_silence(world: World) -> None:
-    """Nobody says that the connection is none: the session gives it up when all that time nothing has come."""
+    """A session gives up a half-open connection after a time without bytes, and the next call
+    connects again."""
     async with shop(world) as (_, client):
         assert await client.call(B, _store(40), 1.0) == Stored(41)
         world.connection.vanish()
@@ -114,7 +116,7 @@ SHOP = NodeId(1)
 CLIENTS = tuple(NodeId(number) for number in (11, 12, 13))
 CHAOS_SECONDS = 30.0
 IDLE_SECONDS = 60.0
-"""More than any end believes in a connection that is none."""
+"""Longer than any end believes in a dead connection."""
 
 
 @attrs.define(eq=False)
@@ -129,12 +131,12 @@ class Market:
     server: RpcServer = attrs.field(init=False)
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     outcomes: dict[int, list[Any]] = attrs.field(factory=dict)
-    """Of each call, by its number: all that its caller was told."""
+    """Outcomes of each call, by its number."""
     asked: dict[int, Any] = attrs.field(factory=dict)
     """The reply that each call must get, if it gets one."""
 
     async def open(self) -> None:
-        """The next life of the shop."""
+        """Start the next life of the shop."""
         process = self.process = Process(SHOP, self.process.boot + 1)
         self.streams.start(SHOP)
         self.server = RpcServer(self.shop.handlers(), interfaces(), lambda: IDENTITY, SimulatedClock(process))
@@ -212,7 +214,7 @@ class Market:
 
 
 async def _chaos(seed: int) -> int:
-    """How many calls were answered in spite of it; what else is promised of them all is asserted once it is over."""
+    """Run with faults, then check the promises of all calls; return the number of answered ones."""
     source = random.Random(f"market {seed}")
     links = LinkQuality(
         loss=source.choice((0, 0.05)), duplicate=source.choice((0, 0.1)), reorder=source.choice((0, 0.3))
@@ -260,7 +262,8 @@ async def _peace(market: Market, clients: Sequence[Services]) -> int:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_calls_are_executed_once_at_most_and_told_once(seed: int) -> None:
-    """Whatever happens to connections; and when it is over, calls work again and no dead connection is left."""
+    """Calls are executed at most once and reported once; afterwards calls work again, without dead
+    connections."""
     assert scheduler.run(seed, partial(_chaos, seed)) > 10
 
 
@@ -268,7 +271,7 @@ def test_calls_are_executed_once_at_most_and_told_once(seed: int) -> None:
 
 
 def test_registers_appends_and_reads_over_streams_that_are_cut_at_every_byte() -> None:
-    """A whole cluster whose nodes never read more than one byte at a time."""
+    """A cluster works with nodes that never read more than one byte at a time."""
 
     async def story() -> None:
         async with open_world(1, Options(transport=STREAMS)) as world:
@@ -289,7 +292,10 @@ def test_registers_appends_and_reads_over_streams_that_are_cut_at_every_byte() -
 
 
 def test_databases_hand_each_other_snapshots_over_streams() -> None:
-    """Seed 519 of `zelos`, at 12b3b5d: a server that had lost its database was refused by its own client, for good."""
+    """A server that has lost its database gets a snapshot of another one.
+
+    Seed 519 of `zelos`, at 12b3b5d, where its own client refused it, for good.
+    """
 
     async def story() -> None:
         async with open_world(1, Options(transport=STREAMS)) as world:
@@ -302,7 +308,7 @@ def test_databases_hand_each_other_snapshots_over_streams() -> None:
 
 @pytest.mark.parametrize(("scenario", "seed"), [("cluster", 1), ("cluster", 2), ("register", 1), ("register", 2)])
 def test_every_promise_is_kept_over_byte_streams(scenario: str, seed: int) -> None:
-    """The product's whole RPC stack runs, and is put through what TCP can be put through."""
+    """The product's whole RPC stack keeps every promise under the faults of TCP."""
     report = run_seed(seed, scenario, options=Options(transport=STREAMS))
 
     assert report.violations == ()
@@ -312,7 +318,7 @@ def test_every_promise_is_kept_over_byte_streams(scenario: str, seed: int) -> No
 
 @pytest.mark.parametrize("transport", [None, STREAMS])
 def test_a_run_says_how_its_processes_talked(transport: str | None) -> None:
-    """Calls are in the trace by name, also those that travelled as bytes; so are the segments that carried them."""
+    """The trace names calls, also those that travelled as bytes, and the segments that carried them."""
     report = run_seed(3, "register", options=Options(transport=transport), messages=True)
     told = "".join(map(repr, report.history.events))
 
@@ -321,7 +327,7 @@ def test_a_run_says_how_its_processes_talked(transport: str | None) -> None:
 
 
 def test_a_share_of_the_seeds_runs_over_streams() -> None:
-    """About as many as announced."""
+    """About the announced share of the seeds runs over streams."""
     network = SimulatedNetwork(Timeline(), random.Random(1))
 
     def draw_for(seed: int) -> Transport:

@@ -1,4 +1,4 @@
-"""Simulated TCP: bytes arrive in order or not at all, and connections break in all the ways they do."""
+"""Simulated TCP: bytes arrive in order or not at all, and connections break in all the known ways."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT: Final = bytes(range(256)) * 40
 
 
 async def read_all(stream: SimulatedStream) -> list[bytes]:
-    """Each piece that comes, until the other side has ended."""
+    """Return each piece that arrives, until the other side has ended."""
     pieces = []
     while piece := await stream.receive_some():
         pieces.append(piece)
@@ -33,7 +33,7 @@ async def read_all(stream: SimulatedStream) -> list[bytes]:
     LinkQuality(loss=0.2, duplicate=0.2, reorder=0.5, replay=0.1, tail_probability=0.2, tail_seconds=0.3),
 )
 async def test_bytes_arrive_once_and_in_order_whatever_the_links_do(world: World) -> None:
-    """A link loses, doubles, reorders, delays and replays segments: none of it shows in the stream."""
+    """Losses, duplicates, reorders, delays and replays of segments never show in the stream."""
     ours, theirs = await world.connected()
 
     async def send() -> None:
@@ -48,7 +48,7 @@ async def test_bytes_arrive_once_and_in_order_whatever_the_links_do(world: World
 
 @simulated(StreamQuality(cut=0.3))
 async def test_what_was_written_is_cut_and_joined_anywhere(world: World) -> None:
-    """A reader sees neither where a write began nor where it ended."""
+    """A reader sees neither the beginning nor the end of a write."""
     ours, theirs = await world.connected()
     for start in range(0, len(TEXT), 64):
         await ours.send_all(TEXT[start : start + 64])
@@ -63,7 +63,7 @@ async def test_what_was_written_is_cut_and_joined_anywhere(world: World) -> None
 
 @simulated(StreamQuality(buffer_bytes=100))
 async def test_a_writer_waits_for_a_reader(world: World) -> None:
-    """The buffers on the way are bounded, whoever fills them."""
+    """The buffers on the way are bounded, so a writer waits for a reader."""
     ours, theirs = await world.connected()
     with trio.move_on_after(60) as limit:
         await ours.send_all(TEXT)
@@ -76,7 +76,7 @@ async def test_a_writer_waits_for_a_reader(world: World) -> None:
 
 @simulated()
 async def test_a_blocked_link_stalls_a_stream_and_loses_nothing(world: World) -> None:
-    """A partition is over before anybody gives up: all of it arrives then."""
+    """A partition that ends before an end gives up loses nothing: everything arrives then."""
     ours, theirs = await world.connected()
     world.block()
     await ours.send_all(b"hello")
@@ -94,7 +94,7 @@ async def test_a_blocked_link_stalls_a_stream_and_loses_nothing(world: World) ->
 
 @simulated()
 async def test_a_closed_stream_ends_behind_its_last_byte(world: World) -> None:
-    """The other side reads all of it, then the end; its own answer goes to nobody, which it is told."""
+    """The other side reads all bytes, then the end; its own answer gets a reset."""
     ours, theirs = await world.connected()
     await ours.send_all(b"goodbye")
     await ours.aclose()
@@ -110,7 +110,8 @@ async def test_a_closed_stream_ends_behind_its_last_byte(world: World) -> None:
 
 @simulated()
 async def test_a_killed_process_leaves_its_streams_to_the_kernel(world: World) -> None:
-    """What it had written still arrives, with an end behind it. What it had not read becomes a reset."""
+    """Bytes that a killed process had written still arrive, with an end behind them; unread ones
+    become a reset."""
     listener = world.listener()
     said, unread = [await world.streams.connect(world.a, address_of(B)) for _ in range(2)]
     await said.send_all(b"last words")
@@ -131,7 +132,7 @@ async def test_a_killed_process_leaves_its_streams_to_the_kernel(world: World) -
 
 @simulated(StreamQuality(patience_seconds=10))
 async def test_a_machine_without_power_leaves_the_other_end_half_open(world: World) -> None:
-    """What is written to it vanishes, until nobody has acknowledged it for too long."""
+    """Bytes to a machine without power vanish, until they are unacknowledged for too long."""
     ours, _ = await world.connected()
     world.b.crash()
     world.streams.end(world.b, power=True)
@@ -146,7 +147,7 @@ async def test_a_machine_without_power_leaves_the_other_end_half_open(world: Wor
 
 @simulated()
 async def test_an_idle_half_open_stream_is_noticed_by_keep_alive(world: World) -> None:
-    """Nobody writes anything; still a reader does not wait for ever."""
+    """Keep-alive ends an idle half-open stream, so a reader does not wait for ever."""
     ours, _ = await world.connected()
     world.b.crash()
     world.streams.end(world.b, power=True)
@@ -156,7 +157,7 @@ async def test_an_idle_half_open_stream_is_noticed_by_keep_alive(world: World) -
 
 @simulated()
 async def test_a_machine_that_is_back_knows_none_of_its_old_streams(world: World) -> None:
-    """It answers with a reset, a round trip after the next byte."""
+    """A machine that is back answers with a reset, a round trip after the next byte."""
     ours, _ = await world.connected()
     world.b.crash()
     world.streams.end(world.b, power=True)
@@ -169,7 +170,7 @@ async def test_a_machine_that_is_back_knows_none_of_its_old_streams(world: World
 
 @simulated()
 async def test_a_reset_of_one_end_reaches_the_other_when_that_sends(world: World) -> None:
-    """Until then it believes in the connection."""
+    """After a reset of one end, the other believes in the connection until it sends."""
     ours, theirs = await world.connected()
     world.connection.reset(ours)
     with pytest.raises(trio.BrokenResourceError):
@@ -184,7 +185,7 @@ async def test_a_reset_of_one_end_reaches_the_other_when_that_sends(world: World
 
 @simulated()
 async def test_a_reset_of_both_ends_loses_what_was_on_the_way(world: World) -> None:
-    """At once, for whoever waits."""
+    """A reset of both ends wakes waiting tasks at once, and loses the bytes on the way."""
     ours, theirs = await world.connected()
     await ours.send_all(b"hello")
     world.connection.reset()
@@ -195,7 +196,7 @@ async def test_a_reset_of_both_ends_loses_what_was_on_the_way(world: World) -> N
 
 @simulated()
 async def test_a_stalled_stream_goes_on_where_it_stopped(world: World) -> None:
-    """Others between the same machines are not held."""
+    """A stalled stream goes on where it stopped; others between the same machines are not held."""
     ours, theirs = await world.connected()
     world.connection.stall(5)
     await ours.send_all(b"hello")
@@ -207,7 +208,7 @@ async def test_a_stalled_stream_goes_on_where_it_stopped(world: World) -> None:
 
 @simulated()
 async def test_a_vanished_stream_tells_nobody(world: World) -> None:
-    """Both ends find out by themselves."""
+    """Both ends of a vanished stream find out by themselves."""
     ours, theirs = await world.connected()
     world.connection.vanish()
     for end in (ours, theirs):
@@ -218,7 +219,7 @@ async def test_a_vanished_stream_tells_nobody(world: World) -> None:
 
 @simulated()
 async def test_a_paused_process_neither_reads_nor_writes(world: World) -> None:
-    """Its kernel takes what comes, and it finds that when it is resumed."""
+    """The kernel of a paused process takes incoming bytes; the process reads them when it is resumed."""
     ours, theirs = await world.connected()
     world.b.pause()
     await ours.send_all(b"hello")
@@ -236,14 +237,15 @@ async def test_a_paused_process_neither_reads_nor_writes(world: World) -> None:
 
 @simulated()
 async def test_a_machine_on_which_nobody_listens_refuses(world: World) -> None:
-    """Within a round trip."""
+    """A machine without a listener refuses within a round trip."""
     with pytest.raises(ConnectionRefusedError), trio.fail_after(0.01):
         await world.streams.connect(world.a, address_of(B))
 
 
 @simulated()
 async def test_a_machine_without_power_does_not_answer(world: World) -> None:
-    """Until the kernel gives up, which no product code waits for."""
+    """A connection attempt to a machine without power ends when the kernel gives up; product code
+    does not wait so long."""
     world.streams.end(world.b, power=True)
     began = trio.current_time()
     with pytest.raises(TimeoutError):
@@ -253,7 +255,7 @@ async def test_a_machine_without_power_does_not_answer(world: World) -> None:
 
 @simulated()
 async def test_a_connection_that_its_maker_gave_up_ends_at_the_other_side(world: World) -> None:
-    """The answer comes too late: whoever accepted it reads a reset."""
+    """A connection that its maker gave up ends at the other side: the acceptor reads a reset."""
     listener = world.listener()
     world.network.link(B, A).clogged_until = 5.0
     with trio.move_on_after(1) as limit:
@@ -267,7 +269,7 @@ async def test_a_connection_that_its_maker_gave_up_ends_at_the_other_side(world:
 
 @simulated()
 async def test_an_address_is_free_again_when_its_process_is_dead(world: World) -> None:
-    """And not before."""
+    """An address is free again when its process is dead, and not before."""
     world.listener()
     with pytest.raises(OSError, match="in use"):
         world.listener()

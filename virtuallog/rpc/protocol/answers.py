@@ -1,12 +1,13 @@
-"""The answering half of a connection: their questions and what we owe for them.                                Pure.
+"""The answering half of a connection: calls of the other side, and the answers we owe.
 
-* One capability is exported, for as long as the connection lives: the node, which implements all interfaces. So there
-  is no table of exports and no count of references.
-* A call may be made on the node, or on the promise of it: the answer to a bootstrap, or field 0 of the answer to
-  Node.open. These two answers are kept until their finish; if open failed, calls on its promise fail with its error.
-* Open is answered right here, because calls on its promise may follow in the same chunk; and Hello, beside it.
-* All other returns carry no capability and set `noFinishNeeded`: the answer is forgotten as it is sent, and a call
-  costs two messages instead of three.
+* One capability is exported, as long as the connection lives: the node, which implements all
+  interfaces. So there is no table of exports and no count of references.
+* A call may be made on the node, or on the promise of it: the answer to a bootstrap, or field 0 of
+  the answer to Node.open. These two answers are kept until their finish. If open failed, calls on
+  its promise fail with its error.
+* Open and Hello are answered here, because calls on the promise may follow in the same chunk.
+* All other returns carry no capability and set `noFinishNeeded`: the answer is forgotten as it is
+  sent, and a call costs two messages instead of three.
 * Parameters that do not fit the method fail that call. Only a broken protocol ends the connection.
 """
 
@@ -28,10 +29,12 @@ from virtuallog.rpc.protocol.methods import BoundMethod, Methods
 from virtuallog.rpc.protocol.node import Hello, Identity, NodeOpened, OpenNode
 
 ANSWERS_MAX: Final = 8192
-"""Owed at a time. Drivers stop reading at a fraction of it, but one more read may bring a thousand small calls."""
+"""Answers owed at a time. Drivers stop reading at a fraction of it, but one more read may bring a
+thousand small calls."""
 
 KEPT_MAX: Final = 16
-"""Answers that stay until their finish. Our own clients need two, for one flight; nothing else limits what stays."""
+"""Answers that stay until their finish. Our own clients need two, for one flight; no other limit
+applies to them."""
 
 _NODE: Final = 0
 """The export id of the node."""
@@ -39,15 +42,16 @@ _NODE: Final = 0
 
 @attrs.define
 class _Answer:
-    """What we owe for one question."""
+    """The answer owed for one question."""
 
     method: BoundMethod | None
-    """None: a bootstrap."""
+    """Method of the call; None for a bootstrap."""
     frame_bytes: int = 0
     outcome: NodeOpened | VirtualLogError | None = None
-    """Once it is there and while it may be the target of calls: the node, or why not."""
+    """The opened node or an error, once known and while the answer may be the target of calls; else
+    None."""
     finished: bool = False
-    """They no longer want it."""
+    """True if the other side no longer wants it."""
 
     @property
     def is_open(self) -> bool:
@@ -56,21 +60,21 @@ class _Answer:
 
 @attrs.define
 class Answers:
-    """Their calls to our node."""
+    """Calls of the other side to our node."""
 
     _methods: Methods = attrs.field(repr=False)
     _outbox: Outbox
     _identity: Callable[[], Identity] | None
-    """Of the node we have to offer, as of now; None if we have none."""
+    """Returns the present identity of the node we offer; None if we offer none."""
     pending_calls: int = attrs.field(default=0, init=False)
-    """Calls that wait for `respond`."""
+    """Number of calls that wait for `respond`."""
     pending_call_bytes: int = attrs.field(default=0, init=False)
     _answers: dict[int, _Answer] = attrs.field(factory=dict, init=False)
     _kept: int = attrs.field(default=0, init=False)
-    """Of these, with an outcome."""
+    """Number of kept answers with an outcome."""
 
     def on_bootstrap(self, question: int) -> None:
-        """Give them the node."""
+        """Answer a bootstrap with the node."""
         answer = self._enter(question, None, 0)
         outcome = NodeOpened() if self._identity else UnsupportedError("there is no node at this end")
         self._return_node(question, outcome, of_open=False)
@@ -80,7 +84,7 @@ class Answers:
         """Read a call, or refuse it.
 
         Raises:
-            MalformedError: the protocol is broken.
+            MalformedError: the call breaks the protocol.
         """
         if isinstance(call.target, int) and (call.target != _NODE or self._identity is None):
             raise MalformedError(f"a call to capability {call.target}, which was never exported")
@@ -127,7 +131,7 @@ class Answers:
         return None if call.to_caller else UnsupportedError("results are sent to the caller only")
 
     def _broken(self, promise: PromisedAnswer) -> VirtualLogError | None:
-        """Why the promise is not the node; None if it is."""
+        """Return the reason why the promise is not the node; None if it is."""
         answer = self._answers.get(promise.question)
         if answer is not None and isinstance(answer.outcome, VirtualLogError):
             return answer.outcome
@@ -136,7 +140,7 @@ class Answers:
         return None
 
     def respond(self, question: int, outcome: Any) -> None:
-        """Answer a call that arrived: a reply of its method's class, or an error.
+        """Answer a call that arrived, with a reply of its method's class or an error.
 
         Raises:
             TooLargeError: the reply does not fit a frame. Nothing was sent: respond with an error.
@@ -175,18 +179,19 @@ class Answers:
             self._outbox.put(message_writer.node_results(question, _NODE, outcome.protocol if of_open else None))
 
     def on_finish(self, question: int) -> None:
-        """They want no answer (any more). One for an answer that is gone is none of our business: it was not needed."""
+        """Handle a finish: the other side wants no answer any more. A finish for a forgotten answer
+        is ignored."""
         answer = self._answers.get(question)
         if answer is None:
             return
         if answer.outcome is None:
-            answer.finished = True  # the id is not theirs to use again before our return
+            answer.finished = True  # the other side must not use the id again before our return
         else:
             self._kept -= 1
             del self._answers[question]
 
     def on_release(self, export: int) -> None:
-        """Check that they release what we export; it stays, as it is the node itself.
+        """Check that the other side releases what we export. The node itself stays exported.
 
         Raises:
             MalformedError: it was never exported.

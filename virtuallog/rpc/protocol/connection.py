@@ -1,11 +1,11 @@
-"""One end of a Cap'n Proto RPC connection: bytes in, events out; calls and replies in, bytes out.                Pure.
+"""One end of a Cap'n Proto RPC connection: bytes in, events out; calls and replies in, bytes out.
 
-Both ends are the same machine: `questions` is the half that asks, `answers` the half that answers. Of
-https://capnproto.org/rpc.html it speaks bootstrap, call, return, finish, release, abort and unimplemented, and calls
-on a promised answer as far as the promise is the node. Any other message is sent back as `unimplemented`, which the
-protocol provides for.
+Both ends are the same machine: `questions` is the half that asks, `answers` the half that answers.
+Of https://capnproto.org/rpc.html it speaks bootstrap, call, return, finish, release, abort and
+unimplemented, and calls on a promised answer as far as the promise is the node. Any other message
+is sent back as `unimplemented`, which the protocol provides for.
 
-Who breaks the protocol is told so with `abort`, and the connection is over.
+A peer that breaks the protocol gets an `abort`, and the connection is over.
 """
 
 from __future__ import annotations
@@ -27,35 +27,37 @@ from virtuallog.rpc.protocol.questions import Questions
 
 @attrs.define
 class RpcConnection:
-    """The machine. What the halves put into the outbox is for the other side, in that order."""
+    """The connection machine. The two halves put bytes into the outbox; they are for the other
+    side, in that order."""
 
     questions: Questions
     answers: Answers
     outbox: Outbox
     failure: VirtualLogError | None = attrs.field(default=None, init=False)
-    """Set with `ConnectionFailed`; from then on received bytes are ignored."""
+    """Set with `ConnectionFailed`; from then on received bytes are ignored. None before."""
     received_frames: int = attrs.field(default=0, init=False)
-    """Messages that came, of all kinds."""
+    """Number of messages received, of all kinds."""
     _splitter: FrameSplitter = attrs.field(factory=FrameSplitter, init=False)
 
     @classmethod
     def new(cls, methods: Methods, identity: Callable[[], Identity] | None = None) -> RpcConnection:
-        """A new connection.
+        """Make a new connection.
 
         Args:
-            methods: what can be asked, and answered if this side serves.
-            identity: of the node that this side offers, as of now; None if it offers none.
+            methods: methods that can be called, and answered if this side serves.
+            identity: returns the present identity of the node that this side offers; None if it
+                offers none.
         """
         outbox = Outbox()
         return cls(Questions(methods, outbox), Answers(methods, outbox, identity), outbox)
 
     @property
     def unfinished_bytes(self) -> int:
-        """Received, of a message that is not whole."""
+        """Bytes received of an incomplete message."""
         return self._splitter.buffered_bytes
 
     def receive_untrusted(self, chunk: bytes) -> list[Event]:
-        """What the other side's bytes mean. `ConnectionFailed`, if it comes, is the last event."""
+        """Process received bytes; return their events. A `ConnectionFailed` is the last one."""
         events: list[Event] = []
         try:
             frames = [] if self.failure else self._splitter.feed_untrusted(chunk)

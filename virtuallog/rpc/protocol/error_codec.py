@@ -1,7 +1,7 @@
 """Our errors as exceptions of the RPC protocol.
 
-The protocol knows four types, which tell a stock client whether to retry; the reason carries our error whole, as
-`virtuallog.contract.errors.encode` writes it, for clients that know us.
+The protocol has four types, which tell a stock client whether to retry. The reason carries our
+whole error for clients that know us, as `virtuallog.contract.errors.encode` writes it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from virtuallog.contract.errors import (
 )
 
 _REASON_CHARACTERS_MAX: Final = 4096
-"""An error is a line of text; whoever puts more into one must not fill frames with it."""
+"""Longest reason in characters. An error is a line of text; a longer one must not fill frames."""
 
 
 def to_wire(error: VirtualLogError) -> tuple[str, str]:
-    """Reason and type of the exception that stands for `error`."""
+    """Return reason and type of the exception that stands for `error`."""
     reason = encode(error)
     if len(reason) > _REASON_CHARACTERS_MAX:
         reason = encode(_shortened(error))
@@ -49,7 +49,7 @@ def _shortened(error: VirtualLogError) -> VirtualLogError:
 
 
 def from_wire_untrusted(reason: str, kind: str) -> VirtualLogError:
-    """The error that `to_wire` made these from; what another implementation says is kept as text."""
+    """Return the error of `to_wire`. Text of another implementation is kept as it is."""
     error = decode_untrusted(reason)
     if not isinstance(error, UnavailableError) or reason.startswith(UnavailableError.__name__):
         return error

@@ -1,4 +1,4 @@
-"""What a connection machine tells its driver."""
+"""Events of a connection machine, for its driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from virtuallog.contract.ports import Request
 
 @attrs.frozen
 class CallArrived:
-    """Theirs: answer it with `Connection.respond`, now or later."""
+    """A call of the other side: answer it with `Connection.respond`, now or later."""
 
     answer: int
     request: Request[Any]
@@ -20,7 +20,7 @@ class CallArrived:
 
 @attrs.frozen
 class ReturnArrived:
-    """A question of ours is settled."""
+    """The return of a question of ours."""
 
     question: int
     outcome: Any
@@ -29,14 +29,14 @@ class ReturnArrived:
 
 @attrs.frozen
 class OpenRefused:
-    """They cannot talk to the node that we offer; they have been told."""
+    """The other side cannot talk to the node that we offer, and knows it."""
 
     error: VirtualLogError
 
 
 @attrs.frozen
 class ConnectionFailed:
-    """The connection is over, by their abort or by ours. Send what is in the outbox, then close."""
+    """The end of the connection, by their abort or ours. Send what is in the outbox, then close."""
 
     error: VirtualLogError
 

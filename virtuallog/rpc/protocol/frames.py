@@ -1,10 +1,11 @@
-"""Cuts a stream of bytes into Cap'n Proto messages, and the other way round.                                   Pure.
+"""Frames: cuts a stream of bytes into Cap'n Proto messages, and packs messages into frames.
 
-A frame is: number of segments minus one (u32), words in each segment (u32 each), padding to 8 bytes, the segments.
-https://capnproto.org/encoding.html#serialization-over-a-stream
+A frame is: number of segments minus one (u32), words in each segment (u32 each), padding to 8
+bytes, the segments. https://capnproto.org/encoding.html#serialization-over-a-stream
 
-A frame is judged by its header before its content is waited for, so nobody can make us buffer more than
-`FRAME_BYTES_MAX`. Segments are views into the received bytes: nothing is copied until a message is read.
+A frame is judged by its header before its content is awaited, so a peer cannot make us buffer more
+than `FRAME_BYTES_MAX`. Segments are views into the received bytes: nothing is copied until a
+message is read.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from virtuallog.contract.batch import BATCH_BYTES_MAX
 from virtuallog.contract.errors import MalformedError, TooLargeError
 
 FRAME_BYTES_MAX: Final = 2 * BATCH_BYTES_MAX + (64 << 10)
-"""16 MiB and slack: the largest batch once, and as much again for replies that carry several batches and may overshoot
-what was asked for by one."""
+"""16 MiB and slack: the largest batch once, and as much again for replies with several batches.
+
+Such replies may overshoot the requested size by one batch.
+"""
 SEGMENTS_MAX: Final = 512
-"""What Cap'n Proto's own readers accept. Stock writers double each segment and need few."""
+"""Limit of Cap'n Proto's own readers. Stock writers double each segment and need few."""
 
 Frame: TypeAlias = list[memoryview]
 """The segments of one message."""
@@ -32,30 +35,32 @@ _WORD: Final = 8
 _SMALL_BYTES: Final = 4096
 _GATHERED_BYTES: Final = 64 << 10
 _TLS: Final = b"\x16\x03"
-"""How a TLS handshake begins. As a frame it would have more segments than any may have."""
+"""First bytes of a TLS handshake. As a frame it would have more segments than allowed."""
 _ONE_SEGMENT: Final = struct.Struct("<II")
 
 
 @attrs.define
 class FrameSplitter:
-    """Collects received bytes and gives back whole frames."""
+    """Collects received bytes and returns whole frames."""
 
     _parts: list[bytes | bytearray] = attrs.field(factory=list, init=False)
-    """Of the frame at the front, which is not whole."""
+    """Parts of the incomplete frame at the front."""
     _buffered: int = attrs.field(default=0, init=False)
     _needed: int = attrs.field(default=_WORD, init=False)
-    """Bytes until the frame at the front, or its header, is whole. Saves looking at every chunk of a large frame."""
+    """Bytes until the frame at the front, or its header, is whole. Saves looking at every chunk of
+    a large frame."""
 
     @property
     def buffered_bytes(self) -> int:
-        """Of the frame at the front, which is not whole."""
+        """Bytes of the incomplete frame at the front."""
         return self._buffered
 
     def feed_untrusted(self, chunk: bytes) -> list[Frame]:
-        """The frames that `chunk` completes, in order.
+        """Return the frames that `chunk` completes, in order.
 
         Raises:
-            MalformedError: a frame is over a limit. Frames before it are lost, too: the stream cannot be trusted.
+            MalformedError: a frame is over a limit. Frames before it are lost, too: the stream
+                cannot be trusted.
         """
         self._buffered += len(chunk)
         if self._parts or self._buffered < self._needed:
@@ -66,12 +71,13 @@ class FrameSplitter:
             self._parts.clear()
         frames, start, self._needed = _cut_all_untrusted(memoryview(chunk))
         self._buffered = len(chunk) - start
-        if self._buffered:  # copied: as a view it would keep the whole chunk in memory
+        if self._buffered:  # copied: a view would keep the whole chunk in memory
             self._parts.append(bytearray(memoryview(chunk)[start:]))
         return frames
 
     def _keep(self, chunk: bytes) -> None:
-        """Small chunks are gathered: as objects of their own, single bytes would cost forty times their size."""
+        """Keep a chunk. Small ones are joined: as objects of their own, single bytes would cost
+        forty times their size."""
         last = self._parts[-1] if self._parts else None
         if len(chunk) >= _SMALL_BYTES:
             self._parts.append(chunk)
@@ -82,7 +88,7 @@ class FrameSplitter:
 
 
 def _cut_all_untrusted(view: memoryview) -> tuple[list[Frame], int, int]:
-    """All whole frames in `view`, the bytes they take, and the bytes needed to get further after them."""
+    """Return all whole frames in `view`, the bytes they take, and the bytes needed for the next step."""
     frames: list[Frame] = []
     start = 0
     while True:
@@ -94,7 +100,8 @@ def _cut_all_untrusted(view: memoryview) -> tuple[list[Frame], int, int]:
 
 
 def _cut_untrusted(view: memoryview) -> tuple[Frame | None, int]:
-    """The frame at the front of `view` and its size; or None and the bytes needed to get further."""
+    """Return the frame at the front of `view` and its size; or None and the bytes needed for the
+    next step."""
     available = len(view)
     if available < _WORD:
         return None, _WORD
@@ -132,12 +139,12 @@ def _check_size(size: int) -> None:
 
 
 def _header_bytes(segments: int) -> int:
-    """A count and one size per segment, 4 bytes each, padded to whole words."""
+    """Size of a header: a count and one size per segment, 4 bytes each, padded to whole words."""
     return (4 + 4 * segments + 7) & ~7
 
 
 def pack(segments: Sequence[bytes]) -> list[bytes]:
-    """The chunks that make up the frame of a message: header, then its segments as they are.
+    """Return the chunks of a message's frame: the header, then the segments as they are.
 
     Raises:
         TooLargeError: no receiver would take such a frame.
@@ -153,10 +160,10 @@ def pack(segments: Sequence[bytes]) -> list[bytes]:
 
 @attrs.define
 class Outbox:
-    """Frames on their way out, in order."""
+    """Outgoing frames, in order."""
 
     waiting_bytes: int = attrs.field(default=0, init=False)
-    """How many wait for `take`."""
+    """Bytes that wait for `take`."""
     _chunks: list[bytes] = attrs.field(factory=list, init=False)
 
     def put(self, segments: Sequence[bytes]) -> None:
@@ -169,12 +176,12 @@ class Outbox:
             self.add(chunk)
 
     def add(self, chunk: bytes) -> None:
-        """Add what is a frame, or a part of one, already."""
+        """Add bytes that are a frame, or a part of one, already."""
         self._chunks.append(chunk)
         self.waiting_bytes += len(chunk)
 
     def take(self, enough_bytes: int = sys.maxsize) -> list[bytes]:
-        """What there is, once: everything, or from the front on until it is enough."""
+        """Remove and return everything, or chunks from the front until there are `enough_bytes`."""
         chunks = self._chunks
         if self.waiting_bytes <= enough_bytes:
             self._chunks, self.waiting_bytes = [], 0

@@ -1,6 +1,7 @@
-"""Reads messages of the RPC protocol.
+"""Reader of messages of the RPC protocol.
 
-Everything here is untrusted: any function may raise whatever pycapnp raises. Callers turn that into MalformedError.
+Everything here is untrusted: any function may raise anything that pycapnp raises. Callers turn that
+into MalformedError.
 """
 # ruff: noqa: SLF001  # pycapnp's access by field object is named _get_by_field, _set_by_field, _init_by_field
 
@@ -48,13 +49,13 @@ _OPEN_RESULTS: Final = NODE.schema.schema.methods["open"].result_type
 
 
 def parse(frame: Frame) -> Any:
-    """The message in a frame."""
+    """Return the message in a frame."""
     size = len(frame[0]) if len(frame) == 1 else sum(map(len, frame))
     return RPC.Message.from_segments(frame, traversal_words_max(size), NESTING_MAX)
 
 
 def kind_of(message: Any) -> str:
-    """Name of the message's kind; raises for kinds that rpc.capnp does not know."""
+    """Return the name of the message's kind. Raises for kinds that rpc.capnp does not have."""
     kind: str = message._which_str()
     return kind
 
@@ -95,7 +96,7 @@ def return_(message: Any) -> Return:
 
 
 def params(content: Any, codec: Codec[Any]) -> Any:
-    """The message in an AnyPointer: the parameters of a call."""
+    """Return the message in an AnyPointer: the parameters of a call."""
     return codec.read_untrusted(content.as_struct(codec.struct))
 
 
@@ -104,13 +105,15 @@ def results(payload: Any, codec: Codec[Any]) -> Any:
 
 
 def protocol(payload: Any) -> int:
-    """The version in the results of Node.open; what a node of version 1 sends has none, which reads as 1."""
+    """Return the version in the results of Node.open. A node of version 1 sends none, which reads
+    as 1."""
     version: int = payload._get_by_field(PAYLOAD_CONTENT).as_struct(_OPEN_RESULTS).protocol
     return version
 
 
 def hosted_capability(payload: Any) -> int:
-    """The export id of the one capability in a payload; that it is where it belongs follows from its being alone.
+    """Return the export id of the one capability in a payload. It is in its proper place, as it is
+    the only one.
 
     Raises:
         MalformedError: there is none, or it lives elsewhere.
@@ -123,7 +126,7 @@ def hosted_capability(payload: Any) -> int:
 
 
 def exception(value: Any) -> tuple[str, str]:
-    """Reason and type."""
+    """Return reason and type of an exception."""
     return value._get_by_field(EXCEPTION["reason"]), EXCEPTION_TYPES[value._get_by_field(EXCEPTION["type"]).raw]
 
 
@@ -148,7 +151,8 @@ def release(message: Any) -> int:
 
 
 def unimplemented(message: Any) -> int | None:
-    """The question that our message asked and the other side does not understand; None if it asked none."""
+    """Return the question of our message that the other side does not understand; None if it asked
+    none."""
     returned = message._get_by_field(MESSAGE["unimplemented"])
     kind = kind_of(returned)
     if kind == "call":

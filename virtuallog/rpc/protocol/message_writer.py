@@ -1,4 +1,5 @@
-"""Builds messages of the RPC protocol. Every function gives the segments of one message, for `Outbox.put`."""
+"""Writer of messages of the RPC protocol. Every function returns the segments of one message, for
+`Outbox.put`."""
 # ruff: noqa: SLF001  # pycapnp's access by field object is named _get_by_field, _set_by_field, _init_by_field
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def bootstrap(question: int) -> Segments:
 
 
 def call(question: int, target: Target, method: BoundMethod, request: Any) -> Segments:
-    """A call of `method`; the caller promises not to pipeline on results that hold no capability."""
+    """Write a call of `method`. The caller promises not to pipeline on results without a capability."""
     root = _BUILDER().init_root(_MESSAGE_SCHEMA)
     builder = root._init_by_field(MESSAGE_CALL)
     builder._set_by_field(CALL_QUESTION, question)
@@ -82,15 +83,19 @@ def _fill_payload(payload: Any, codec: Codec[Any], message: Any) -> None:
 
 
 def results(answer: int, codec: Codec[Any], reply: Any) -> Segments:
-    """A return that needs no finish: it carries no capability, so the answer is forgotten as it is sent."""
+    """Write a return that needs no finish: it carries no capability, so the answer is forgotten as
+    it is sent."""
     root, builder = _return(answer, finish_needed=False)
     _fill_payload(builder._init_by_field(RETURN_RESULTS), codec, reply)
     return _segments(root)
 
 
 def node_results(answer: int, export: int, protocol: int | None) -> Segments:
-    """A return of the capability `export`: as it is (for a bootstrap), or as the results of Node.open, with the version
-    of the protocol that is in force."""
+    """Write a return of the capability `export`.
+
+    With `protocol` None it is the capability as it is, for a bootstrap. Otherwise it is the results
+    of Node.open, with the version of the protocol that is in force.
+    """
     root, builder = _return(answer, finish_needed=True)
     payload = builder._init_by_field(RETURN_RESULTS)
     payload._init_by_field(PAYLOAD_CAPABILITIES, 1)[0]._set_by_field(CAPABILITY["senderHosted"], export)
@@ -114,7 +119,12 @@ def canceled(answer: int) -> Segments:
 
 
 def finish(question: int, *, release: bool) -> Segments:
-    """The question's id is free once its return has come, too. `release`: drop the capabilities in the results."""
+    """Write a finish. The question's id is free once its return has come, too.
+
+    Args:
+        question: id of the question.
+        release: True to drop the capabilities in the results.
+    """
     root = _BUILDER().init_root(_MESSAGE_SCHEMA)
     builder = root._init_by_field(MESSAGE["finish"])
     builder._set_by_field(FINISH["questionId"], question)
@@ -130,7 +140,7 @@ def abort(reason: str) -> Segments:
 
 
 def unimplemented(received: Any) -> Segments:
-    """Sends a message back whole, which says that we do not know what to do with it."""
+    """Send a message back whole, as one that we do not understand."""
     root = _BUILDER().init_root(_MESSAGE_SCHEMA)
     root._set_by_field(MESSAGE["unimplemented"], received)
     return _segments(root)
@@ -155,11 +165,12 @@ def _fill_exception(builder: Any, reason: str, kind: str) -> None:
 
 
 def _with_capability(segment: bytes, path: tuple[int, ...]) -> bytes:
-    """`segment` with the null pointer at the end of `path` made a pointer to capability 0 of the message.
+    """Return `segment` with the null pointer at the end of `path` made a pointer to capability 0 of
+    the message.
 
-    pycapnp writes capability pointers only for its own RPC system, which needs asyncio. A struct pointer is
-    (kind 0, offset: 30 bits, data words: 16 bits, pointers: 16 bits); a capability pointer is 3 and its index.
-    https://capnproto.org/encoding.html#structs
+    pycapnp writes capability pointers only for its own RPC system, which needs asyncio. A struct
+    pointer is (kind 0, offset: 30 bits, data words: 16 bits, pointers: 16 bits); a capability
+    pointer is 3 and its index. https://capnproto.org/encoding.html#structs
     """
     at = 0
     for pointer in path:

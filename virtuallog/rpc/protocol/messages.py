@@ -1,7 +1,7 @@
-"""The messages of Cap'n Proto's RPC protocol (rpc.capnp, which ships with pycapnp), as far as we look at them.
+"""Messages of Cap'n Proto's RPC protocol (rpc.capnp, which ships with pycapnp), as far as we use them.
 
-`building.py` and `reading.py` are the only users of the fields here. Fields are objects that are looked up once:
-access by name costs three times as much.
+Only `message_writer.py` and `message_reader.py` use the fields here. Fields are objects that are
+looked up once: access by name costs three times as much.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FINISH, BOOTSTRAP, RELEASE = _fields(RPC.Finish), _fields(RPC.Bootstrap), _field
 EXCEPTION, PAYLOAD, TARGET = _fields(RPC.Exception), _fields(RPC.Payload), _fields(RPC.MessageTarget)
 CAPABILITY, PROMISE, OP = _fields(RPC.CapDescriptor), _fields(RPC.PromisedAnswer), _fields(RPC.PromisedAnswer.Op)
 
-# The fields of a call and its return, once more as names of their own: these are read and written on every call.
+# Fields of a call and its return under names of their own: they are read and written on every call.
 MESSAGE_CALL, MESSAGE_RETURN = MESSAGE["call"], MESSAGE["return"]
 CALL_QUESTION, CALL_TARGET, CALL_PARAMS = CALL["questionId"], CALL["target"], CALL["params"]
 CALL_INTERFACE, CALL_METHOD, CALL_RESULTS_TO = CALL["interfaceId"], CALL["methodId"], CALL["sendResultsTo"]
@@ -39,7 +39,7 @@ EXCEPTION_TYPES: Final = ("failed", "overloaded", "disconnected", "unimplemented
 
 @attrs.frozen
 class PromisedAnswer:
-    """What a question will be answered with, or a capability within that, before the answer is there."""
+    """The future answer to a question, or a capability within it."""
 
     question: int
     path: tuple[int, ...]
@@ -47,7 +47,7 @@ class PromisedAnswer:
 
 
 Target: TypeAlias = int | PromisedAnswer
-"""Whom a call is for: a capability that the receiver has exported, or one that it has promised."""
+"""Target of a call: a capability that the receiver has exported, or one that it has promised."""
 
 
 @attrs.frozen
@@ -59,9 +59,9 @@ class Call:
     number: tuple[int, int]
     """Interface id and method id."""
     params: Any
-    """An AnyPointer, for `reading.params`."""
+    """The parameters: an AnyPointer, for `message_reader.params`."""
     to_caller: bool
-    """False if the results are to go elsewhere, which only Level 2 and above can do."""
+    """False if the results go elsewhere, which only Level 2 and above can do."""
 
 
 @attrs.frozen
@@ -70,7 +70,7 @@ class Return:
 
     question: int
     kind: str
-    """results, exception, canceled, or what only higher levels send."""
+    """results, exception, canceled, or a kind of higher levels."""
     value: Any
     """A Payload, or an Exception, or nothing."""
     finish_needed: bool

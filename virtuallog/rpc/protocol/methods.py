@@ -1,4 +1,4 @@
-"""The methods that both ends of a connection know, looked up by request class or by their numbers on the wire."""
+"""Methods that both ends of a connection know, by request class and by their numbers on the wire."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class BoundMethod:
     interface_id: int
     method_id: int
     name: str
-    """Of the interface and the method, as the schema has them: `LogServer.store`."""
+    """Names of interface and method in the schema: `LogServer.store`."""
     title: str
-    """Of the method alone, as metrics show it: `Store`."""
+    """Title of the method, as metrics show it: `Store`."""
     params: Codec[Any]
     results: Codec[Any] | None
-    """None: the result is the node itself, as a capability."""
+    """Codec of the results; None if the result is the node itself, as a capability."""
 
 
 @attrs.frozen(eq=False)
@@ -37,7 +37,7 @@ class Methods:
 
 
 def bind(interfaces: Iterable[Interface]) -> Methods:
-    """The methods of `interfaces`, and those of Node, which every node has.
+    """Bind the methods of `interfaces`, and those of Node, which every node has.
 
     Raises:
         TypeError: a message class does not fit its struct, or one class stands for two methods.

@@ -1,5 +1,5 @@
-# What every node offers beside its services. The bootstrap object of a connection implements this interface and all
-# others of the node: cast it as you need.
+# The interface that every node offers beside its services. The bootstrap object of a connection implements this interface
+# and all others of the node: cast it as needed.
 
 @0xe2f3b1a6c94d7058;
 
@@ -14,6 +14,6 @@ interface Node {
 
   hello @1 () -> (cluster :Data, node :UInt32, storeId :Data, boot :UInt64, software :Text,
               protocolFirst :UInt16 = 1, protocolLast :UInt16 = 1, nonce :Data);
-  # Who is there, and what it speaks. `cluster` is empty before the cluster is bootstrapped.
-  # `nonce` is random and of this very process; empty from a node of a former version.
+  # The identity of the node, and the versions it speaks. `cluster` is empty before the cluster is bootstrapped.
+  # `nonce` is random, one per process; empty from a node of a former version.
 }

@@ -1,4 +1,4 @@
-"""Who a node is, and the two calls about that: `OpenNode`, which checks it, and `Hello`, which asks."""
+"""Identity of a node, and the two calls about it: `OpenNode` checks it, and `Hello` asks for it."""
 
 from __future__ import annotations
 
@@ -15,45 +15,51 @@ from virtuallog.contract.versions import FIRST, SPOKEN, Versions
 
 _ANY_NODE: Final = NodeId(0)
 _ID_BYTES: Final = 16
-"""Of a cluster or a data directory."""
+"""Size of the id of a cluster or a data directory."""
 
 
 @attrs.frozen(kw_only=True)
 class Identity:
-    """A node as it sees itself."""
+    """Identity of a node, as the node itself knows it."""
 
     cluster: bytes
     """16 bytes; empty before the cluster is bootstrapped."""
     node: NodeId
     store_id: bytes
-    """Names the data directory: survives restarts, not a wiped disk."""
+    """Id of the data directory: survives restarts, not a wiped disk."""
     boot: int
-    """Counts the starts of the process."""
+    """Number of the process start."""
     software: str
     protocol_first: int = SPOKEN.first
     protocol_last: int = SPOKEN.last
     nonce: bytes = b""
-    """Of this very process, random; empty from a node of a former version. Two processes on copies of one data directory have the
-    same store id, and may have the same boot."""
+    """Random id of this process; empty from a node of a former version.
+
+    Two processes on copies of one data directory have the same store id, and may have the same
+    boot.
+    """
 
     @property
     def versions(self) -> Versions:
-        """Of the protocol, that the node speaks."""
+        """Protocol versions that the node speaks."""
         return Versions(self.protocol_first, self.protocol_last)
 
 
 @attrs.frozen
 class NodeOpened:
-    """The reply to `OpenNode`. On the wire it comes with a capability: the node."""
+    """The reply to `OpenNode`. On the wire a capability comes with it: the node."""
 
     protocol: int = FIRST
-    """The version in force on this connection."""
+    """Protocol version in force on this connection."""
 
 
 @attrs.frozen(kw_only=True)
 class OpenNode(Request[NodeOpened]):
-    """Fails with WrongRecipientError unless the node is the one meant; what is empty or zero is not checked. Fails with
-    UnsupportedError unless there is a version of the protocol that both sides speak."""
+    """A request for the node, if it is the one meant. Empty or zero fields are not checked.
+
+    Fails with WrongRecipientError if another node answers, and with UnsupportedError without a
+    protocol version that both sides speak.
+    """
 
     cluster: bytes = b""
     node: NodeId = _ANY_NODE
@@ -63,7 +69,7 @@ class OpenNode(Request[NodeOpened]):
     protocol_last: int = SPOKEN.last
 
     def answer_untrusted(self, found: Identity) -> NodeOpened | VirtualLogError:
-        """What the node `found` says to it."""
+        """Return the answer of the node `found`."""
         if len(self.cluster) > _ID_BYTES or len(self.store_id) > _ID_BYTES:  # an error about it would be as long
             return MalformedError(f"an id is longer than {_ID_BYTES} bytes")
         mismatch = self._mismatch(found)
@@ -75,7 +81,7 @@ class OpenNode(Request[NodeOpened]):
         return NodeOpened(protocol)
 
     def _mismatch(self, found: Identity) -> WrongRecipientError | None:
-        """The first thing that is not as expected; None if this is the node meant."""
+        """Return the first mismatch; None if this is the node meant."""
         if self.cluster and self.cluster != found.cluster and not self._is_early(found):
             return WrongRecipientError("cluster", self.cluster.hex(), found.cluster.hex() or "none yet")
         if self.node and self.node != found.node:
@@ -87,18 +93,19 @@ class OpenNode(Request[NodeOpened]):
         return None
 
     def _is_early(self, found: Identity) -> bool:
-        """Whether the node has not heard of the cluster yet, which knows its directory: then who knows it may tell it."""
+        """True if the node has not heard of the cluster yet, and the cluster knows its directory. A
+        caller may then inform it."""
         return not found.cluster and bool(self.store_id)
 
 
 def no_common_protocol(node: str, caller: str) -> UnsupportedError:
-    """For both sides' logs: what each speaks."""
+    """Make the error for both sides' logs: the versions that each speaks."""
     return UnsupportedError(f"no common protocol: the node speaks versions {node}, its caller {caller}; upgrade one")
 
 
 @attrs.frozen
 class Hello(Question[Identity]):
-    """Who is there?"""
+    """A question for the identity of the node."""
 
 
 NODE: Final = Interface(

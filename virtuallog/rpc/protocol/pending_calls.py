@@ -1,4 +1,4 @@
-"""Calls that wait for their outcome, and what ends the wait."""
+"""Pending calls, and the events that end the wait for their outcome."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from virtuallog.contract.ports import Done, Request
 
 @attrs.define(eq=False)
 class PendingCall:
-    """One call; settled once."""
+    """One call, settled once."""
 
     request: str
-    """Name of its class, for errors."""
+    """Name of the request's class, for errors."""
     done: Done
     deadline: float
     timeout_seconds: float
@@ -28,7 +28,7 @@ class PendingCalls:
     """The calls to one node, by a number that the caller chooses."""
 
     next_deadline: float = math.inf
-    """There is nothing to `expire` before. May be too early: calls that are settled leave it as it is."""
+    """Earliest time at which `expire` has work. May be too early: settled calls leave it as it is."""
     _calls: dict[int, PendingCall] = attrs.field(factory=dict)
 
     def __len__(self) -> int:
@@ -40,19 +40,19 @@ class PendingCalls:
         self.next_deadline = min(self.next_deadline, deadline)
 
     def settle(self, number: int, outcome: Any) -> None:
-        """A call that is no longer there has been settled before: its late outcome is dropped."""
+        """Settle a call. A late outcome of a call that is already settled is dropped."""
         call = self._calls.pop(number, None)
         if call is not None:
             call.done(outcome)
 
     def fail_all(self, error: VirtualLogError) -> None:
-        """Settle every call with (a copy of) `error`: whoever raises it adds a traceback of his own."""
+        """Settle every call with a copy of `error`: each caller that raises it adds its own traceback."""
         calls, self._calls = self._calls, {}
         for call in calls.values():
             call.done(copy(error))
 
     def expire(self, now: float) -> list[int]:
-        """Settle what is past its deadline; the numbers of those calls."""
+        """Settle calls past their deadline; return their numbers."""
         if now < self.next_deadline:
             return []
         expired = {number: call for number, call in self._calls.items() if call.deadline <= now}

@@ -1,11 +1,12 @@
-"""The asking half of a connection: our questions and what became of them.                                      Pure.
+"""The asking half of a connection: our questions and their answers.
 
-Bootstrap, open and the first calls leave in one flight: each names its target as the promised result of the one
-before. If open fails, the calls behind it fail with the same error, unexecuted. Once the node's capability is known,
-calls name that instead; both arrive in the order they were sent, so nothing overtakes.
+Bootstrap, open and the first calls leave in one flight: each names its target as the promised
+result of the one before. If open fails, the calls behind it fail with the same error, unexecuted.
+Once the node's capability is known, calls name that instead. Both arrive in the order they were
+sent, so no call overtakes another.
 
-Deadlines do not travel. The caller alone knows how long an answer is worth something; when it gives up it abandons
-the question, which sends the finish early.
+Deadlines do not travel. Only the caller knows how long an answer is of use. When it gives up it
+abandons the question, which sends the finish early.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from virtuallog.rpc.protocol.methods import BoundMethod, Methods
 from virtuallog.rpc.protocol.node import NodeOpened, OpenNode, no_common_protocol
 
 QUESTIONS_MAX: Final = 4096
-"""Without a return at a time. Pipelines keep some hundred in flight; more means that the other side is stuck."""
+"""Questions without a return at a time. Pipelines keep some hundred in flight; more means that the
+other side is stuck."""
 
 
 @attrs.define
@@ -43,18 +45,20 @@ class Questions:
     _methods: Methods = attrs.field(repr=False)
     _outbox: Outbox
     _waiting: dict[int, BoundMethod | None] = attrs.field(factory=dict, init=False)
-    """By question, until the return comes; None for a bootstrap."""
+    """Methods of open questions, by question, until the return comes; None for a bootstrap."""
     _abandoned: set[int] = attrs.field(factory=set, init=False)
-    """Those of `_waiting` whose finish was sent early."""
+    """Questions of `_waiting` with an early finish."""
     _next: int = attrs.field(default=0, init=False)
     _node: Target | None = attrs.field(default=None, init=False)
     _spoken: Versions = attrs.field(default=SPOKEN, init=False)
-    """What `open` has announced."""
+    """Versions that `open` has announced."""
 
     def open(self, expected: OpenNode) -> int:
-        """Ask for the node and check that it is the one meant; calls may follow at once.
+        """Ask for the node and check that it is the one meant. Calls may follow at once.
 
-        Returns the question whose `ReturnArrived` has `NodeOpened`, or the error that all calls will get.
+        Returns:
+            The question. Its `ReturnArrived` has `NodeOpened`, or the error that all calls will
+            get.
         """
         bootstrap = self._ask(None)
         self._outbox.put(message_writer.bootstrap(bootstrap))
@@ -88,7 +92,7 @@ class Questions:
         return question
 
     def abandon(self, question: int) -> None:
-        """Nobody waits for this one any more: no `ReturnArrived` will tell of it."""
+        """Give up a question: there will be no `ReturnArrived` for it."""
         if question in self._waiting and question not in self._abandoned:
             self._abandoned.add(question)
             self._outbox.put(message_writer.finish(question, release=True))
@@ -105,7 +109,7 @@ class Questions:
         """Settle a question.
 
         Raises:
-            MalformedError: nobody asked.
+            MalformedError: there is no such question.
         """
         question = received.question
         if question not in self._waiting:
@@ -114,7 +118,7 @@ class Questions:
         if question in self._abandoned:
             self._abandoned.remove(question)
             return None
-        if method is None:  # what became of a bootstrap shows in the open that builds on it
+        if method is None:  # the open that builds on a bootstrap shows its outcome
             self._finish(received, release=True)
             return None
         outcome = self._outcome_untrusted(method, received)
@@ -139,7 +143,7 @@ class Questions:
             return malformed(f"a reply to {method.name}", error)
 
     def _opened_untrusted(self, payload: Any) -> NodeOpened | VirtualLogError:
-        """Nodes of version 1 choose without having read what we speak."""
+        """Read the reply to open. Nodes of version 1 choose without having read our versions."""
         protocol = message_reader.protocol(payload)
         if self._spoken.agree_untrusted(protocol, protocol) is None:
             return no_common_protocol(str(protocol), str(self._spoken))
@@ -147,7 +151,7 @@ class Questions:
         return NodeOpened(protocol)
 
     def on_unimplemented(self, question: int | None) -> ReturnArrived | None:
-        """The other side sent our message back: it does not know such messages."""
+        """Settle a question that the other side sent back: it does not know such messages."""
         if question is None or question not in self._waiting:
             return None
         method = self._waiting.pop(question)

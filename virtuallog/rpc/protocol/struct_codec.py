@@ -1,7 +1,8 @@
-"""Generates the two functions behind a codec: one that fills a struct from a message, one that reads it back.
+"""Generator of the two functions behind a codec: one fills a struct from a message, one reads it back.
 
-A `StructCodec` is such a pair for one struct. `_value` says, for one type, how a value turns into what pycapnp takes and
-back; `_field` builds the two lines of one field from that; `struct_codec_of` joins the lines into functions. For
+A `StructCodec` is such a pair for one struct. `_value` gives, for one type, the conversion of a
+value to what pycapnp takes and back; `_field` builds the two lines of one field from that;
+`struct_codec_of` joins the lines into functions. For
 
     class Store: segment: SegmentId; blob: bytes
 
@@ -12,7 +13,8 @@ it writes
         builder._set_by_field(field_1, message.blob)
 
     def read(reader):
-        return message_class(segment=read_0(reader._get_by_field(field_0)), blob=reader._get_by_field(field_1))
+        return message_class(segment=read_0(reader._get_by_field(field_0)),
+        blob=reader._get_by_field(field_1))
 
 Only names that stand in our own sources end up in the generated code.
 """
@@ -38,7 +40,7 @@ _FITTING: Final[Mapping[object, frozenset[str]]] = {
 
 @attrs.frozen(eq=False)
 class StructCodec:
-    """How one class, or a union of classes, lies in one struct."""
+    """Layout of one class, or of a union of classes, in one struct."""
 
     fill: Callable[[Any, Any], None]
     read: Callable[[Any], Any]
@@ -53,7 +55,7 @@ class _Line:
 
 
 def struct_codec_of(form: Any, schema: Any) -> StructCodec:
-    """The shape of `form` (an attrs class or a union of them) in the struct `schema`.
+    """Return the layout of `form` (an attrs class or a union of them) in the struct `schema`.
 
     Raises:
         TypeError: they do not pair.
@@ -93,7 +95,8 @@ def _generate(name: str, puts: str, gets: str, bound: dict[str, Any]) -> StructC
 
 
 def _field(form: Any, field: Any, value: str, index: int, bound: dict[str, Any]) -> _Line:
-    """The line of one field. What the generated code needs besides is put into `bound`, its names ending in `index`."""
+    """Make the line of one field. Objects that the generated code needs go into `bound`, with names
+    ending in `index`."""
     options = [option for option in typing.get_args(form) if option is not types.NoneType]
     if types.NoneType in typing.get_args(form):
         if not _is_pointer(field):
@@ -139,7 +142,10 @@ def _fill_list(fill: Callable[[Any, Any], None], builders: Any, values: tuple[An
 
 
 def _value(form: Any, kind: str | None, field: Any, index: int, bound: dict[str, Any]) -> tuple[str, str]:
-    """Two templates for a value that is not a message: Python to pycapnp, and back. `kind` is its type in the schema."""
+    """Make two templates for a value that is not a message: Python to pycapnp, and back.
+
+    `kind` is its type in the schema.
+    """
     while hasattr(form, "__supertype__"):
         form = form.__supertype__
     if isinstance(form, type) and issubclass(form, enum.Enum):

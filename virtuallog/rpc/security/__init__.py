@@ -1,1 +1,4 @@
-"""Identity of callers and what they may call: certificates, the TLS stream, and the permissions of roles. Imports the contract only; trio and ssl."""
+"""Identity and permissions of callers: certificates, the TLS stream, and the roles of methods.
+
+Imports the contract, trio and ssl only.
+"""

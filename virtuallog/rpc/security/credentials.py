@@ -1,11 +1,12 @@
-"""Our certificate and key, and the authority that we believe: from files, and anew when the files have changed.
+"""Our certificate and key, and the trusted authority: read from files, and again when they change.
 
-Nobody has to be told of a rotation, and nothing is interrupted by one: each new connection looks at the files, those
-that are open stay. New files that cannot be used (a certificate whose key is still to come, say) are reported, and the
-old ones stay in use until the files change again.
+A rotation needs no signal and interrupts nothing: each new connection checks the files, and open
+ones stay. New files that cannot be used (a certificate with a key still to come, say) are reported.
+The old ones stay in use until the files change again.
 
-What was read is tried at once, by shaking hands with ourselves in memory: that says who we are, and finds an expired
-certificate, one of another authority, or one that may not be used for both sides, before anybody else does.
+Files are tried at once, by a handshake with ourselves in memory. It gives our own identity, and
+finds an expired certificate, one of another authority, or one that may not be used for both sides,
+before any peer does.
 """
 
 from __future__ import annotations
@@ -24,28 +25,28 @@ from virtuallog.rpc.security.tls_files import TlsFiles
 from virtuallog.rpc.security.tls_stream import owner_untrusted
 
 Stamp: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-"""Of each file: inode, size, time of the last change; None if it is not there."""
+"""Inode, size and time of the last change of each file; None if a file does not exist."""
 _USELESS: Final = "new certificates cannot be used, the old ones stay"
 _FLIGHTS_MAX: Final = 8
-"""A handshake in memory takes three."""
+"""Flights of a handshake in memory; it takes three."""
 
 log = structlog.get_logger(__name__)
 
 
 @attrs.frozen
 class Loaded:
-    """What the files said at one moment."""
+    """Content of the files at one moment."""
 
     owner: Principal
     expires: str
-    """As OpenSSL writes it: 'Jun  1 12:00:00 2027 GMT'."""
+    """Expiry as OpenSSL writes it: 'Jun  1 12:00:00 2027 GMT'."""
     client: ssl.SSLContext
     server: ssl.SSLContext
 
 
 @attrs.define(eq=False)
 class Credentials:
-    """See above."""
+    """Our certificate and the trusted authority, always current."""
 
     files: TlsFiles
     _loaded: Loaded
@@ -56,18 +57,19 @@ class Credentials:
         """Read and try the files.
 
         Raises:
-            InvalidSettingError: they cannot be read or used; says which and why.
+            InvalidSettingError: a file cannot be read or used; names it and the reason.
         """
         stamp = stamp_of(files)
         return cls(files, _load(files), stamp)
 
     @property
     def owner(self) -> Principal:
-        """Who we are. Does not change."""
+        """The identity in our certificate. Does not change."""
         return self._loaded.owner
 
     def current(self) -> Loaded:
-        """What the files say now, if it can be used. Reads small local files: some milliseconds, and only after a change."""
+        """Return the content of the files now, if usable. Reads small local files after a change:
+        some milliseconds."""
         stamp = stamp_of(self.files)
         if stamp != self._stamp:
             self._stamp = stamp
@@ -75,10 +77,10 @@ class Credentials:
         return self._loaded
 
     def check_peer(self, peer: Principal) -> None:
-        """Whether somebody is of our cluster.
+        """Check that a peer belongs to our cluster.
 
         Raises:
-            UntrustedError: of another one.
+            UntrustedError: it belongs to another one.
         """
         if peer.cluster != self.owner.cluster:
             raise UntrustedError(f"{peer} is of another cluster; this is {self.owner.cluster}")
@@ -97,7 +99,7 @@ class Credentials:
 
 
 def stamp_of(files: TlsFiles) -> Stamp:
-    """Changes when the files do."""
+    """Return a stamp that changes when the files do."""
     return tuple(_stat(path) for path in (files.certificate, files.key, files.authority))
 
 
@@ -112,10 +114,10 @@ def _load(files: TlsFiles) -> Loaded:
     client, server = _context(files, ssl.PROTOCOL_TLS_CLIENT), _context(files, ssl.PROTOCOL_TLS_SERVER)
     server.num_tickets = 0  # sessions are not resumed: connections last
     try:
-        seen = _meet_ourselves(_credulous(files), server)
+        seen = _self_handshake(_lenient_context(files), server)
         owner = owner_untrusted(seen)
-        if owner.node is not None:  # others call it, too
-            _meet_ourselves(client, server)
+        if owner.node is not None:  # other nodes call it, too
+            _self_handshake(client, server)
         return Loaded(owner, str(seen["notAfter"]), client, server)
     except (ssl.SSLError, UntrustedError) as error:
         reason = getattr(error, "verify_message", None) or str(error)
@@ -124,7 +126,7 @@ def _load(files: TlsFiles) -> Loaded:
 
 def _context(files: TlsFiles, protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    context.check_hostname = False  # a name of a host says nothing about who is there: see roles.py
+    context.check_hostname = False  # host names do not identify nodes: see roles.py
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     load_files(context, files)
@@ -132,10 +134,10 @@ def _context(files: TlsFiles, protocol: int) -> ssl.SSLContext:
 
 
 def load_files(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Put what the files say into a context.
+    """Load the files into a context.
 
     Raises:
-        InvalidSettingError: they cannot be read or used; says which and why.
+        InvalidSettingError: a file cannot be read or used; names it and the reason.
     """
     path = files.authority
     try:
@@ -147,8 +149,9 @@ def load_files(context: ssl.SSLContext, files: TlsFiles) -> None:
         raise InvalidSettingError(str(path), f"cannot be used with {files.key.name}: {reason}") from error
 
 
-def _credulous(files: TlsFiles) -> ssl.SSLContext:
-    """For ourselves alone: a client's certificate need not be good for a server."""
+def _lenient_context(files: TlsFiles) -> ssl.SSLContext:
+    """Make a client context for the handshake with ourselves. A client's certificate need not be
+    good for a server."""
     context = _context(files, ssl.PROTOCOL_TLS_CLIENT)
     context.verify_mode = ssl.CERT_NONE
     return context
@@ -158,8 +161,8 @@ def _refuse_password() -> str:
     raise ValueError("the key is encrypted, and a node has nobody to ask for the password")
 
 
-def _meet_ourselves(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, object]:
-    """A handshake in memory; our certificate, as a server has verified it."""
+def _self_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, object]:
+    """Shake hands in memory; return our certificate as a server has verified it."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = (client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True))
     for _ in range(_FLIGHTS_MAX):

@@ -1,7 +1,8 @@
-"""What a caller may call.                                                                                        Pure.
+"""Permissions of callers: the handlers that each role may call.
 
-Each method says which role it takes. Without TLS nobody can tell who calls, and only this machine can; then all is
-allowed. The choice is made once per connection, by giving it handlers of its own: a call costs nothing more.
+Each method declares its role. Without TLS callers have no identity, and only this machine can call;
+then all is allowed. The choice is made once per connection, by giving it handlers of its own: a
+call costs nothing more.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ from virtuallog.contract.ports import Done, Handler, Handlers
 from virtuallog.contract.roles import Principal, Role
 
 AppendPermission: TypeAlias = Callable[[Any, Principal, Callable[[VirtualLogError | None], None]], None]
-"""Decides about one append of a client: told the request and its caller, it calls the function, now or later, with None if the client
-may append to the loglet that the request names, else with the error to answer. Bounded, and in the order of the calls where it can."""
+"""Decides about one append of a client.
+
+Gets the request, its caller, and a function to call, now or later: with None if the client may
+append to the loglet that the request names, else with the error to answer. Bounded, and in the
+order of the calls where it can.
+"""
 
 
 def allow(_: Any, __: Principal, decide: Callable[[VirtualLogError | None], None]) -> None:
-    """The `AppendPermission` of a log that clients append to."""
+    """Allow every append: the `AppendPermission` of a log that clients append to."""
     decide(None)
 
 
 @attrs.frozen(eq=False)
 class Permissions:
-    """The table for some interfaces."""
+    """Methods and their roles for some interfaces."""
 
     table: tuple[tuple[Method, Role], ...]
     """Each method with the least role that may call it."""
@@ -46,13 +51,13 @@ class Permissions:
         on_refused: Callable[[ForbiddenError], None],
         guard: AppendPermission = allow,
     ) -> Handlers:
-        """What `caller` gets of `handlers`.
+        """Return the handlers that `caller` may call.
 
         Args:
-            handlers: of everything.
-            caller: whose certificate was verified.
-            on_refused: told of each call that he may not make; must not raise.
-            guard: asked about each append, if the caller is a client.
+            handlers: all handlers.
+            caller: owner of the verified certificate.
+            on_refused: called for each refused call; must not raise.
+            guard: decides about each append, if the caller is a client.
         """
         if caller.role is Role.NODE:
             return handlers

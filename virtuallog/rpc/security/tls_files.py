@@ -1,4 +1,4 @@
-"""Paths of the PEM files with which a process proves who it is, and with which it knows others."""
+"""Paths of the PEM files that prove a process's identity, and that verify others."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class TlsFiles:
-    """The section `[tls]`: what to prove who we are with, and whom to believe. PEM files, read again when they change."""
+    """The section `[tls]`: our certificate and key, and the trusted authority. PEM files, read
+    again when they change."""
 
     certificate: Path
     """Our certificate; it names us by a URI (`virtuallog.contract.roles`)."""
     key: Path
     """Its private key, not encrypted."""
     authority: Path
-    """The certificates of the authorities that may vouch for others. Whoever has one of their keys is everybody."""
+    """Certificates of the trusted authorities. Danger: a holder of one of their keys can pose as
+    anyone."""
 
     def below(self, folder: Path) -> TlsFiles:
-        """The same with relative paths counted from `folder`."""
+        """Return the same paths, with relative ones resolved against `folder`."""
         return TlsFiles(certificate=folder / self.certificate, key=folder / self.key, authority=folder / self.authority)
 
     def spell(self) -> str:
-        """The section that reads back as this."""
+        """Write the section that parses back to this."""
         lines = (f"{field.name} = {json.dumps(str(getattr(self, field.name)))}\n" for field in attrs.fields(TlsFiles))
         return "\n[tls]\n" + "".join(lines)

@@ -1,12 +1,13 @@
 """A stream inside TLS 1.3, and the handshake that opens it.
 
-Why not trio's SSLStream: it never sends the alert that says why a handshake failed, so the other side would learn
-nothing but "closed"; and it hands out one record of 16 KiB at a time, through locks that a connection with one reader
-and one writer does not need. Per round trip of small messages it cost 57 us of CPU over plain TCP, this costs 20 us.
-OpenSSL does the work in either case.
+Why not trio's SSLStream: it never sends the alert with the reason why a handshake failed, so the
+other side would learn nothing but "closed". It also hands out one record of 16 KiB at a time,
+through locks that a connection with one reader and one writer does not need. Per round trip of
+small messages it cost 57 us of CPU over plain TCP, this costs 20 us. OpenSSL does the work in
+either case.
 
-A cut connection looks like an orderly end here (there is no `close_notify`): messages have lengths of their own, and a
-call without an answer is unknown anyway.
+A cut connection looks like an orderly end here (there is no `close_notify`): messages have lengths
+of their own, and a call without an answer is unknown anyway.
 """
 
 from __future__ import annotations
@@ -25,20 +26,22 @@ from virtuallog.contract.errors import UntrustedError
 from virtuallog.contract.roles import Principal, find_untrusted
 
 RECEIVE_BYTES: Final = 64 << 10
-"""Taken from the network at a time: as much as a connection reads at most."""
+"""Bytes read from the network at a time: as much as a connection reads at most."""
 ENCRYPT_BYTES: Final = 32 << 10
-"""At a time: OpenSSL's buffers never shrink, so what is put into one at once stays with its connection."""
+"""Bytes encrypted at a time. OpenSSL's buffers never shrink, so a larger piece would stay with its
+connection."""
 NO_TLS: Final = "the other side does not speak TLS"
 _PLAINTEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"})
-"""What OpenSSL calls bytes that are no TLS."""
+"""OpenSSL's reasons for bytes that are not TLS."""
 _ALERT: Final = "_ALERT_"
 _ABOUT_CERTIFICATES: Final = ("CERTIFICATE", "UNKNOWN_CA")
-"""In the names of alerts by which a server that has not begun to serve refuses a client."""
+"""Parts of the alert names by which a server that has not begun to serve refuses a client."""
 
 
 @attrs.define(eq=False)
 class EncryptedStream(Stream):
-    """One task may send while another one receives. After a cancelled or failed send it can only be closed."""
+    """An encrypted stream. One task may send while another receives. After a cancelled or failed
+    send it can only be closed."""
 
     transport_stream: Stream
     _tls: ssl.SSLObject
@@ -48,14 +51,15 @@ class EncryptedStream(Stream):
 
     @property
     def certificate(self) -> bytes | None:
-        """What the other side has proved to be its own, as DER; None: it had to show nothing, and did not."""
+        """Verified certificate of the other side, as DER; None if none was required, and none was
+        sent."""
         return self._tls.getpeercert(binary_form=True)
 
     def identified(self) -> TlsStream:
-        """The same stream, with who is at the other end. Use that from now on.
+        """Return the same stream with the identity of the peer. Use that from now on.
 
         Raises:
-            UntrustedError: the certificate does not say so, or there is none.
+            UntrustedError: the certificate does not give one, or there is none.
         """
         peer = _peer_untrusted(self._tls)
         return TlsStream(self.transport_stream, self._tls, self._incoming, self._outgoing, peer=peer)
@@ -93,13 +97,13 @@ class EncryptedStream(Stream):
         return b"".join(parts)
 
     def _decrypt(self, wanted: int) -> bytes:
-        """What has arrived, of as many records as have; nothing if none is whole."""
+        """Decrypt the complete records that have arrived; empty if none is whole."""
         parts: list[bytes] = []
         try:
             while wanted > 0 and (part := self._tls.read(wanted)):
                 parts.append(part)
                 wanted -= len(part)
-            self._ended = wanted > 0  # `close_notify`, from an implementation that is more polite than we are
+            self._ended = wanted > 0  # `close_notify`, from an implementation that sends it
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
@@ -109,31 +113,35 @@ class EncryptedStream(Stream):
 
 @attrs.define(eq=False)
 class TlsStream(EncryptedStream):
-    """One to somebody whose certificate is of a cluster."""
+    """An encrypted stream to a peer with a certificate of a cluster."""
 
     peer: Principal = attrs.field(kw_only=True)
-    """Who is at the other end, as its certificate says."""
+    """Identity of the peer, from its certificate."""
 
 
 async def tls_handshake(stream: Stream, context: ssl.SSLContext, *, server_side: bool) -> TlsStream:
-    """Open TLS on a stream, and learn who is there. Bounding the time is the caller's part; after a cancellation or an
-    error the stream can only be closed.
+    """Open TLS on a stream, and verify the peer.
 
-    A server that returns has verified the client. A client that returns has verified the server; what that thinks of
-    the client's own certificate comes with the first bytes, as BrokenResourceError from UntrustedError.
+    The caller bounds the time. After a cancellation or an error the stream can only be closed.
+
+    A server that returns has verified the client. A client that returns has verified the server.
+    The server's verdict on the client's own certificate comes with the first bytes, as
+    BrokenResourceError from UntrustedError.
 
     Raises:
-        UntrustedError: no TLS, no certificate or none that the authority vouches for. The other side has been told.
+        UntrustedError: no TLS, or no certificate, or none that the authority vouches for. The other
+            side has been told.
         OSError, trio.BrokenResourceError: the connection broke.
     """
     return (await encrypt(stream, context, server_side=server_side)).identified()
 
 
 async def encrypt(stream: Stream, context: ssl.SSLContext, *, server_side: bool) -> EncryptedStream:
-    """Like `tls_handshake`, for those who are of no cluster: what certificates are asked for is the context's matter.
+    """Open TLS as `tls_handshake` does, for peers of no cluster. The context decides on certificates.
 
     Raises:
-        UntrustedError: no TLS, or not the certificate that the context asks for. The other side has been told.
+        UntrustedError: no TLS, or not the certificate that the context asks for. The other side has
+            been told.
         OSError, trio.BrokenResourceError: the connection broke.
     """
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -149,7 +157,7 @@ async def encrypt(stream: Stream, context: ssl.SSLContext, *, server_side: bool)
             incoming.write(received)
         except ssl.SSLError as error:
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await _flush(outgoing, stream)  # the alert
+                await _flush(outgoing, stream)  # sends the alert
             raise _explained(error) from error
         else:
             await _flush(outgoing, stream)
@@ -157,10 +165,10 @@ async def encrypt(stream: Stream, context: ssl.SSLContext, *, server_side: bool)
 
 
 def owner_untrusted(certificate: Mapping[str, Any] | None) -> Principal:
-    """Whose certificate it is, in the form in which `ssl` gives one.
+    """Return the owner of a certificate in the form that `ssl` gives.
 
     Raises:
-        UntrustedError: it does not say so.
+        UntrustedError: the certificate names none.
     """
     names = (certificate or {}).get("subjectAltName", ())
     return find_untrusted([value for kind, value in names if kind == "URI"])
@@ -179,13 +187,14 @@ async def _flush(outgoing: ssl.MemoryBIO, stream: Stream) -> None:
 
 
 def _is_refusal(error: ssl.SSLError) -> bool:
-    """Nothing has been done; what else may break in TLS says nothing about the calls before."""
+    """True if the server refused us: nothing has been done. Other TLS errors say nothing about the
+    calls before."""
     reason = error.reason or ""
     return _ALERT in reason and any(word in reason for word in _ABOUT_CERTIFICATES)
 
 
 def _explained(error: ssl.SSLError) -> UntrustedError:
-    """In words of somebody who did not write OpenSSL."""
+    """Translate an OpenSSL error into plain words."""
     reason = error.reason or str(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         return UntrustedError(f"its certificate is refused: {error.verify_message}")

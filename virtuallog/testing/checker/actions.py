@@ -1,7 +1,7 @@
-"""What a client can ask of a log, of one loglet, or of the register, as it stands in a history.                    Pure.
+"""Actions in a history: the operations that a client can ask of a log, of one loglet, or of the register.
 
-Each class says what its result is. `nothing_done` is the one place that knows which errors promise that an operation
-did not and will not happen; after any other error it is a maybe.
+Each class documents its result. `nothing_done` is the one place that knows which errors promise
+that an operation did not and will not happen; after any other error its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LogAppend:
 
     payloads: tuple[bytes, ...]
     expected_tail: int | None = None
-    """A conditional append: exactly there, or not at all."""
+    """Position of a conditional append: exactly there, or not at all. None for an unconditional one."""
 
 
 @attrs.frozen
@@ -44,7 +44,8 @@ class LogCheckTail:
 
 @attrs.frozen
 class LogRead:
-    """Result: the records found from `start` on, a list. A tailing reader makes one of these of all that it sees."""
+    """Result: the records from `start` on, a list. A tailing reader makes one of these of
+    everything it sees."""
 
     start: int
     stop: int
@@ -52,8 +53,12 @@ class LogRead:
 
 @attrs.frozen
 class LogFollow:
-    """A reader follows the log from `start` on; what its client `LogRead`s meanwhile is what it is handed. Result: None, once it
-    stops by itself; it ends without one if it fails, is cancelled or dies."""
+    """A reader follows the log from `start` on. It is handed the records of its client's `LogRead`s
+    meanwhile.
+
+    Result: None, once it stops by itself. It ends without a result if it fails, is cancelled or
+    dies.
+    """
 
     start: int
 
@@ -76,12 +81,12 @@ class ExtendChange:
 
     kind: str
     settings: str = ""
-    """As an operator spells them."""
+    """Settings as an operator writes them."""
 
 
 @attrs.frozen
 class ModifyChange:
-    """Put another loglet under a closed segment, which begins at its offset `base`."""
+    """Put another loglet under a closed segment; the segment begins at the loglet's offset `base`."""
 
     segment: SegmentId
     kind: str
@@ -90,7 +95,7 @@ class ModifyChange:
 
 @attrs.frozen
 class TruncateChange:
-    """Drop what is trimmed as a whole."""
+    """Drop the segments that are trimmed as a whole."""
 
 
 @attrs.frozen
@@ -104,7 +109,7 @@ class MembersChange:
 
     members: tuple[NodeId, ...]
     seen: tuple[NodeId, ...] = ()
-    """The members that they are to take the place of, if the operator says so."""
+    """The members to be replaced, if the operator names them."""
 
 
 RequestedChange: TypeAlias = ExtendChange | ModifyChange | TruncateChange | CloseChange | MembersChange
@@ -112,7 +117,7 @@ RequestedChange: TypeAlias = ExtendChange | ModifyChange | TruncateChange | Clos
 
 @attrs.frozen
 class Reconfigure:
-    """A change of the register. Result: the version that the caller was handed, in which it is made."""
+    """A change of the register. Result: the version in which it is made."""
 
     change: RequestedChange
 
@@ -139,9 +144,9 @@ class LogletTail:
 
     segment: SegmentId
     lagging: bool = False
-    """From `wait_tail`: an `Open` one may be old."""
+    """True for a `wait_tail`: an `Open` result may be old."""
     of_copy: bool = False
-    """Asked of a loglet after it was moved (`LogletCopy`)."""
+    """True for a loglet that was moved before (`LogletCopy`)."""
 
 
 @attrs.frozen
@@ -161,7 +166,7 @@ class LogletSeal:
 
 @attrs.frozen
 class LogletRead:
-    """`read` of a loglet. Result: what it found, a sequence of `Placed`."""
+    """`read` of a loglet. Result: a sequence of `Placed`."""
 
     segment: SegmentId
     start: int
@@ -209,12 +214,13 @@ _NOTHING_DONE: Final = (
 
 
 def nothing_done(action: object, error: VirtualLogError) -> bool:
-    """Whether `error` promises that `action` has had no effect and will have none.
+    """Return True if `error` promises that `action` has had no effect and will have none.
 
-    What is refused for the moment only (a full queue, a batch too early) is a maybe: a call may be executed twice, and
-    the other copy of it may have come at a better moment.
+    A temporary refusal (a full queue, a batch too early) leaves the outcome unknown: a call may be
+    executed twice, and the other copy may have come at a better moment.
     """
     if isinstance(error, SealedError):
-        # To a log it says that the entry has been looked for; to a loglet, only that nobody may acknowledge it.
+        # To a log it says that the entry has been looked for; to a loglet, only that no server may
+        # acknowledge it.
         return isinstance(action, LogAppend) or error.refused
     return isinstance(error, _NOTHING_DONE)

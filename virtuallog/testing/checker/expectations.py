@@ -1,4 +1,4 @@
-"""Checks that say what is wrong. Not assert statements: strangers may run the suites under `python -O`."""
+"""Checks with a message. Not assert statements: other projects may run the suites under `python -O`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def expect(condition: object, message: str) -> None:
 
 
 async def expect_error(error_class: type[ErrorT], call: Awaitable[object], what: str) -> ErrorT:
-    """The error of this class that `call` must raise."""
+    """Await `call` and return the error of this class that it must raise."""
     try:
         result = await call
     except error_class as error:
@@ -28,7 +28,8 @@ async def expect_error(error_class: type[ErrorT], call: Awaitable[object], what:
 
 
 def covered(items: Sequence[Placed], start: int, stop: int) -> int:
-    """Check that a read result covers a prefix of [start, stop), each place once; returns where that prefix ends."""
+    """Check that a read result covers a prefix of [start, stop), each place once; return the end of
+    the prefix."""
     what = f"read({start}, {stop})"
     starts = [item.start for item in items]
     expect(items, f"{what} returned nothing")
@@ -43,14 +44,14 @@ def covered(items: Sequence[Placed], start: int, stop: int) -> int:
 
 
 def _parts(item: Placed) -> list[tuple[int, int]]:
-    """The ranges without holes that an item covers: a batch whose places have a step covers single ones."""
+    """Return the ranges without holes that an item covers; single places for a batch with a step."""
     if isinstance(item, PlacedBatch) and item.places.step != 1:
         return [(place, place + 1) for place in item.places]
     return [(item.start, item.stop)]
 
 
 def entries(items: Iterable[Placed]) -> dict[int, bytes]:
-    """Place and payload of every entry that a read returned."""
+    """Return place and payload of every entry in a read result."""
     found: dict[int, bytes] = {}
     for item in items:
         if isinstance(item, PlacedBatch):

@@ -1,10 +1,11 @@
-"""What clients asked and heard, in the order in which it happened. Checkers read nothing else of a run.           Pure.
+"""Histories: invocations and results of clients, in real order. Checkers read nothing else of a run.
 
-What is asked of a log, a loglet or the register is in `actions.py`; a history of something else has actions of its own.
+`actions.py` has the actions of a log, a loglet or the register; a history of something else has
+actions of its own.
 
-All clients of a history live in one process, a simulator's or a test's, so the order of events is the real order: an
-operation whose `Returned` stands before another's `Invoked` had surely ended before the other began. That order is the
-only clock that counts; the times beside it help a human reader.
+All clients of a history live in one process, a simulator's or a test's, so the order of events is
+the real order: an operation with its `Returned` before another's `Invoked` had surely ended before
+the other began. That order is the only clock that counts; the times beside it help a human reader.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Unknown:
 
 @attrs.frozen
 class Fault:
-    """Something that was done to the world, for the timeline of a failing run."""
+    """A fault injected into the world, for the timeline of a failing run."""
 
     time: float
     what: str
@@ -69,7 +70,7 @@ Event: TypeAlias = Invoked | Returned | Failed | Unknown | Fault
 
 @attrs.define(eq=False)
 class Operation:
-    """The events of one operation, put together."""
+    """One operation, assembled from its events."""
 
     number: int
     client: str
@@ -81,7 +82,7 @@ class Operation:
     result: Any = None
     returned: bool = False
     failed: bool = False
-    """With an error which says that nothing was done."""
+    """True if it failed with an error which promises that nothing was done."""
     error: BaseException | None = None
 
     @property
@@ -90,19 +91,19 @@ class Operation:
         return self.ended if self.returned and self.ended is not None else math.inf
 
     def before(self, other: Operation) -> bool:
-        """Whether this one had ended when `other` began."""
+        """True if this one had ended when `other` began."""
         return self.ended is not None and self.ended < other.invoked
 
 
 @attrs.define(eq=False)
 class History:
-    """Events, and the operations that they belong to, by kind."""
+    """Events, and their operations by kind."""
 
     now: Callable[[], float] | None = None
-    """Tells the time; without it, the number of the event is the time."""
+    """Returns the time; None to use the number of the event instead."""
     events: list[Event] = attrs.field(factory=list)
     derived: dict[Hashable, tuple[int, Any]] = attrs.field(factory=dict, repr=False)
-    """For `once`."""
+    """Facts that `once` has computed."""
     _by_kind: dict[type, list[Operation]] = attrs.field(factory=dict, repr=False)
     _count: int = 0
 
@@ -111,9 +112,10 @@ class History:
 
     @contextmanager
     def record(self, client: str, action: object) -> Iterator[Recorder]:
-        """Record what happens inside: call what it gives with the result, or let the error pass through.
+        """Record the body of a `with` block. Call the recorder with the result, or let the error
+        pass through.
 
-        What ends by itself and without a result has returned None.
+        A body that ends without a result has returned None.
         """
         operation = self._invoked(client, action)
 
@@ -127,12 +129,13 @@ class History:
         except VirtualLogError as error:
             self._refused(operation, error)
             raise
-        except BaseException as error:  # cancelled, or the process crashed: nobody will ever hear of the outcome
+        except BaseException as error:  # cancelled, or the process crashed: the outcome will never be known
             self._fail(operation, error, type(error).__name__, refused=False)
             raise
 
     def begin(self, client: str, action: object) -> Recorder:
-        """Record what has no end in this place: call what comes back with the result or the error. Whom nobody tells hears nothing."""
+        """Record an operation that ends elsewhere. Call the recorder with the result or the error,
+        or never."""
         operation = self._invoked(client, action)
 
         def told(outcome: Any) -> None:
@@ -159,22 +162,22 @@ class History:
 
     def _fail(self, operation: Operation, error: BaseException, told: str, *, refused: bool) -> None:
         if operation.returned:
-            return  # it went wrong later, with something else
+            return  # it went wrong later, with another cause
         operation.ended, operation.failed, operation.error = len(self.events), refused, error
         self.events.append((Failed if refused else Unknown)(self._time(), operation.number, told))
 
     def observed(self, client: str, action: object, result: Any) -> None:
-        """An operation that takes no time."""
+        """Record an operation that takes no time."""
         with self.record(client, action) as returned:
             returned(result)
 
     def add(self, operation: Operation) -> None:
-        """An operation whose events are written elsewhere, or not at all."""
+        """Add an operation with events that are recorded elsewhere, or not at all."""
         self._count += 1
         self._by_kind.setdefault(type(operation.action), []).append(operation)
 
     def operations(self, *kinds: type) -> Sequence[Operation]:
-        """All operations of these kinds of action, in the order in which they began."""
+        """Return all operations of these kinds of action, in the order in which they began."""
         if len(kinds) == 1:
             return self._by_kind.get(kinds[0], [])
         found = [operation for kind in kinds for operation in self._by_kind.get(kind, [])]

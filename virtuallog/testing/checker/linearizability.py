@@ -1,6 +1,6 @@
-"""Can this be the history of one loglet? Judges what many clients that used it at once asked and heard.          Pure.
+"""Linearizability of one loglet: judges the history of many concurrent clients.
 
-The witness order (`witness.py`) of a loglet, with the operations that tell of it:
+The witness order (`witness_order.py`) of a loglet, with the operations that reveal it:
 
     place   0    1     2    3          4    5     6
             e0   e1  | e2   e3  |  S | e4   e5  |
@@ -9,10 +9,10 @@ The witness order (`witness.py`) of a loglet, with the operations that tell of i
                      |          '----------------- Open(4), just before the entry at its place
                      '---------------------------- Open(2)
 
-The seal S stands behind all that proves the loglet open, acknowledged entries and open tails, and behind entries that
-were read before anybody sealed. A sealed tail may grow, as entries land that nobody acknowledged (Delos, OSDI'20,
-section 3.4); these may stand behind the seal, so that is no special case here. Batches are looked at entry by entry: a
-striped log interleaves them.
+The seal S stands behind everything that proves the loglet open, acknowledged entries and open
+tails, and behind entries that were read before any client sealed. A sealed tail may grow, as
+unacknowledged entries land (Delos, OSDI'20, section 3.4). These may stand behind the seal, so that
+is no special case here. Batches are examined entry by entry: a striped log interleaves them.
 
 Each contradiction has the name of the promise that it breaks; docs/promises.md has a table of them.
 """
@@ -37,7 +37,7 @@ from virtuallog.testing.checker.violation import Violation, demand, proof
 from virtuallog.testing.checker.witness_order import ANY_TIME, Entries, Entry, Step, in_order, out_of_time
 
 Name: TypeAlias = tuple[SessionId, int]
-"""What names an entry of a loglet: session and sequence number."""
+"""Name of an entry of a loglet: session and sequence number."""
 
 _KINDS = (LogletAppend, LogletTail, LogletSeal, LogletRead, LogletTrim, LogletCopy)
 
@@ -46,12 +46,12 @@ _OPEN, _SEAL, _SEALED, _ENTRY = range(4)
 
 
 def check_log(history: History) -> None:
-    """Raise an AssertionError that names the first contradiction, if a loglet cannot have answered so."""
+    """Check one loglet's history. Raises AssertionError with the first contradiction."""
     demand(history, loglets_are_linearizable)
 
 
 def loglets_are_linearizable(history: History) -> Iterator[Violation]:
-    """Every loglet that somebody used looks like one log, used by one client at a time."""
+    """Every loglet in use looks like one log, used by one client at a time."""
     loglets: dict[SegmentId, _Loglet] = {}
     for kind in _KINDS:
         for operation in history.operations(kind):
@@ -66,13 +66,13 @@ def loglets_are_linearizable(history: History) -> Iterator[Violation]:
 
 @attrs.define(eq=False)
 class _Loglet:
-    """What was asked of one loglet, in the order in which it was asked, and what follows from it."""
+    """The operations on one loglet, in the order in which they began, and the facts that follow."""
 
     segment: SegmentId
     of: dict[type, list[Operation]] = attrs.field(factory=lambda: {kind: [] for kind in _KINDS})
     entries: Entries[Name] = attrs.field(factory=Entries)
     batches: dict[tuple[SessionId, int], Batch] = attrs.field(factory=dict)
-    """What was offered, and not refused for good, by session and first sequence number."""
+    """Batches that were offered, and not refused for good, by session and first sequence number."""
 
     def judge(self) -> Iterator[Violation]:
         yield from self._offers()
@@ -97,7 +97,8 @@ class _Loglet:
     def _offers(self) -> Iterator[Violation]:
         for append in self.of[LogletAppend]:
             batch = append.action.batch
-            # What was refused for good leaves its numbers to another batch: nothing was done, nor will be.
+            # A batch refused for good leaves its numbers to another one: nothing was done, nor will
+            # be.
             known = batch if append.failed else self.batches.setdefault((batch.session, batch.first_sequence), batch)
             if known != batch:
                 yield self.broken("one batch per sequence", f"two batches were offered as {_names(batch)}", append)
@@ -126,9 +127,11 @@ class _Loglet:
                 yield self.broken("loglet conditions hold", message, append)
 
     def _refusals(self) -> Iterator[Violation]:
-        """What is refused for good is refused for a reason that was true at some time since its first call began: the tail that it
-        names is no lower than one that was known before, and no higher than one that is told later; a predecessor that is missing
-        was not known to be there."""
+        """A permanent refusal gives a reason that was true at some time since its first call began.
+
+        The tail that it names is no lower than one known before, and no higher than one reported
+        later. A missing predecessor was not known to be there.
+        """
         appends = [append for append in self.of[LogletAppend] if append.error is not None]
         mismatches = [append for append in appends if isinstance(append.error, TailMismatchError)]
         if mismatches:
@@ -141,7 +144,8 @@ class _Loglet:
                     yield self.broken("loglet refusals are true", message, entry.known_by, append)
 
     def _mismatches(self, mismatches: Sequence[Operation]) -> Iterator[Violation]:
-        """The condition of a batch may be refused once more, with the tail of the first time: it is judged by its first call."""
+        """A batch's condition may be refused once more, with the tail of the first time: its first
+        call is judged."""
         first: dict[tuple[SessionId, int, int | None], Operation] = {}
         for append in self.of[LogletAppend]:
             batch = append.action.batch
@@ -151,7 +155,7 @@ class _Loglet:
             (c for c in self._tails() if not c.action.lagging), key=lambda check: check.invoked, reverse=True
         )
         lowest: list[tuple[int, Operation]] = []
-        """Of the tails that were asked for from then on, by when that was, the latest first."""
+        """Lowest tails among those asked for from some time on, with that time, the latest first."""
         for check in later:
             if not lowest or check.result.tail < lowest[-1][1].result.tail:
                 lowest.append((check.invoked, check))
@@ -172,7 +176,7 @@ class _Loglet:
         return (check for check in self.of[LogletTail] if check.returned and not check.action.of_copy)
 
     def _lower_bounds(self) -> Iterator[tuple[float, int, Operation | None]]:
-        """(from when on, a tail that was surely reached, how that is known)."""
+        """Yield (start time, a tail that was surely reached, its proof)."""
         for place, entry in self.entries.at.items():
             yield entry.seen, place + 1, entry.known_by
         for check in self._tails():
@@ -215,7 +219,7 @@ class _Loglet:
                 yield self.broken("acknowledged is readable", f"a read {conflict[0]}", conflict[1], read)
 
     def _gaps(self) -> Iterator[Violation]:
-        """Filler hides no entry, nothing is lost, and only what somebody wanted trimmed is trimmed."""
+        """Filler hides no entry, nothing is lost, and only requested trims trim."""
         gaps = [(read, gap) for read in self.of[LogletRead] if read.returned for gap in read.result if type(gap) is Gap]
         if not gaps:
             return
@@ -256,7 +260,8 @@ class _Loglet:
             newest[session] = entry
 
     def _copies(self) -> Iterator[Violation]:
-        """A moved loglet is sealed and has what lies below the stop of its segment; past that it promises nothing."""
+        """A moved loglet is sealed and has everything below the stop of its segment; past that it
+        promises nothing."""
         copies = [copy for copy in self.of[LogletCopy] if copy.returned]
         for check in self.of[LogletTail]:
             if not (check.returned and check.action.of_copy) or (
@@ -274,7 +279,7 @@ class _Loglet:
     # -- the witness order ----------------------------------------------------------------------------------------
 
     def _steps(self) -> Iterator[Step]:
-        """All but the seal, unsorted."""
+        """Yield all steps but the seal, unsorted."""
         for place, entry in self.entries.at.items():
             yield Step(place, _ENTRY, entry.started, entry.seen, f"{entry} at {place}", entry.known_by, entry)
         for check in self.of[LogletTail]:
@@ -284,7 +289,7 @@ class _Loglet:
                 yield Step(tail.tail, _OPEN if is_open else _SEALED, started, check.done, str(tail), check)
 
     def _seal(self, seal: Step | None, steps: Sequence[Step]) -> Iterator[Violation]:
-        """No sealed tail lies below what came before the seal."""
+        """No sealed tail lies below a step that came before the seal."""
         last = _last_before(self.of[LogletSeal], steps)
         for step in steps:
             if step.line != _SEALED:
@@ -298,7 +303,7 @@ class _Loglet:
     def _times(self, steps: Sequence[Step]) -> Iterator[Violation]:
         for later, earlier in out_of_time(in_order(steps)):
             if earlier.line == _SEAL and later.line == _SEALED:
-                continue  # told by `_seal`
+                continue  # reported by `_seal`
             if earlier.line == _SEAL:
                 check = "loglet tails move forward" if later.line == _OPEN else "sealed takes nothing"
             elif later.line == _SEAL:
@@ -313,7 +318,7 @@ class HighestTail:
     """The highest tail that was known at each moment."""
 
     def __init__(self, proofs: Iterable[tuple[float, int, Operation | None]]) -> None:
-        """(from when on, tail, who proves it), in any order."""
+        """Take (start time, tail, proving operation) in any order."""
         self._since: list[float] = []
         self._highest: list[tuple[int, Operation | None]] = []
         for since, tail, witness in sorted(proofs, key=lambda proof: proof[:2]):
@@ -322,18 +327,22 @@ class HighestTail:
                 self._highest.append((tail, witness))
 
     def before(self, event: int) -> tuple[int, Operation | None]:
-        """The highest tail proved by what had ended before this event."""
+        """Return the highest tail proved by operations that had ended before this event."""
         index = bisect.bisect_left(self._since, event) - 1
         return self._highest[index] if index >= 0 else (0, None)
 
 
 class FarthestTrim:
-    """The farthest that anybody may have trimmed, at any time: what was asked for, and no more than came of it."""
+    """The farthest possible trim point at each time: at most what was asked for, and at most the
+    result."""
 
     def __init__(self, trims: Iterable[tuple[Operation, int]]) -> None:
-        """Trims in the order in which they began, with what was asked for. One that has returned has done what it told,
-        and no more: it ends at the tail. Those that surely did nothing count as well, as they may be asked for again
-        by somebody else on the caller's behalf."""
+        """Take trims in the order in which they began, each with the requested point.
+
+        A trim that has returned has done what it reported, and no more: it ends at the tail. Those
+        that surely did nothing count as well, as another process may request them again on the
+        caller's behalf.
+        """
         self._since: list[int] = []
         self._farthest: list[int] = []
         for trim, wanted in trims:
@@ -342,7 +351,7 @@ class FarthestTrim:
             self._farthest.append(max(done, self._farthest[-1] if self._farthest else 0))
 
     def until(self, operation: Operation) -> int:
-        """By trims that had begun when `operation` ended."""
+        """Return the farthest point of trims that had begun when `operation` ended."""
         index = bisect.bisect_left(self._since, operation.done) - 1
         return self._farthest[index] if index >= 0 else 0
 
@@ -352,32 +361,35 @@ def _names(batch: Batch) -> range:
 
 
 def _unsealed(step: Step) -> bool:
-    """Whether no seal can have come before: an acknowledged entry or an open tail."""
+    """True if no seal can have come before: an acknowledged entry or an open tail."""
     return step.line == _OPEN or (step.entry is not None and step.entry.acknowledged is not None)
 
 
 def _bound(step: Step) -> int:
-    """The least tail of a log in which this step was taken."""
+    """Return the least tail of a log in which this step was taken."""
     return step.place + (step.line == _ENTRY)
 
 
 def _last_before(seals: Sequence[Operation], steps: Iterable[Step]) -> Step | None:
-    """The last step, in the witness order, that must have come before the seal: what proves that there was none, and
-    entries that were there before anybody sealed."""
+    """Return the last step, in the witness order, that must have come before the seal.
+
+    Such steps prove that there was no seal, or are entries that were there before any client
+    sealed.
+    """
     began = seals[0].invoked if seals else ANY_TIME
     before = (step for step in steps if _unsealed(step) or (step.entry is not None and step.done < began))
     return max(before, key=_bound, default=None)
 
 
 def _passed(last: Step) -> str:
-    """The promise that is broken by a sealed tail below this step."""
+    """Name the promise that a sealed tail below this step breaks."""
     if last.line == _OPEN:
         return "open tails below the stop"
     return "acknowledged below the stop" if _unsealed(last) else "loglet tails move forward"
 
 
 def _seal_step(seals: Sequence[Operation], steps: Iterable[Step]) -> Step | None:
-    """Many seals are one: it happened after the first began and before the first returned."""
+    """Merge all seals into one step: it happened after the first began and before the first returned."""
     if not seals:
         return None
     last, first = _last_before(seals, steps), min(seals, key=lambda seal: seal.done)

@@ -1,6 +1,7 @@
-"""Thin shells that record what clients ask of loglets and of the register, and what they hear. They change nothing.
+"""Recording wrappers of clients of loglets and of the register. They change nothing.
 
-The conformance suites, the simulator and tests of loglets wrap their clients in them, then judge the history.
+The conformance suites, the simulator and tests of loglets wrap their clients in them, then judge
+the history.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from virtuallog.testing.checker.actions import (
 from virtuallog.testing.checker.history import History
 
 ONLY_SEGMENT: Final = SegmentId(1, 0)
-"""Name of the loglet in histories that know only one."""
+"""Id of the loglet in histories of a single one."""
 
 
 @attrs.frozen
 class RecordedLoglet:
-    """A client whose calls go into a history. Implements `virtuallog.contract.loglet.Loglet`."""
+    """A recorded client of a loglet. Implements `virtuallog.contract.loglet.Loglet`."""
 
     _loglet: Loglet
     _history: History
     _segment: SegmentId = ONLY_SEGMENT
     _who: str = "client"
     _of_copy: bool = False
-    """The loglet was moved: `LogletTail.of_copy`."""
+    """True if the loglet was moved: `LogletTail.of_copy`."""
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         with self._history.record(self._who, LogletAppend(self._segment, batch, expected_tail)) as returned:
@@ -80,7 +81,7 @@ class RecordedLoglet:
 
 @attrs.frozen
 class RecordedPosts(RecordedLoglet):
-    """One of a loglet that implements `virtuallog.contract.loglet.SupportsPost`."""
+    """A recorded client of a loglet that implements `virtuallog.contract.loglet.SupportsPost`."""
 
     def post_append(self, batch: Batch, *, opens: bool, done: Callable[[range | VirtualLogError], None]) -> None:
         assert isinstance(self._loglet, SupportsPost)
@@ -95,7 +96,7 @@ class RecordedPosts(RecordedLoglet):
 
 @attrs.frozen
 class RecordedMetaStore:
-    """A client whose calls go into a history. Implements `virtuallog.contract.metastore.MetaStore`."""
+    """A recorded client of the register. Implements `virtuallog.contract.metastore.MetaStore`."""
 
     _metastore: MetaStore
     _history: History

@@ -1,8 +1,9 @@
-"""Can this be the history of one versioned register? Judges what many clients of one MetaStore asked and heard.   Pure.
+"""Consistency of one versioned register: judges the history of many clients of one MetaStore.
 
-Versions are a witness (`witness.py`): they say in which order the puts took effect, and a get stands behind the put of
-the version that it returned. What remains to check is that all agree on what a version is, that no lost put is in the
-register, and that the order is possible in time. Invariant I2 of our notes on Delos.
+Versions are a witness (`witness_order.py`): they give the order in which the puts took effect, and
+a get stands behind the put of the version that it returned. It remains to check that all agree on
+the value of a version, that no lost put is in the register, and that the order is possible in time.
+Invariant I2 of our notes on Delos.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PUT, _GET = range(2)
 
 
 def check_register(history: History) -> None:
-    """Raise an AssertionError that names the first contradiction, if a register cannot have answered so."""
+    """Check a register's history. Raises AssertionError with the first contradiction."""
     demand(history, *REGISTER_CHECKS)
 
 
@@ -37,7 +38,7 @@ def one_value_per_version(history: History) -> Iterator[Violation]:
 
 
 def one_winner_per_version(history: History) -> Iterator[Violation]:
-    """Of all attempts at a version one wins; an attempt is told one thing only, however often it is put."""
+    """One of all attempts at a version wins; all puts of one attempt get the same answer."""
     winners: dict[int, Operation] = {}
     puts = history.operations(RegisterPut)
     for put in puts:
@@ -60,9 +61,10 @@ def one_winner_per_version(history: History) -> Iterator[Violation]:
 
 
 def refused_stays_refused(history: History) -> Iterator[Violation]:
-    """What is decided has been put by somebody who was not told that he lost.
+    """A decided value was put by a client that was not told that it lost.
 
-    Two clients may well put equal bytes (both close the log at the same place): then one of them may have won.
+    Two clients may put equal bytes (both close the log at the same place): then one of them may
+    have won.
     """
     alive: dict[tuple[int, bytes], Operation] = {}
     puts = history.operations(RegisterPut)
@@ -80,14 +82,14 @@ def refused_stays_refused(history: History) -> Iterator[Violation]:
 
 
 def versions_move_forward(history: History) -> Iterator[Violation]:
-    """Nobody gets an older version than what was known to anybody before he asked, nor puts one."""
+    """No client gets or puts an older version than one that any client knew before the call."""
     for later, earlier in out_of_time(in_order(_steps(history))):
         message = f"{later.what} returned version {later.place} when {earlier.place} was known"
         yield Violation("versions move forward", message, proof(earlier.operation, later.operation))
 
 
 def clients_move_forward(history: History) -> Iterator[Violation]:
-    """What one client sees never goes back, not even between calls that overlap."""
+    """The versions that one client sees never go back, not even between overlapping calls."""
     newest: dict[str, Operation] = {}
     for get in sorted(history.operations(RegisterGet), key=lambda get: get.done):
         if get.returned:

@@ -1,4 +1,4 @@
-"""What a checker finds, and how checkers share what they have worked out.                                           Pure."""
+"""Violations found by checkers, and facts that checkers share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def proof(*operations: Operation | None) -> tuple[int, ...]:
 
 
 def once(make: Callable[[History], FactsT]) -> Callable[[History], FactsT]:
-    """Work it out once per history, for as long as nothing happens in it: many checks look at the same facts."""
+    """Compute facts once per history, until it gets a new event: many checks use the same facts."""
 
     def facts(history: History) -> FactsT:
         known: tuple[int, FactsT] | None = history.derived.get(make)
@@ -54,7 +54,7 @@ def once(make: Callable[[History], FactsT]) -> Callable[[History], FactsT]:
 
 
 def demand(history: History, *checks: Check) -> None:
-    """Raise an AssertionError that tells the first violation, if there is one."""
+    """Run checks. Raises AssertionError with the first violation, if there is one."""
     for check in checks:
         for violation in check(history):
             raise AssertionError(f"{violation.check}: {violation.message}")

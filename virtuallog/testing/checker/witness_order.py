@@ -1,9 +1,10 @@
-"""The witness order: how to tell, without a search, whether a history can be that of one log.                      Pure.
+"""The witness order: decides without a search if a history can be that of one log.
 
-To decide that for any history takes a search in general. But a log hands out a witness: places. Put every entry at its
-place, every tail that was seen just before the entry at that place, and so on; then one question remains: is this order
-possible in time? It is, if no step stands before one that had ended when it began. One loglet and a whole log are
-judged alike (`linearizability.py`, `virtuallog_simulation.checks.history.log`); only their steps differ.
+Deciding that for any history takes a search in general. But a log gives a witness: places. Put
+every entry at its place, every tail that was seen just before the entry at that place, and so on;
+then one question remains: is this order possible in time? It is, if no step stands before one that
+had ended when it began. One loglet and a whole log are judged alike (`linearizability.py`,
+`virtuallog_simulation.checks.history.log`); only their steps differ.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ from virtuallog.testing.checker.history import Operation
 NameT = TypeVar("NameT", bound=Hashable)
 
 ANY_TIME = -1
-"""Start of a step that may have happened long before somebody told of it: a lower bound for the tail, no more."""
+"""Start of a step that may have happened long before it was reported: only a lower bound for the tail."""
 
 
 @attrs.define(eq=False)
 class Entry(Generic[NameT]):
-    """An entry that somebody offered, once or several times."""
+    """An entry that was offered, once or several times."""
 
     name: NameT
     label: str
     offers: list[Operation] = attrs.field(factory=list)
     refused: bool = True
-    """Every offer was refused with nothing done."""
+    """True if every offer was refused with nothing done."""
     acknowledged: Operation | None = None
-    """The offer that was acknowledged first."""
+    """The first offer that was acknowledged; None if none was."""
     place: int | None = None
     known_by: Operation | None = None
-    """Who told its place first."""
+    """The operation that first reported its place; None if none has."""
     seen: float = math.inf
-    """Index of the first event before which it was surely in the log: an acknowledgement, or the end of a read."""
+    """Index of the first event before which it was surely in the log: an acknowledgement, or the
+    end of a read."""
 
     @property
     def started(self) -> int:
@@ -49,13 +51,13 @@ class Entry(Generic[NameT]):
 
 @attrs.define(eq=False)
 class Entries(Generic[NameT]):
-    """All entries, and where they lie, as acknowledgements and reads say with one voice."""
+    """All entries and their places, as acknowledgements and reads report unanimously."""
 
     named: dict[NameT, Entry[NameT]] = attrs.field(factory=dict)
     at: dict[int, Entry[NameT]] = attrs.field(factory=dict)
 
     def offer(self, name: NameT, label: str, operation: Operation) -> Entry[NameT]:
-        """Somebody has begun to append this entry; in the order in which they began."""
+        """Record that an append of this entry has begun. Call in the order in which they began."""
         entry = self.named.get(name)
         if entry is None:
             entry = self.named[name] = Entry(name, label)
@@ -64,7 +66,8 @@ class Entries(Generic[NameT]):
         return entry
 
     def place(self, entry: Entry[NameT], place: int, operation: Operation) -> tuple[str, Operation] | None:
-        """`operation` says that the entry lies there; returns who says otherwise, and what, if somebody does."""
+        """Record that `operation` reports this place. Returns a contradiction and its operation, or
+        None."""
         if entry.place is not None and entry.place != place:
             assert entry.known_by is not None
             return f"puts {entry} at place {place}; it is at {entry.place} as well", entry.known_by
@@ -89,17 +92,17 @@ class Step:
     done: float
     what: str
     operation: Operation | None
-    """Who proves it."""
+    """The operation that proves it; None if there is none."""
     entry: Entry[Any] | None = None
 
 
 def in_order(steps: Iterable[Step]) -> list[Step]:
-    """The witness order. Steps of one place and line stand in the order in which they began: nothing else orders them."""
+    """Sort into the witness order. Steps of one place and line stay in the order in which they began."""
     return sorted(steps, key=lambda step: (step.place, step.line, step.started))
 
 
 def out_of_time(steps: Iterable[Step]) -> Iterator[tuple[Step, Step]]:
-    """Pairs of steps of which the first began only after the second had ended, though it stands before it."""
+    """Yield pairs of steps in impossible order: the first began only after the second had ended."""
     latest: Step | None = None
     for step in steps:
         if latest is not None and step.done < latest.started:

@@ -15,15 +15,15 @@ from virtuallog.testing.clauses.fixture import Client, LogletFixture, open_clien
 
 IN_FLIGHT = 8
 SESSIONS = 400
-"""More than any small table of them has room for."""
+"""Number of sessions: more than any small table of them holds."""
 SESSIONS_SECONDS = 60.0
-"""For all of them; a loglet whose table is full may make newcomers wait until it may forget somebody."""
+"""Time for all of them. A loglet with a full table may make new sessions wait until it may forget one."""
 PATIENCE_SECONDS = 20.0
-"""A loglet may have no answer to a batch that is offered again, only errors; nobody waits longer for it."""
+"""Time to wait for an answer. A loglet may have only errors for a batch that is offered again."""
 
 
 async def places_are_unique_and_ascend(fixture: LogletFixture) -> None:
-    """Appends that follow each other get places that follow each other, whoever makes them."""
+    """Appends that follow each other get places that follow each other, for any clients."""
     clients = await open_clients(fixture, 3)
     given: list[int] = []
     for number in range(12):
@@ -36,7 +36,8 @@ async def places_are_unique_and_ascend(fixture: LogletFixture) -> None:
 
 
 async def acknowledged_is_readable_by_every_client(fixture: LogletFixture) -> None:
-    """An acknowledged batch lies at its places, byte for byte, for the writer and for everybody else."""
+    """An acknowledged batch lies at its places, byte for byte, for the writer and for every other
+    client."""
     writer, reader = await open_clients(fixture, 2)
     batch = Batch.build(writer.session, 0, [b"one", b"two", b"three"], {"trace": b"\x00\xff"})
     places = await writer.offer(batch)
@@ -67,7 +68,8 @@ async def largest_batches_survive(fixture: LogletFixture) -> None:
 
 
 async def batches_of_a_session_keep_their_order(fixture: LogletFixture) -> None:
-    """With several batches of a session in flight, in whatever order they arrive, they lie in the session's order."""
+    """Batches of a session that are in flight together lie in the session's order, in any order of
+    arrival."""
     writer, reader = await open_clients(fixture, 2)
     await writer.append(b"opens")
     batches = [writer.batch(b"%d" % number, b"and more") for number in range(IN_FLIGHT)]
@@ -102,8 +104,11 @@ async def the_same_batch_again_gets_its_old_places(fixture: LogletFixture) -> No
 
 
 async def a_session_is_not_forgotten_silently(fixture: LogletFixture) -> None:
-    """However many sessions have begun since, a batch that is offered again gets the places it has, or an error; never
-    new ones."""
+    """A batch that is offered again gets the places it has, or an error, however many sessions have
+    begun since.
+
+    It never gets new places.
+    """
     writer, *others, reader = await open_clients(fixture, 6)
     first = writer.batch(b"first")
     places = await writer.offer(first)
@@ -121,7 +126,8 @@ async def a_session_is_not_forgotten_silently(fixture: LogletFixture) -> None:
 
 
 async def _begin_sessions(client: Client, source: random.Random, count: int) -> None:
-    """One after the other, with one batch each. A loglet that takes no more of them says so."""
+    """Begin sessions one after the other, with one batch each. A loglet that takes no more of them
+    reports so."""
     with suppress(VirtualLogError):
         for _ in range(count):
             session = SessionId(source.randbytes(16))
@@ -129,7 +135,8 @@ async def _begin_sessions(client: Client, source: random.Random, count: int) -> 
 
 
 async def a_gap_in_a_session_is_refused(fixture: LogletFixture) -> None:
-    """A batch whose predecessor has not arrived is OutOfOrderError, and nothing is done; then the session goes on."""
+    """A batch without its predecessor is OutOfOrderError, and nothing is done; then the session
+    goes on."""
     writer, reader = await open_clients(fixture, 2)
     await writer.append(b"0")
     before = (await reader.tail()).tail
@@ -178,7 +185,7 @@ async def a_conditional_append_needs_the_tail(fixture: LogletFixture) -> None:
 
 
 async def a_conditional_append_offered_again_gets_its_old_places(fixture: LogletFixture) -> None:
-    """A conditional append whose answer was lost may be repeated as it was: it is in the log once."""
+    """A conditional append may be repeated as it was after its answer was lost: it is in the log once."""
     writer, reader = await open_clients(fixture, 2)
     await writer.append(b"0")
     tail = (await reader.tail()).tail
@@ -194,7 +201,8 @@ async def a_conditional_append_offered_again_gets_its_old_places(fixture: Loglet
 
 
 async def of_rival_conditional_appends_one_wins(fixture: LogletFixture) -> None:
-    """Of several conditional appends for the same place one is acknowledged there; the others change nothing."""
+    """One of several conditional appends for the same place is acknowledged there; the others
+    change nothing."""
     *rivals, reader = await open_clients(fixture, 4)
     await reader.append(b"0")
     tail = (await reader.tail()).tail

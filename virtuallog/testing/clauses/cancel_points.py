@@ -1,7 +1,8 @@
-"""Cancels an operation at exactly its n-th suspension: every await of a program becomes a test case.
+"""Cancellation of an operation at exactly its n-th suspension: every await of a program becomes a
+test case.
 
-An operation suspends when it hands control back to trio. Counting those, instead of guessing with timeouts, reaches
-every await once and gives the same result each time.
+An operation suspends when it hands control back to trio. Counting those, instead of guessing with
+timeouts, reaches every await once and gives the same result each time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ async def cancel_at(suspension: int, operation: Callable[[], Awaitable[object]])
     """Run `operation` and cancel it at its suspension number `suspension`, counted from 0.
 
     Returns:
-        Whether the operation got that far; False says that there are no more awaits to try.
+        True if the operation got that far; False if there are no more awaits to try.
     """
     reached = False
     with trio.CancelScope() as scope:
@@ -35,7 +36,7 @@ async def cancel_at(suspension: int, operation: Callable[[], Awaitable[object]])
 
 @types.coroutine
 def _watched(steps: Generator[Any, Any, object], suspends: Callable[[int], None]) -> Generator[Any, Any, object]:
-    """Drive a coroutine as `await` would; calls `suspends` before each suspension with its number."""
+    """Drive a coroutine as `await` would. Calls `suspends` before each suspension with its number."""
     number = 0
     resume: Callable[[], Any] = steps.__next__
     while True:
@@ -49,7 +50,7 @@ def _watched(steps: Generator[Any, Any, object], suspends: Callable[[int], None]
 
 
 def _passed_on(trap: Any, steps: Generator[Any, Any, object]) -> Generator[Any, Any, Callable[[], Any]]:
-    """Hand `trap` to trio; the result resumes `steps` with trio's answer, be it a value or an exception."""
+    """Hand `trap` to trio. The result resumes `steps` with trio's answer, a value or an exception."""
     try:
         answer = yield trap
     except BaseException as error:

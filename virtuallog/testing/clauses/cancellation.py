@@ -1,4 +1,4 @@
-"""Clauses about callers that go away: each operation is cancelled at every one of its awaits in turn."""
+"""Clauses about cancelled callers: each operation is cancelled at every one of its awaits in turn."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from virtuallog.testing.clauses.cancel_points import cancel_at
 from virtuallog.testing.clauses.fixture import Client, LogletFixture, open_clients
 
 SUSPENSIONS_MAX: Final = 60
-"""Operations that wait for a slow network suspend without end; the first awaits are the interesting ones."""
+"""Limit of suspensions. Operations that wait for a slow network suspend without end; only the first
+awaits differ."""
 
 
 async def _cancelled(suspension: int, operation: Callable[[], Awaitable[object]]) -> bool:
-    """Whether the operation had an await of this number, at which it was cancelled."""
+    """Cancel the operation at an await; False if it has no await of this number."""
     try:
         return await cancel_at(suspension, operation)
     except RetryableError:
@@ -24,7 +25,8 @@ async def _cancelled(suspension: int, operation: Callable[[], Awaitable[object]]
 
 
 async def a_cancelled_append_may_be_offered_again(fixture: LogletFixture) -> None:
-    """Cancelled at any await, a batch is in the log or not; offered again it is there once, and the session goes on."""
+    """A batch cancelled at any await is in the log or not; offered again it is there once, and the
+    session goes on."""
     for suspension in range(SUSPENSIONS_MAX):
         writer, other = await open_clients(fixture, 2)
         await writer.append(b"before")
@@ -86,7 +88,8 @@ async def a_cancelled_trim_trims_or_does_not(fixture: LogletFixture) -> None:
 
 
 async def a_cancelled_seal_can_be_finished(fixture: LogletFixture) -> None:
-    """Cancelling a seal leaves a loglet that anybody can seal: nothing acknowledged is lost, nothing more accepted."""
+    """Cancelling a seal leaves a loglet that any client can seal: nothing acknowledged is lost,
+    nothing more accepted."""
     for suspension in range(SUSPENSIONS_MAX):
         first, second = await open_clients(fixture, 2)
         places = await first.append(b"acknowledged")

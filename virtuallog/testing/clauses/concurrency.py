@@ -1,4 +1,4 @@
-"""The clause that no example covers: many clients at once do what comes to their mind, then the history is judged."""
+"""The clause that no example covers: many clients act at random at once, then the history is judged."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from virtuallog.testing.checker.recorders import RecordedLoglet
 from virtuallog.testing.clauses.fixture import Client, LogletFixture
 
 ROUNDS: Final = 8
-"""Histories per run of the clause; each is short, so that a contradiction is easy to read."""
+"""Histories per run of the clause. Each is short, so that a contradiction is easy to read."""
 WRITERS: Final = 3
 STEPS: Final = 12
-"""Of each client. A history has about a hundred operations."""
+"""Steps of each client. A history has about a hundred operations."""
 PAUSE_SECONDS: Final = 0.01
 """Longest pause between two steps of a client: of the order of a call, so that calls overlap."""
 
 
 async def random_histories_are_those_of_a_log(fixture: LogletFixture) -> None:
-    """Whatever many clients do at once, with callers that go away and a seal in the middle, it looks like one log."""
+    """Random concurrent clients, with cancelled callers and a seal in the middle, see one log."""
     for _ in range(ROUNDS):
         opener = await fixture.fresh()
         history = History()
@@ -47,7 +47,7 @@ async def random_histories_are_those_of_a_log(fixture: LogletFixture) -> None:
 
 @attrs.define
 class Actor:
-    """A client with whims."""
+    """A client that acts at random."""
 
     client: Client
     random: random.Random
@@ -55,7 +55,7 @@ class Actor:
     """The highest tail this client has seen."""
 
     async def write(self) -> None:
-        """Append, look and read, until the log is sealed."""
+        """Append, check the tail and read, until the log is sealed."""
         try:
             await self._append()
             for _ in range(STEPS):
@@ -73,7 +73,7 @@ class Actor:
             await self._look()
 
     async def watch(self) -> None:
-        """Look all the time, several looks overlapping, until the log is sealed."""
+        """Check the tail all the time, with overlapping checks, until the log is sealed."""
         while not isinstance(await self._tail(), Sealed):
             async with trio.open_nursery() as nursery:
                 for _ in range(4):
@@ -81,13 +81,15 @@ class Actor:
                     await self.client.clock.sleep(self.random.random() * PAUSE_SECONDS / 4)
 
     async def read_everything(self) -> None:
-        """Look twice, as the second one must not contradict the first, and read all there is."""
+        """Check the tail twice, as the second check must not contradict the first, and read
+        everything."""
         for _ in range(2):
             await self._look()
             await self.client.read_all(0, self.known)
 
     async def _append(self) -> None:
-        """One batch, from a caller who may lose patience; then it is offered again, as the contract asks."""
+        """Append one batch, from a caller that may be cancelled; then offer it again, as the
+        contract asks."""
         batch = self.client.batch(*[self.random.randbytes(4)] * self.random.randint(1, 3))
         if self.random.random() < 0.2:
             with self.client.clock.timeout(self.random.random() * PAUSE_SECONDS):
@@ -95,7 +97,7 @@ class Actor:
         await self.client.offer(batch)
 
     async def _append_several(self) -> None:
-        """A few batches in flight at once."""
+        """Append a few batches at once."""
         batches = [self.client.batch(self.random.randbytes(4)) for _ in range(3)]
         sealed: list[SealedError] = []
 
@@ -116,8 +118,11 @@ class Actor:
         self.known = max(self.known, tail.tail)
 
     async def _tail(self) -> Tail:
-        """Where entries in flight "stay undecided until somebody seals", whoever hears of it does, as who has a chain would
-        before extending it. From then on there is a tail."""
+        """Return the tail. Seals the loglet if entries in flight "stay undecided until a client
+        seals the loglet".
+
+        A client with a chain would do so before extending it. From then on there is a tail.
+        """
         is_sealed = False
         while True:
             try:

@@ -1,6 +1,6 @@
-"""What the clauses of the loglet conformance suite share: the fixture they take and the client they drive.
+"""The fixture that the clauses of the loglet conformance suite take, and the client that they drive.
 
-No test framework is imported anywhere in the suite; a broken promise is an AssertionError that says which.
+The suite imports no test framework. A broken promise is an AssertionError with its description.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ Opener: TypeAlias = Callable[[], Loglet]
 
 READ_BYTES: Final = 1 << 20
 RETRY_SECONDS: Final = 0.05
-"""Pause before something unavailable is tried again; how often is bounded by the time a clause has."""
+"""Pause before an unavailable operation is repeated. The time of a clause bounds the number of
+repetitions."""
 
 
 class LogletFixture(Protocol):
-    """What a loglet's author provides, to have the loglet tested."""
+    """The part of a conformance test that the author of a loglet provides."""
 
     @property
     def contiguous(self) -> bool:
-        """As the provider says: consecutive entries have consecutive places."""
+        """`LogletProvider.contiguous`: consecutive entries have consecutive places."""
         ...
 
     @property
@@ -41,11 +42,11 @@ class LogletFixture(Protocol):
 
     @property
     def random(self) -> random.Random:
-        """Seeded, where runs shall repeat."""
+        """Source of randomness; seeded if runs shall be repeatable."""
         ...
 
     async def fresh(self) -> Opener:
-        """A new and empty loglet, as a function that opens clients of it. Asked for many times."""
+        """Return a new and empty loglet, as a function that opens clients of it. Called many times."""
         ...
 
 
@@ -53,7 +54,8 @@ class LogletFixture(Protocol):
 class Client:
     """One client of the loglet under test, with one session.
 
-    It repeats what was only unavailable, as callers are told to, so that the suite also runs on a bad network.
+    It repeats unavailable operations, as the contract asks of callers, so that the suite also runs
+    on a bad network.
     """
 
     loglet: Loglet
@@ -63,7 +65,7 @@ class Client:
     next_sequence: int = 0
 
     def batch(self, *payloads: bytes) -> Batch:
-        """The session's next batch; offer it."""
+        """Make the session's next batch, to be offered."""
         batch = Batch.build(self.session, self.next_sequence, payloads)
         self.next_sequence = batch.stop_sequence
         return batch
@@ -94,13 +96,13 @@ class Client:
         return await self.retried(lambda: self.loglet.prefix_trim(LogletOffset(offset)))
 
     async def read(self, start: int, stop: int, max_bytes: int = READ_BYTES) -> Sequence[Placed]:
-        """One read, its shape checked."""
+        """Read once, and check the shape of the result."""
         items = await self.retried(lambda: self.loglet.read(LogletOffset(start), LogletOffset(stop), max_bytes))
         covered(items, start, stop)
         return items
 
     async def read_all(self, start: int, stop: int, max_bytes: int = READ_BYTES) -> list[Placed]:
-        """Everything in [start, stop), by as many reads as it takes."""
+        """Read everything in [start, stop), by as many reads as it takes."""
         found: list[Placed] = []
         while start < stop:
             items = await self.read(start, stop, max_bytes)
@@ -118,6 +120,6 @@ class Client:
 
 
 async def open_clients(fixture: LogletFixture, count: int) -> list[Client]:
-    """Clients of one fresh loglet, a session each."""
+    """Open clients of one fresh loglet, with a session each."""
     opener = await fixture.fresh()
     return [Client(opener(), fixture.clock, SessionId(fixture.random.randbytes(16))) for _ in range(count)]

@@ -15,12 +15,12 @@ from virtuallog.testing.checker.expectations import covered, entries, expect
 from virtuallog.testing.clauses.fixture import Client, LogletFixture, open_clients
 
 READ_SECONDS: Final = 10.0
-"""For a read that nobody can answer: a server may be waited for, in vain."""
+"""Time for a read that no server can answer: the loglet may wait for one in vain."""
 BATCH_SIZES = (2, 1, 3, 1, 2)
 
 
 async def _written(fixture: LogletFixture) -> tuple[Client, Client, dict[int, bytes], int]:
-    """Two clients of a loglet with a few batches, what lies where in it, and its tail."""
+    """Return two clients of a loglet with a few batches, its content by place, and its tail."""
     writer, reader = await open_clients(fixture, 2)
     contents: dict[int, bytes] = {}
     for number, count in enumerate(BATCH_SIZES):
@@ -30,13 +30,17 @@ async def _written(fixture: LogletFixture) -> tuple[Client, Client, dict[int, by
 
 
 def _start_of_batch(contents: dict[int, bytes], place: int) -> int:
-    """Where the batch begins that has an entry at this place: a loglet that drops batches as a whole may stop there."""
+    """Return the start of the batch with an entry at this place: a loglet that drops whole batches
+    may stop there."""
     places, starts = sorted(contents), list(itertools.accumulate(BATCH_SIZES, initial=0))
     return places[starts[bisect.bisect_right(starts, places.index(place)) - 1]]
 
 
 async def _expect_unmoved(fixture: LogletFixture, reader: Client, tail: int) -> None:
-    """A trim is no append. A sparse loglet may note it in the log, in places that hold nothing for anybody."""
+    """Check that the tail has not moved: a trim is no append.
+
+    A sparse loglet may record it in the log, in places that hold nothing for any client.
+    """
     after = (await reader.tail()).tail
     if fixture.contiguous:
         expect(after == tail, f"trimming moved the tail from {tail} to {after}")
@@ -136,7 +140,8 @@ async def a_batch_is_read_whole_in_one_piece(fixture: LogletFixture) -> None:
 
 
 async def a_read_past_the_tail_invents_nothing(fixture: LogletFixture) -> None:
-    """Asked for more than there is, a read ends early or fails; nothing is said of places that are not written yet."""
+    """A read past the tail ends early or fails; it returns nothing about places that are not
+    written yet."""
     writer, reader, contents, tail = await _written(fixture)
     for start in (0, tail, tail + 2):
         items: Sequence[Placed] = ()

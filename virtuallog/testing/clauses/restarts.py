@@ -1,6 +1,7 @@
-"""Clauses about servers that lose their power, all at the same moment, and come back with their disks.
+"""Clauses about servers that all lose power at the same moment, and come back with their disks.
 
-They need a fixture that can do that to its servers; the conformance kit's can (`virtuallog conformance`).
+They need a fixture that can do that to its servers, as the conformance kit's can (`virtuallog
+conformance`).
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ from virtuallog.testing.clauses.fixture import Client, LogletFixture, open_clien
 DELAYS: Final = (0.0, 0.0005, 0.001, 0.002, 0.004, 0.008)
 """Seconds between the start of an append and the loss of power: of the order of a call."""
 NEWS: Final = 8
-"""Appends at whose first news the power is lost; in every other case the news are read first."""
+"""Number of appends that lose power at their first sign in the tail. In every other case the
+entries are read first."""
 POLL_SECONDS: Final = 0.001
 PATIENCE_SECONDS: Final = 20.0
-"""A loglet may refuse appends for ever once its servers have restarted; nobody waits longer for it."""
+"""Time to wait for appends. A loglet may refuse them for ever once its servers have restarted."""
 
 
 class RestartingFixture(LogletFixture, Protocol):
     """A fixture that owns its servers."""
 
     async def restart(self) -> None:
-        """All servers lose what they have not synced, and start again. Clients live on."""
+        """Make all servers lose their unsynced data, and start again. Clients live on."""
         ...
 
 
@@ -52,8 +54,8 @@ async def acknowledged_survives_a_restart(fixture: RestartingFixture) -> None:
 
 
 async def a_seal_survives_a_restart(fixture: RestartingFixture) -> None:
-    """Sealed is sealed: after a power loss of all servers the tail is sealed and has not shrunk, and no append is
-    acknowledged."""
+    """A seal survives a power loss of all servers: the tail is sealed and has not shrunk, and no
+    append is acknowledged."""
     writer, late = await open_clients(fixture, 2)
     await writer.append(b"a")
     await writer.seal()
@@ -81,7 +83,8 @@ async def a_trim_survives_a_restart(fixture: RestartingFixture) -> None:
 
 
 async def an_open_tail_survives_a_restart(fixture: RestartingFixture) -> None:
-    """What an open tail covered stays readable: after a power loss of all servers no tail is below one seen before."""
+    """Entries below an open tail stay readable: after a power loss of all servers no tail is below
+    one seen before."""
     for delay in DELAYS:
         writer, reader = await open_clients(fixture, 2)
         await writer.append(b"first")
@@ -101,8 +104,11 @@ async def an_open_tail_survives_a_restart(fixture: RestartingFixture) -> None:
 
 
 async def a_tail_is_durable_when_it_is_told(fixture: RestartingFixture) -> None:
-    """What an open tail covers is durable, acknowledged or not: if all servers lose their power at the first news of an
-    append that is under way, the loglet is as long afterwards, and holds what was read."""
+    """Everything below an open tail is durable, acknowledged or not.
+
+    If all servers lose power at the first sign of an append in flight, the loglet is as long
+    afterwards, and holds what was read.
+    """
     for number in range(NEWS):
         writer, reader, late = await open_clients(fixture, 3)
         await writer.append(b"first")
@@ -122,7 +128,7 @@ async def a_tail_is_durable_when_it_is_told(fixture: RestartingFixture) -> None:
 
 
 async def _news(client: Client, known: int) -> int:
-    """The first tail past `known`, asked for again and again; `known` if there is none for a while."""
+    """Poll for the first tail past `known`; return `known` if there is none for a while."""
     with client.clock.timeout(PATIENCE_SECONDS):
         while (tail := await client.tail()).tail <= known:
             await client.clock.sleep(POLL_SECONDS)
@@ -131,8 +137,10 @@ async def _news(client: Client, known: int) -> int:
 
 
 async def a_maybe_is_settled_after_a_restart(fixture: RestartingFixture) -> None:
-    """An append that a power loss of all servers interrupts is in the log or is not; offered again it is there at most
-    once, and surely if it is acknowledged then."""
+    """An append that a power loss of all servers interrupts is in the log or is not.
+
+    Offered again it is there at most once, and surely if it is acknowledged then.
+    """
     for delay in DELAYS:
         writer, reader = await open_clients(fixture, 2)
         first = await writer.append(b"first")
@@ -158,7 +166,7 @@ async def _acknowledged(client: Client, payload: bytes) -> range | None:
 
 
 async def _acknowledged_batch(client: Client, batch: Batch) -> range | None:
-    """The places the batch was given; None if it was refused, or nothing came of it for a while."""
+    """Return the places of the batch; None if it was refused, or not acknowledged for a while."""
     with client.clock.timeout(PATIENCE_SECONDS):
         try:
             return await client.offer(batch)

@@ -1,4 +1,4 @@
-"""Clauses about `seal`, and about what a sealed loglet still does."""
+"""Clauses about `seal`, and about the operations of a sealed loglet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtuallog.testing.clauses.fixture import Client, LogletFixture, open_clien
 
 
 async def sealing_is_idempotent_and_open_to_all(fixture: LogletFixture) -> None:
-    """Two clients may seal at once, and again later; the tail is sealed for everybody."""
+    """Two clients may seal at once, and again later; the tail is sealed for every client."""
     first, second = await open_clients(fixture, 2)
     places = await first.append(b"x")
     async with trio.open_nursery() as nursery:
@@ -34,7 +34,7 @@ async def a_sealed_loglet_refuses_appends(fixture: LogletFixture) -> None:
 
 
 async def an_empty_loglet_can_be_sealed(fixture: LogletFixture) -> None:
-    """Sealing the loglet before anything was appended leaves an empty sealed log."""
+    """Sealing a loglet without appends leaves an empty sealed log."""
     first, second = await open_clients(fixture, 2)
     await first.seal()
     tail = await second.tail()
@@ -44,7 +44,7 @@ async def an_empty_loglet_can_be_sealed(fixture: LogletFixture) -> None:
 
 
 async def a_sealed_tail_never_shrinks(fixture: LogletFixture) -> None:
-    """Sealed stays sealed, and no later tail check answers less, whatever is still asked of the loglet."""
+    """Sealed stays sealed, and no later tail check answers less, after any other operation."""
     first, second = await open_clients(fixture, 2)
     await first.append(b"a", b"b", b"c")
     await first.seal()
@@ -73,7 +73,7 @@ async def a_sealed_loglet_can_be_read_and_trimmed(fixture: LogletFixture) -> Non
 
 
 async def acknowledged_lies_below_every_sealed_tail(fixture: LogletFixture) -> None:
-    """However an append races with a seal: if it is acknowledged, it lies below the tails that follow the seal."""
+    """An append that races with a seal and is acknowledged lies below all tails that follow the seal."""
     for delay in range(6):
         first, second, sealer = await open_clients(fixture, 3)
         acknowledged: list[int] = []

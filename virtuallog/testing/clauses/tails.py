@@ -34,7 +34,7 @@ async def the_tail_is_the_first_unwritten_place(fixture: LogletFixture) -> None:
 
 
 async def an_open_tail_covers_all_acknowledged(fixture: LogletFixture) -> None:
-    """What was acknowledged before a tail was asked for lies below it, also while others append."""
+    """Everything acknowledged before a tail check lies below that tail, also while others append."""
     *writers, reader = await open_clients(fixture, 3)
     highest = -1
 
@@ -73,7 +73,7 @@ async def waiting_ends_with_an_append(fixture: LogletFixture) -> None:
 
 
 async def waiting_ends_with_a_seal(fixture: LogletFixture) -> None:
-    """A seal wakes those who wait for a longer log, and later ones do not wait at all."""
+    """A seal wakes waiting clients, and later ones do not wait at all."""
     writer, reader = await open_clients(fixture, 2)
     past = max(await writer.append(b"only"))
     seen: list[object] = []

@@ -1,18 +1,22 @@
-"""A simulated disk: the `Storage` port without threads or files, with every fault a disk has, replayable from a seed.
+"""A simulated disk: the `Storage` port without threads or files, with every fault a disk has,
+replayable from a seed.
 
-A `Disk` survives crashes; a `SimulatedStorage` is one incarnation of it, as one boot of a process sees it:
+A `Disk` survives crashes; a `SimulatedStorage` is one incarnation of it, as one boot of a process
+sees it:
 
     disk = Disk(random, DiskFaults(sync_error=0.01))
     storage = disk.mount()          # hand this to the product
     disk.crash()                    # power is lost: any further use of `storage` raises
     storage = disk.mount()          # the next boot
 
-Each file is kept twice: `cached` is what reads see, `durable` is what a power loss leaves. A write changes the cache
-at once and the durable bytes when its sync completes. A crash in between decides for every 512-byte sector by itself
-whether it got there: lost, torn, in any order. A sync that failed is never made good by a later one (the kernel marks
-the pages clean), so its bytes may be read now and be gone after the next crash.
+Each file is kept twice: `cached` is what reads see, `durable` is what a power loss leaves. A write
+changes the cache at once and the durable bytes when its sync completes. A crash in between decides
+for every 512-byte sector by itself if it was written: lost, torn, in any order. A later sync never
+repairs one that failed (the kernel marks the pages clean), so its bytes may be read now and be gone
+after the next crash.
 
-Like the real adapter, an operation is cancelled before it starts or not at all. Time passes only through the clock.
+Like the real adapter, an operation is cancelled before it starts or not at all. Time passes only
+through the clock.
 """
 
 from __future__ import annotations
@@ -34,20 +38,21 @@ __all__ = ["Disk", "DiskFaults", "SimulatedFile", "SimulatedStorage"]
 
 @attrs.define(eq=False)
 class DirectoryChange:
-    """A change of the directory that is under way: what completes it, and what the end of the incarnation leaves."""
+    """A change of the directory in progress: its completion, and its result if the incarnation ends."""
 
     apply: Callable[[], None]
     apply_torn: Callable[[], None]
 
 
 class Disk:
-    """What outlives a process. Equal seeds and equal use give equal disks.
+    """A disk that outlives processes. Equal seeds and equal use give equal disks.
 
-    Meant for tests: `mount`, `crash`, `kill`, `rot`, `wipe`, `peek`, `overwrite`, `faults`, `fired`. The rest is for the
-    storage on it.
+    For tests: `mount`, `crash`, `kill`, `rot`, `wipe`, `peek`, `overwrite`, `faults`, `fired`. The
+    rest is for the storage on it.
 
-    `fired` counts every fault that really happened, by name: write error, sync error, read error, create error,
-    disk full, slow, write stalled, unsynced lost, unsynced torn, unsynced kept, change lost, change kept, bit flipped, wiped.
+    `fired` counts every fault that really happened, by name: write error, sync error, read error,
+    create error, disk full, slow, write stalled, unsynced lost, unsynced torn, unsynced kept,
+    change lost, change kept, bit flipped, wiped.
     """
 
     def __init__(
@@ -57,12 +62,13 @@ class Disk:
         clock: Clock | None = None,
         fired: Counter[str] | None = None,
     ) -> None:
-        """
+        """Make an empty disk.
+
         Args:
             random: decides every fault.
-            faults: none by default, except what `crash`, `rot` and `wipe` do.
-            clock: needed only when `faults` takes time.
-            fired: counts, if it shares them with others.
+            faults: faults to inject; None for none but what `crash`, `rot` and `wipe` do.
+            clock: clock for faults that take time; None if none do.
+            fired: counts shared with other disks; None for counts of its own.
         """
         self.faults = faults or DiskFaults()
         self.fired: Counter[str] = Counter() if fired is None else fired
@@ -72,11 +78,11 @@ class Disk:
         self.changes: list[DirectoryChange] = []
         self.mounted: SimulatedStorage | None = None
         self.watch: Callable[[str], None] | None = None
-        """Told, in words, of all that has become durable."""
+        """Called with a description of everything that has become durable; None for no calls."""
         self._pauses: list[trio.CancelScope] = []
 
     def mount(self) -> SimulatedStorage:
-        """The next incarnation. The one before must have been closed or have crashed.
+        """Return the next incarnation. The one before must have been closed or have crashed.
 
         Raises:
             InvalidSettingError: it is still in use.
@@ -87,7 +93,8 @@ class Disk:
         return self.mounted
 
     def crash(self) -> None:
-        """Lose power: unsynced bytes are lost or torn, changes under way happen or not, the incarnation dies."""
+        """Lose power: unsynced bytes are lost or torn, changes in progress happen or not, the
+        incarnation dies."""
         self._end_incarnation()
         for content in self.files.values():
             self.fired += Counter(content.lose_power(self.random))
@@ -99,16 +106,19 @@ class Disk:
                 change.apply_torn()
 
     def kill(self) -> None:
-        """Only the process dies: its finished writes stay in the cache, synced or not; changes under way happen."""
+        """End only the process: its finished writes stay in the cache, synced or not; changes in
+        progress happen."""
         self._end_incarnation()
         changes, self.changes = self.changes, []
         for change in changes:
             change.apply_torn()
 
     def rot(self, name: str | None = None, offset: int | None = None) -> tuple[str, int] | None:
-        """Flip one bit of a durable byte: the one said, or one whose damage its owner can notice (`place_to_rot`).
+        """Flip one bit of a durable byte: the given one, or one with damage that its owner can
+        notice (`place_to_rot`).
 
-        Returns where it was, None when there is nothing to flip.
+        Returns:
+            The place of the bit; None if there is nothing to flip.
         """
         names = sorted(self.files) if name is None else [name]
         self.random.shuffle(names)
@@ -137,11 +147,11 @@ class Disk:
         return sum(len(content.cached) for content in self.files.values())
 
     def peek(self, name: str) -> bytes:
-        """The durable bytes of a file: what a crash right now would surely leave."""
+        """Return the durable bytes of a file: those that would surely survive a crash now."""
         return bytes(self.files[name].durable)
 
     def overwrite(self, name: str, offset: int, data: bytes) -> None:
-        """Change durable bytes behind the back of the owner, or make a file."""
+        """Change durable bytes, or make a file, without the owner's knowledge."""
         content = self.files.setdefault(name, DiskContent.zeros(0))
         put(content.durable, offset, data)
         put(content.cached, offset, data)
@@ -173,7 +183,7 @@ class Disk:
             self.watch(what)
 
     async def pause(self, seconds: tuple[float, float]) -> None:
-        """Take time without being cancelled, except by the end of the incarnation."""
+        """Take time. Only the end of the incarnation cancels it."""
         if self._clock is None or seconds == (0.0, 0.0):
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
@@ -244,7 +254,7 @@ class SimulatedStorage:
         self.disk.note_durable(f"{name} removed")
 
     def close(self) -> None:
-        """Give the disk back, as a process that ends in good order does."""
+        """Give the disk back, as a process does that ends in order."""
         if self.disk.mounted is self:
             self.disk.kill()
 
@@ -291,7 +301,8 @@ class SimulatedFile:
 
     async def write_synced(self, offset: int, chunks: Sequence[bytes]) -> None:
         await self._begin()
-        # Not a fault of the disk but of its user: what a failed sync left behind must not be built upon.
+        # Not a fault of the disk but of its user: the content after a failed sync must not be built
+        # upon.
         assert not self._failed, f"{self._name} was written again after a write or a sync had failed"
         disk, data = self._disk, b"".join(chunks)
         disk.require_room(max(0, offset + len(data) - self.size))

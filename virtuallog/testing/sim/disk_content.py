@@ -1,4 +1,4 @@
-"""What a simulated disk holds of one file: what reads see, what a power loss leaves, and the writes in between. Pure."""
+"""Content of one file on a simulated disk: as read, as durable, and the writes in between."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Final
 import attrs
 
 SECTOR_BYTES: Final = 512
-"""What a disk writes in one piece."""
+"""Bytes that a disk writes atomically."""
 _TRIES: Final = 100
-"""To hit a byte that is not zero: of no use where a file is only allocated, and nobody would ever read the damage."""
+"""Tries to hit a byte that is not zero. A byte that is only allocated is never read, so its damage
+would be useless."""
 
 
 @attrs.define(eq=False)
@@ -20,10 +21,10 @@ class DiskWrite:
     offset: int
     data: bytes
     doomed: bool = False
-    """Its sync has failed: no later sync will write it."""
+    """True if its sync has failed: no later sync will write it."""
 
     def give_way(self, newer: DiskWrite) -> None:
-        """What has been written over, durably, cannot come back."""
+        """Drop the parts that a newer write has durably overwritten: they cannot come back."""
         start, stop = max(self.offset, newer.offset), min(self.stop, newer.stop)
         if start < stop:
             changed = bytearray(self.data)
@@ -43,7 +44,7 @@ class DiskContent:
     durable: bytearray
     unsynced: list[DiskWrite] = attrs.Factory(list)
     last_synced: range = range(0)
-    """Where the newest durable write lies."""
+    """Range of the newest durable write."""
 
     @classmethod
     def zeros(cls, size: int) -> DiskContent:
@@ -74,15 +75,17 @@ class DiskContent:
         del self.durable[size:]
 
     def rot(self, at: int, flip: int) -> None:
-        """Flip bits of a durable byte. Reads see it too: no cache lasts for ever."""
+        """Flip bits of a durable byte. Reads see it too: caches do not last."""
         self.durable[at] ^= flip
         self.cached[at] ^= flip
 
     def place_to_rot(self, random: Random) -> int | None:
-        """A durable byte whose damage the owner can tell from a torn write; None when there is none.
+        """Return a durable byte with damage that the owner can tell from a torn write; None if
+        there is none.
 
-        Not one of the newest durable write, unless that is all there is: for a log, a damaged last group looks like one
-        that was being written when the power went, and which nobody was told of.
+        Not one of the newest durable write, unless that is the only one. In a log, a damaged last
+        group looks like one that was being written when the power went, and that was never
+        acknowledged.
         """
         size, spared = len(self.durable.rstrip(b"\0")), self.last_synced
         if len(spared) >= size:
@@ -98,7 +101,7 @@ class DiskContent:
         return None
 
     def lose_power(self, random: Random) -> list[str]:
-        """Decide what became of the unsynced writes; returns the name of each one's fate."""
+        """Decide the fate of the unsynced writes; return the name of each one's fate."""
         writes, self.unsynced = self.unsynced, []
         random.shuffle(writes)
         fates = [_tear(self.durable, write, random) for write in writes]

@@ -1,4 +1,5 @@
-"""What goes wrong with the disks of a machine: shared by its files (`storage.py`) and its small stores (`key_values.py`)."""
+"""Faults of the disks of a machine, shared by its files (`disk.py`) and its small stores
+(`key_values.py`)."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ from typing import Final
 import attrs
 
 SLOW_SECONDS: Final = 0.001
-"""What takes no longer is what a good disk needs, and not counted."""
+"""Duration that a good disk needs. Up to this an operation is not counted as slow."""
 STALL_SECONDS: Final = 0.05
-"""What takes longer is counted as a stalled write: such a disk is not slow, it stands still now and then."""
+"""Duration above which a write counts as stalled: such a disk is not slow, it stands still now and
+then."""
 
 
 @attrs.define(kw_only=True)
 class DiskFaults:
-    """What goes wrong, and how often. May be changed while the disk is in use."""
+    """Faults and their frequencies. May be changed while the disk is in use."""
 
     write_error: float = 0.0
     """Probability that a write fails; some of its sectors may have been written."""
@@ -25,10 +27,12 @@ class DiskFaults:
     create_error: float = 0.0
     """Probability that a file cannot be created."""
     capacity_bytes: int | None = None
-    """Size of each disk; None: never full."""
+    """Size of each disk in bytes; None if never full."""
     free_bytes: int | None = None
-    """What is left for all that share these faults, the stores of one machine for instance: goes down as they grow, and
-    up when files are removed. None: enough."""
+    """Bytes left for all that share these faults, such as the stores of one machine; None if unlimited.
+
+    Goes down as they grow, and up when files are removed.
+    """
     write_seconds: tuple[float, float] = (0.0, 0.0)
     """Shortest and longest time a synced write takes."""
     change_seconds: tuple[float, float] = (0.0, 0.0)
@@ -36,12 +40,12 @@ class DiskFaults:
 
     @property
     def failing(self) -> bool:
-        """Whether anything may fail at present."""
+        """True if anything may fail at present."""
         errors = self.write_error, self.sync_error, self.read_error, self.create_error
         return any(errors) or self.capacity_bytes is not None or self.free_bytes is not None
 
     def take_room(self, more_bytes: int) -> bool:
-        """Use up `more_bytes` of what is left (give back, if negative); False: that much is not left."""
+        """Use up `more_bytes` (give back, if negative). False if that many are not left."""
         if self.free_bytes is not None:
             if more_bytes > self.free_bytes:
                 return False

@@ -1,13 +1,16 @@
-"""The DurableMap port on a simulated disk: slow, failing and damaged on request; what was written survives a crash.
+"""The DurableMap port on a simulated disk: slow, failing and damaged on request. Finished writes
+survive a crash.
 
     disk = SimulatedKeyValuesDisk(random)           lives as long as the machine's disk
     store = disk.open(process, clock)               lives as long as the process
 
-What goes wrong is what `DiskFaults` say, as for the files of the same machine, or what a test asks for. The first failure
-ends the store for the life of its process, as in the real one; whether a failed write happened is drawn.
+Faults come from `DiskFaults`, as for the files of the same machine, or from a test. The first
+failure ends the store for the life of its process, as in the real one. If a failed write happened
+is drawn.
 
-A write that is under way when the process crashes, or whose caller is cancelled, happens wholly or not at all; which of
-the two is drawn. It is drawn at the latest when the disk is opened again, so no later life sees it undecided.
+A write that is in progress when the process crashes, or when its caller is cancelled, happens
+wholly or not at all; which of the two is drawn. It is drawn at the latest when the disk is opened
+again, so no later life sees it undecided.
 """
 
 from __future__ import annotations
@@ -28,31 +31,32 @@ from virtuallog.testing.sim.process import Process
 _Changes = Mapping[bytes, bytes | None]
 
 HEADROOM_BYTES: Final = 200 << 10
-"""Of simulated disks, which are small ones: with less left there is no room for bulk."""
+"""Free bytes of a simulated disk, which is small, below which there is no room for bulk."""
 
 
 @attrs.define(eq=False)
 class SimulatedKeyValuesDisk:
-    """What survives a crash, and the faults to inject.
+    """The part of a store that survives a crash, and the faults to inject.
 
-    `fired` counts the faults that really happened: store write error, store sync error, store read error, store full,
-    store bit flipped.
+    `fired` counts the faults that really happened: store write error, store sync error, store read
+    error, store full, store bit flipped.
     """
 
     random: random.Random
     write_seconds: float = 0.0
-    """How long a write takes, on the writer's clock, in addition to what the faults say."""
+    """Duration of a write on the writer's clock, in addition to the faults."""
     faults: DiskFaults = attrs.field(factory=DiskFaults)
-    """`create_error`, `change_seconds` and `capacity_bytes` mean nothing here."""
+    """Faults. `create_error`, `change_seconds` and `capacity_bytes` have no effect here."""
     fired: Counter[str] = attrs.field(factory=Counter)
     watch: Callable[[str], None] | None = None
-    """Told, in words, of all that has become durable."""
+    """Called with a description of everything that has become durable; None for no calls."""
     stored: Callable[[Mapping[bytes, bytes | None]], None] | None = None
-    """Given all that has become durable, pairs and deletions: for who looks inside. It may change nothing."""
+    """Called with all pairs and deletions that have become durable, for observers. Must change
+    nothing. None for no calls."""
     writes: int = attrs.field(default=0, init=False)
-    """Writes that were begun."""
+    """Number of writes that were begun."""
     pairs: dict[bytes, bytes] = attrs.field(factory=dict, init=False)
-    """What is on the disk; tests may look at it and change it."""
+    """Content of the disk; tests may look at it and change it."""
     _under_way: list[_Changes] = attrs.field(factory=list, init=False)
     _fail_in: int | None = attrs.field(default=None, init=False)
     _is_made: bool = attrs.field(default=False, init=False)
@@ -62,29 +66,32 @@ class SimulatedKeyValuesDisk:
         return self.faults.free_bytes is None or self.faults.free_bytes >= HEADROOM_BYTES
 
     def keys_in(self, span: Span) -> list[bytes]:
-        """The keys of a span that are on the disk, in order."""
+        """Return the keys of a span that are on the disk, in order."""
         start, stop = span
         return sorted(key for key in self.pairs if start <= key < stop)
 
     @property
     def is_made(self) -> bool:
-        """Whether there is a store, maybe an empty one."""
+        """True if there is a store, possibly an empty one."""
         return self._is_made or bool(self.pairs)
 
     def open(self, process: Process, clock: Clock) -> SimulatedKeyValues:
-        """The store as a process sees it. Only one process may use a disk at a time; the one before is dead."""
+        """Open the store for a process. Only one process may use a disk at a time; the one before
+        is dead."""
         self.crash()
         self._is_made = True
         return SimulatedKeyValues(self, process, clock)
 
     def crash(self) -> None:
-        """Settle the writes that were under way. Safe to call again; the process itself must be crashed first."""
+        """Settle the writes that were in progress. Safe to call again; the process itself must be
+        crashed first."""
         under_way, self._under_way = self._under_way, []
         for changes in under_way:
             self._settle(changes)
 
     def fail_write(self, after: int = 0) -> None:
-        """The write after the next `after` ones fails, and with it everything that this life asks for later."""
+        """Make the write after the next `after` ones fail, and with it every later operation of
+        this life."""
         self._fail_in = after
 
     def mend(self) -> None:
@@ -92,7 +99,7 @@ class SimulatedKeyValuesDisk:
         self._fail_in = None
 
     def wipe(self) -> None:
-        """Somebody replaced the disk. The process must be dead."""
+        """Replace the disk by an empty one. The process must be dead."""
         self.pairs.clear()
         self._under_way.clear()
         self._is_made = False
@@ -104,7 +111,7 @@ class SimulatedKeyValuesDisk:
         self.pairs[key] = bytes(value)
 
     def rot(self) -> bytes | None:
-        """Flip one bit of some value; returns its key, None when there is nothing to flip."""
+        """Flip one bit of some value; return its key, None if there is nothing to flip."""
         keys = sorted(key for key, value in self.pairs.items() if value)
         if not keys:
             return None
@@ -114,7 +121,7 @@ class SimulatedKeyValuesDisk:
         return key
 
     def begin(self, changes: _Changes) -> str:
-        """A write starts; returns why it will fail, or nothing. For the store."""
+        """Begin a write; return the reason why it will fail, or "". For the store."""
         self.writes += 1
         self._under_way.append(changes)
         if self._fail_in is not None:
@@ -131,19 +138,19 @@ class SimulatedKeyValuesDisk:
         return ""
 
     def fires(self, probability: float, name: str) -> bool:
-        """For the store, and without a draw when it cannot happen."""
+        """Draw a fault; draws nothing if it cannot happen. For the store."""
         if probability > 0 and self.random.random() < probability:
             self.fired[name] += 1
             return True
         return False
 
     def duration_seconds(self) -> float:
-        """How long the next write takes. For the store."""
+        """Return the duration of the next write. For the store."""
         shortest, longest = self.faults.write_seconds
         return self.write_seconds + (self.random.uniform(shortest, longest) if longest else 0.0)
 
     def end(self, changes: _Changes, *, failed: bool) -> None:
-        """The write is over, unless a crash has settled it before. For the store."""
+        """End a write, unless a crash has settled it before. For the store."""
         for index, pending in enumerate(self._under_way):
             if pending is changes:
                 del self._under_way[index]
@@ -219,7 +226,8 @@ class SimulatedKeyValues:
                 await self._clock.sleep(self._disk.duration_seconds())
                 finished = True
             finally:
-                # Also when cancelled: the disk does not know that nobody waits. After a crash the disk itself settles.
+                # Also when cancelled: the disk does not know that no task waits. After a crash the
+                # disk itself settles.
                 if self._process.alive:
                     self._disk.end(changes, failed=bool(failure) or not finished)
             if failure:
@@ -227,7 +235,7 @@ class SimulatedKeyValues:
                 raise StorageError(failure)
 
     async def reclaim(self, span: Span) -> None:
-        """Dropped keys take no room here."""
+        """Do nothing: dropped keys take no room here."""
         await self._ready()
 
     async def _ready(self) -> None:

@@ -1,9 +1,10 @@
-"""One direction between two simulated nodes: what it does to the segments that travel over it.
+"""One direction between two simulated nodes: the fate of the segments that travel over it.
 
-What is sent at the same moment travels in one segment with one fate, as in a TCP stream. Segments keep their order
-unless a reorder is drawn, or an old one comes back (a replay).
+Messages sent at the same moment travel in one segment with one fate, as in a TCP stream. Segments
+keep their order unless a reorder is drawn, or an old one comes back (a replay).
 
-Each kind of fate is drawn from a source of its own, so a network without one of them does the others the same.
+Each kind of fate is drawn from a source of its own, so a network without one of them draws the
+others the same.
 """
 
 from __future__ import annotations
@@ -22,29 +23,29 @@ Count: TypeAlias = Callable[[str], None]
 
 @attrs.frozen(kw_only=True)
 class LinkQuality:
-    """How a link behaves when nothing special is wrong with it. Probabilities are per segment."""
+    """Behaviour of a link without special faults. Probabilities are per segment."""
 
     delay_seconds: float = 0.0005
     """Least delay of one direction; each segment draws up to twice that."""
     tail_probability: float = 0.0
     tail_seconds: float = 0.0
-    """Mean of the exponential delay that the unlucky ones have on top."""
+    """Mean of the exponential delay that some have on top."""
     loss: float = 0.0
     duplicate: float = 0.0
     """Probability of arriving twice, both times as soon as delays allow."""
     replay: float = 0.0
-    """Probability of arriving once more long after, when all that it belonged to may be over."""
+    """Probability of arriving once more long after, when its call may be over."""
     replay_seconds: float = 5.0
-    """Mean of how long after."""
+    """Mean time until such a replay."""
     reorder: float = 0.0
-    """Probability of overtaking, or being overtaken by, what else is on the link."""
+    """Probability of overtaking, or being overtaken by, other segments on the link."""
     refuse: float = 0.5
     """Probability that a call to a dead process fails at once (connection refused) and not by its timeout."""
 
 
 @attrs.frozen
 class Chances:
-    """A source of randomness for each kind of fate."""
+    """Sources of randomness, one for each kind of fate."""
 
     delay: random.Random
     tail: random.Random
@@ -61,25 +62,25 @@ class Chances:
 
 @attrs.define(eq=False)
 class SimulatedLink:
-    """Call `cut`, or assign to `blocked`, `clogged_until` and `slowness`, to make it faulty."""
+    """A link. Call `cut`, or assign to `blocked`, `clogged_until` and `slowness`, to make it faulty."""
 
     timeline: Timeline
     chances: Chances
     quality: LinkQuality
     clogged_until: float = 0.0
-    """Nothing arrives before this time; then all of it does."""
+    """Nothing arrives before this time; then everything does."""
     slowness: float = 1.0
     """Factor on every delay."""
     _cuts: list[str] = attrs.field(factory=list, init=False)
-    """Why it is cut, once for each who wants it so."""
+    """Causes of the cuts, one for each call of `cut`."""
     _newest_arrival: float = attrs.field(default=0.0, init=False)
     _boarding: list[Arrive] | None = attrs.field(default=None, init=False)
-    """The segment that what is sent at `_boarding_time` may still join."""
+    """Segment that messages sent at `_boarding_time` may still join; None if there is none."""
     _boarding_time: float = attrs.field(default=-1.0, init=False)
 
     @property
     def blocked(self) -> bool:
-        """Everything is lost, what is on the way included. Assigning False mends it, whoever cut it."""
+        """True while everything is lost, segments on the way included. Assigning False mends all cuts."""
         return bool(self._cuts)
 
     @blocked.setter
@@ -87,7 +88,8 @@ class SimulatedLink:
         self._cuts = ["blocked"] if blocked else []
 
     def cut(self, cause: str) -> None:
-        """Lose everything until `mend` was called as often, or `heal` once. What is lost is counted as `cause`."""
+        """Lose everything until `mend` was called as often, or `heal` once. Losses are counted as
+        `cause`."""
         self._cuts.append(cause)
 
     def mend(self, cause: str) -> None:
@@ -97,11 +99,13 @@ class SimulatedLink:
 
     def heal(self) -> None:
         self._cuts, self.clogged_until, self.slowness = [], 0.0, 1.0
-        # Else all that follows queues behind a segment that was slow fiftyfold: for minutes, with bad luck.
+        # Else all later segments queue behind one that was slow fiftyfold: for minutes, with bad
+        # luck.
         self._newest_arrival = self.timeline.now()
 
     def send(self, arrive: Arrive, count: Count) -> None:
-        """Call `arrive` when the message has travelled: once, several times or never. Each fault is told to `count`."""
+        """Call `arrive` when the message has travelled: once, several times or never. Each fault
+        goes to `count`."""
         now, quality, chances = self.timeline.now(), self.quality, self.chances
         if self._boarding is not None and self._boarding_time == now:
             self._boarding.append(arrive)
@@ -123,7 +127,7 @@ class SimulatedLink:
             self._dispatch(segment, now + chances.replay.expovariate(1.0 / quality.replay_seconds), count)
 
     def refuses(self) -> bool:
-        """Whether a call that finds nobody at the other end is told so."""
+        """Draw if a call to a dead process is refused at once."""
         return drawn(self.chances.refuse, self.quality.refuse)
 
     def _dispatch(self, segment: list[Arrive], time: float, count: Count) -> None:
@@ -158,5 +162,5 @@ class SimulatedLink:
 
 
 def drawn(source: random.Random, probability: float) -> bool:
-    # What cannot happen draws nothing: a run without faults does not pay for them.
+    # An impossible fault draws nothing: a run without faults does not pay for them.
     return probability > 0.0 and source.random() < probability

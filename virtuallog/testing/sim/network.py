@@ -1,9 +1,11 @@
 """The Services port over a simulated network: calls are delayed, lost, duplicated, reordered and cut off.
 
-It works on calls, not on bytes: a request travels over the link from its sender to its target, the reply over the
-link back (see `links.py`). Handlers are called as `ports.Handler` says: synchronously, in order of arrival.
+It works on calls, not on bytes: a request travels over the link from its sender to its target, the
+reply over the link back (see `links.py`). Handlers are called as `ports.Handler` says:
+synchronously, in order of arrival.
 
-Every fault that takes effect is counted in `SimulatedNetwork.counts`, so that a run can prove what it has tested.
+Every fault that takes effect is counted in `SimulatedNetwork.counts`, so that a run can prove what
+it has tested.
 """
 
 from __future__ import annotations
@@ -54,16 +56,17 @@ class SimulatedNetwork:
     timeline: Timeline
     random: random.Random
     quality: LinkQuality = attrs.field(factory=LinkQuality)
-    """Of links that have not been used yet."""
+    """Quality of links that have not been used yet."""
     counts: Counter[str] = attrs.field(factory=Counter, init=False)
     watch: Callable[[str, NodeId, NodeId, object], None] | None = None
-    """Called for each request and reply that arrives, and for each fault: (what, from, to, message)."""
+    """Called for each request and reply that arrives, and for each fault: (event, from, to,
+    message). None for no calls."""
     _links: dict[tuple[NodeId, NodeId], SimulatedLink] = attrs.field(factory=dict, init=False)
     _listening: dict[NodeId, tuple[Process, Handlers]] = attrs.field(factory=dict, init=False)
     _handlers_for: dict[NodeId, Callable[[NodeId], Handlers]] = attrs.field(factory=dict, init=False)
-    """What each of them has for a caller on a node."""
+    """Handlers of each node for a caller on a given node."""
     _alone: list[tuple[NodeId, str]] = attrs.field(factory=list, init=False)
-    """Nodes that are cut off from everybody, and why."""
+    """Nodes that are cut off from all others, with the causes."""
     _chances: Chances = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -72,13 +75,15 @@ class SimulatedNetwork:
     def listen(
         self, process: Process, handlers: Handlers, handlers_for: Callable[[NodeId], Handlers] | None = None
     ) -> None:
-        """From now on calls to this node reach `handlers`, for as long as the process lives. With `handlers_for` those of a caller reach
-        what it returns for the caller's node."""
+        """Deliver calls for this node to `handlers`, for as long as the process lives.
+
+        With `handlers_for`, calls of a node reach what it returns for that node.
+        """
         self._listening[process.node] = process, handlers
         self._handlers_for[process.node] = handlers_for or (lambda _: handlers)
 
     def services(self, process: Process, clock: SimulatedClock) -> SimulatedServices:
-        """The Services port of a process, be it a node or a client."""
+        """Return the Services port of a process, node or client."""
         return SimulatedServices(self, process, clock)
 
     def link(self, source: NodeId, target: NodeId) -> SimulatedLink:
@@ -92,13 +97,13 @@ class SimulatedNetwork:
         return link
 
     def set_quality(self, quality: LinkQuality) -> None:
-        """Of all links, from now on."""
+        """Set the quality of all links, from now on."""
         self.quality = quality
         for link in self._links.values():
             link.quality = quality
 
     def cut_off(self, node: NodeId, cause: str) -> None:
-        """Cut a node off from everybody, also from those that nobody knows yet, until `rejoin`."""
+        """Cut a node off from all others, also from later ones, until `rejoin`."""
         self._alone.append((node, cause))
         for link in self._links_of(node):
             link.cut(cause)
@@ -111,13 +116,13 @@ class SimulatedNetwork:
             link.mend(cause)
 
     def heal(self) -> None:
-        """No link is blocked, clogged or slow any more."""
+        """Unblock, unclog and speed up all links."""
         self._alone.clear()
         for link in self._links.values():
             link.heal()
 
     def heal_node(self, node: NodeId) -> None:
-        """The same, for the links from and to one node."""
+        """Heal the links from and to one node."""
         for link in self._links_of(node):
             link.heal()
 
@@ -125,7 +130,7 @@ class SimulatedNetwork:
         return [link for pair, link in self._links.items() if node in pair]
 
     def note(self, what: str, source: NodeId, target: NodeId, message: object) -> None:
-        """Something happened to this message: count it and tell whoever watches."""
+        """Count an event of a message, and report it to the watcher."""
         self.counts[what] += 1
         if self.watch is not None:
             self.watch(what, source, target, message)
@@ -141,7 +146,7 @@ class SimulatedNetwork:
             self.link(source, target).send(arrive, lambda what: self.note(what, source, target, message))
 
     def _deliver(self, call: _Call) -> None:
-        """A request has arrived: hand it to the target, if it lives."""
+        """Deliver a request to the target, if it lives."""
         source, target = call.process.node, call.target
         process, _ = self._listening.get(target, (None, {}))
         if process is not None and process.alive:
@@ -222,12 +227,14 @@ class SimulatedServices:
         return outcome
 
 
-# FOLDED from virtuallog.testing.watched: Services that tell the network's watcher of the calls which travel as bytes, where it sees segments only.
-
-
 @attrs.frozen(eq=False)
 class WatchedServices:
-    """`ports.Services` of one process: those of `_services`, counted and told as simulated calls are."""
+    """`ports.Services` of one process: calls that travel as bytes, counted and reported as
+    simulated calls are.
+
+    The network sees only the segments of such calls; this reports the calls themselves to its
+    watcher.
+    """
 
     _network: SimulatedNetwork
     _process: Process

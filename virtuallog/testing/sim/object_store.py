@@ -1,11 +1,13 @@
-"""A place for files somewhere else, as object stores and network filesystems are: one server on a simulated network.
+"""A simulated external file store, as object stores and network filesystems are: one server on a
+simulated network.
 
-Requests to it are delayed, lost and executed late or twice as every other call of a simulation is, also after the process that
-sent them has died. What it has acknowledged it never loses: that is its owner's promise. It may answer that it cannot just
-now, and where files are not made in one step (`torn`), the first half of one can be seen before the rest, or for good if
-its writer dies in between.
+Requests are delayed, lost, and executed late or twice as every other call of a simulation, also
+after the process that sent them has died. Acknowledged files are never lost: that is the store's
+promise. It may be temporarily unavailable. If files are not made in one step (`torn`), the first
+half of one can be seen before the rest, or for good if its writer dies in between.
 
-Anything that has these five methods and a URL per directory can be run on it; it was made for `virtuallog_loglets.archive.drivers.files.Files`.
+Any component with these five methods and a URL per directory can be run on it; it was made for
+`virtuallog_loglets.archive.drivers.files.Files`.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from virtuallog.testing.sim.process import Process, executing
 
 CALL_SECONDS: Final = 2.0
 REST_SECONDS: Final = (0.0, 0.05)
-"""From the first half of a file to all of it."""
+"""Shortest and longest time from the first half of a file to all of it."""
 
 
 @attrs.frozen
@@ -35,7 +37,7 @@ class FilesAnswer:
 
 @attrs.frozen(kw_only=True)
 class FilesRequest(Request[FilesAnswer]):
-    """What one of the methods of `SimulatedFiles` asks."""
+    """Request of one method of `SimulatedFiles`."""
 
     url: str
     name: str = ""
@@ -71,14 +73,16 @@ class FilesServer:
     network: SimulatedNetwork
     random: random.Random
     refusing: float = 0.0
-    """Share of the requests that are answered with an error, and do nothing."""
+    """Share of the requests that fail without effect."""
     torn: float = 0.0
     """Share of the files that are not made in one step."""
     damaging: float = 0.0
-    """Share of the files that are not what was to be written: one bit is another."""
+    """Share of the files that are damaged: one bit is flipped."""
     on_write: Callable[[str, str, bytes], None] = lambda url, name, content: None
-    """Told of each file that is whole now: (URL of the directory, name, content). The content is what was sent, also if it was damaged
-    on its way: what somebody wrote is judged by that."""
+    """Called for each file that is whole now: (URL of the directory, name, content).
+
+    The content is what was sent, also if it was damaged on its way: the writer is judged by that.
+    """
     directories: dict[str, dict[str, bytes]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -111,7 +115,7 @@ class FilesServer:
 
         def finish() -> None:
             if half and not request.writer.alive:
-                return  # nobody sends the rest
+                return  # the writer has died: the rest never comes
             directory[name] = content
             self.on_write(request.url, name, request.content)
             done(FilesAnswer(True))
@@ -135,7 +139,8 @@ class FilesServer:
 
 @attrs.frozen(eq=False)
 class SimulatedFiles:
-    """One directory, for whichever process is using it at the moment. Implements `virtuallog_loglets.archive.drivers.files.Files`."""
+    """One directory, for the process that uses it at the moment. Implements
+    `virtuallog_loglets.archive.drivers.files.Files`."""
 
     _network: SimulatedNetwork
     _server: NodeId
@@ -168,7 +173,7 @@ class SimulatedFiles:
 
 
 def _user() -> Process:
-    """Who uses the files: they are outside of whatever carries the messages between nodes."""
+    """Return the process that uses the files: it is outside of the carrier of messages between nodes."""
     process = executing()
     assert process is not None, "files are used by processes"
     return process

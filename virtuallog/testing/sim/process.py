@@ -1,9 +1,9 @@
-"""One life of a simulated process: what its ports ask before they do anything.
+"""One life of a simulated process. Its ports ask here before they act.
 
-A crash is abrupt. First the ports die (every use raises `CrashedError`, no reply of this life reaches anybody), and
-only then are the tasks cancelled; so whatever a `finally` or a shielded scope still tries to do, the world does not
-see it. A paused process neither hears nor says anything until it is resumed, then everything reaches it at once: a long
-garbage collection, a suspended virtual machine.
+A crash is abrupt. First the ports die: every use raises `CrashedError`, no reply of this life
+arrives anywhere. Only then are the tasks cancelled. So the world does not see what a `finally` or a
+shielded scope still tries to do. A paused process neither receives nor sends anything until it is
+resumed, then everything arrives at once: a long garbage collection, a suspended virtual machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from virtuallog.contract.types import NodeId
 
 
 class CrashedError(Exception):
-    """A port was used after its process had crashed. Nobody but the simulator should catch it."""
+    """A port was used after its process had crashed. Only the simulator should catch it."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(f"node {process.node}, boot {process.boot} has crashed")
@@ -31,22 +31,25 @@ _EXECUTING: Final[ContextVar[Process | None]] = ContextVar("executing", default=
 
 
 def executing() -> Process | None:
-    """The process whose code runs at this moment; None: the world itself, or no simulation."""
+    """Return the process that runs code at this moment; None for the world itself, or without a
+    simulation."""
     return _EXECUTING.get()
 
 
 @attrs.define(eq=False)
 class Process:
-    """The ports of one process share one of these."""
+    """One life of a process, shared by all its ports."""
 
     node: NodeId
     boot: int = 1
     end: Callable[[bool], None] | None = None
-    """How to end this life as a whole, set by whoever runs the process: the ports, then the disks, then the tasks. The
-    argument says whether power is lost, too."""
+    """Ends this life as a whole: the ports, then the disks, then the tasks. None if unset.
+
+    Set by the runner of the process. The argument tells if power is lost, too.
+    """
     alive: bool = attrs.field(default=True, init=False)
     _held: list[Callable[[], None]] | None = attrs.field(default=None, init=False)
-    """What will happen on resume; None while the process runs."""
+    """Callbacks to run on resume; None while the process runs."""
     _resumed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
@@ -54,7 +57,7 @@ class Process:
         return self._held is not None
 
     def check(self) -> None:
-        """Called by every port before it does something.
+        """Check that this life goes on; every port calls it before it acts.
 
         Raises:
             CrashedError: this life is over.
@@ -63,9 +66,9 @@ class Process:
             raise CrashedError(self)
 
     def run(self, callback: Callable[[], None]) -> None:
-        """Let the world reach into this process: now if it runs, on resume if it is paused, never if it is dead.
+        """Call back into this process: now if it runs, on resume if it is paused, never if it is dead.
 
-        A process that dies within the callback is no affair of the caller's.
+        If the process dies within the callback, the caller does not notice.
         """
         if not self.alive:
             return
@@ -76,14 +79,15 @@ class Process:
         try:
             callback()
         except CrashedError:
-            if self.alive:  # then it was a port of another life that was used: a bug
+            if self.alive:  # otherwise a port of another life was used: a bug
                 raise
         finally:
             _EXECUTING.reset(before)
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """What the current task does in here, and every task that it starts, is done by this process."""
+        """Attribute everything that the current task does inside, and every task it starts, to this
+        process."""
         before = _EXECUTING.set(self)
         try:
             yield
@@ -91,7 +95,7 @@ class Process:
             _EXECUTING.reset(before)
 
     def die(self, *, power: bool) -> NoReturn:
-        """For the process itself: it ends here, abruptly, with the power or alone.
+        """End this process abruptly, with the power or alone. For the process itself.
 
         Raises:
             CrashedError: always; no line behind this call is executed.
@@ -104,7 +108,7 @@ class Process:
         raise AssertionError(f"node {self.node}, boot {self.boot} has survived its end")
 
     async def wait_running(self) -> None:
-        """Return while the process is not paused.
+        """Wait until the process is not paused.
 
         Raises:
             CrashedError: this life is over.

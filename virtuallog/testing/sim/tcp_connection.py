@@ -1,13 +1,15 @@
-"""A simulated TCP connection: two streams, what carries segments between them, and the ways in which it breaks.
+"""A simulated TCP connection: two streams, the carrier of segments between them, and its failures.
 
-    reset       one end, or both, are told that the connection is gone; what was on the way is lost
+    reset       one end, or both, see that the connection is gone; segments on the way are lost
     stall       nothing arrives for a while, then everything does
-    vanish      nothing ever arrives again and nobody is told: a firewall has forgotten the connection
-    half-open   a machine loses its power: the other end writes into the void until it gives up, until its keep-alive
-                does, or until the machine is back and says that it knows no such connection
+    vanish      nothing ever arrives again and neither end knows: a firewall has forgotten the
+        connection
+    half-open   a machine loses its power: the other end writes into the void until it gives up,
+    until its keep-alive
+                does, or until the machine is back and answers that it knows no such connection
 
-A process that ends on a living machine leaves its connections to the kernel: what was written still goes out, with an
-end behind it; but if something came that was never read, the other side is told of a reset.
+A process that ends on a living machine leaves its connections to the kernel: written bytes still go
+out, with an end behind them. But if bytes came that were never read, the other side sees a reset.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from virtuallog.testing.sim.tcp_segments import Incoming, Outgoing, StreamQualit
 from virtuallog.testing.sim.tcp_stream import SimulatedStream
 
 KEEP_ALIVE_SECONDS: Final = 15.0
-"""Until an end asks whether a silent one is still there. See `virtuallog.rpc.transport`, which sets it so."""
+"""Silence after which an end sends keep-alive probes; `virtuallog.rpc.transport` sets it so."""
 UNANSWERED_SECONDS: Final = 15.0
-"""How long it asks."""
+"""Time that it probes."""
 
 
 @attrs.frozen
 class Carried:
-    """What a trace says about a segment."""
+    """Description of a segment in a trace."""
 
     connection: int
     offset: int
@@ -42,13 +44,13 @@ class Carried:
 
 @attrs.define(eq=False)
 class SimulatedConnection:
-    """See above. Made by `SimulatedTcpNetwork`; the end that has connected comes first."""
+    """A connection made by `SimulatedTcpNetwork`. The end that has connected comes first."""
 
     number: int
     ends: tuple[SimulatedStream, SimulatedStream] = attrs.field(init=False)
     _network: SimulatedNetwork
     _is_down: Callable[[NodeId], bool]
-    """Whether a machine is without power."""
+    """Tells if a machine is without power."""
     _on_over: Callable[[SimulatedConnection], None]
     _stalled_until: float = attrs.field(default=0.0, init=False)
     _has_vanished: bool = attrs.field(default=False, init=False)
@@ -64,7 +66,7 @@ class SimulatedConnection:
         is_down: Callable[[NodeId], bool],
         on_over: Callable[[SimulatedConnection], None],
     ) -> SimulatedConnection:
-        """A new connection, whose ends may be used at once."""
+        """Make a connection with ends that may be used at once."""
         connection = cls(number, network, is_down, on_over)
         first, second = (
             connection._make_end(index, process, source, quality) for index, process in enumerate(processes)
@@ -89,7 +91,7 @@ class SimulatedConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody still believes in it."""
+        """True while an end still believes in it."""
         return any(end.is_open for end in self.ends)
 
     @property
@@ -100,24 +102,24 @@ class SimulatedConnection:
     # -- faults -------------------------------------------------------------------------------------------------
 
     def reset(self, *ends: SimulatedStream) -> None:
-        """These ends, or both, are told at once. One that is not learns of it when it next sends something."""
+        """Reset these ends, or both, at once. Another end notices when it next sends."""
         for end in ends or self.ends:
             end.break_off(ConnectionResetError("connection reset by peer"))
         for end in self.ends:
             self.keep_alive(end)
 
     def stall(self, seconds: float) -> None:
-        """Nothing arrives for so long, then everything does."""
+        """Let nothing arrive for so long, then everything."""
         self._stalled_until = self._network.timeline.now() + seconds
 
     def vanish(self) -> None:
-        """Nothing arrives any more, in either direction."""
+        """Let nothing arrive any more, in either direction."""
         self._has_vanished = True
         for end in self.ends:
             self.keep_alive(end)
 
     def abandon(self, end: SimulatedStream) -> None:
-        """Nobody wants this end, or knows of it. The other one is told when it sends something, or by its keep-alive."""
+        """Forget this end. The other one notices when it sends, or by its keep-alive."""
         end.break_off(ConnectionAbortedError("nobody wants this connection"))
         self.keep_alive(self.other(end))
 
@@ -149,7 +151,8 @@ class SimulatedConnection:
             source.outgoing.acknowledge(segment)
 
     def tell_reset(self, end: SimulatedStream) -> None:
-        """Let the other machine say that it knows no such connection. That, too, may be lost."""
+        """Let the other machine report that it knows no such connection. That message, too, may be
+        lost."""
         if end.is_open:
             self._send(self.other(end), lambda: self._hear_reset(end), self.number)
             self.keep_alive(end)
@@ -160,14 +163,14 @@ class SimulatedConnection:
             end.break_off(ConnectionResetError("connection reset by peer"))
 
     def _give_up(self, end: SimulatedStream) -> None:
-        """Nobody has acknowledged anything for long."""
+        """Break an end without acknowledgements for long."""
         if end.is_open:
             self._note("given up", end, self.number)
         end.break_off(TimeoutError("connection timed out"))
         self.keep_alive(self.other(end))
 
     def keep_alive(self, end: SimulatedStream) -> None:
-        """If this end is still there some time later, and believes in a connection that is none, it finds out."""
+        """Let this end notice a dead connection some time later, if it still exists then."""
         if end.is_open:
             self._network.timeline.schedule(KEEP_ALIVE_SECONDS, lambda: self._probe(end))
 
@@ -181,14 +184,14 @@ class SimulatedConnection:
             self.tell_reset(end)
 
     def was_forgotten(self, end: SimulatedStream) -> None:
-        """This end is gone, and the other one has not been told."""
+        """Record that this end is gone, and the other one does not know."""
         other = self.other(end)
         if other.is_open:
             self._note("half-open", end, self.number)
             self.keep_alive(other)
 
     def was_ended(self) -> None:
-        """One of the ends is no longer open."""
+        """Record that one of the ends is no longer open."""
         if not self.is_open:
             self._on_over(self)
 
@@ -199,5 +202,5 @@ class SimulatedConnection:
 
 
 def ends_of(process: Process, connections: Iterable[SimulatedConnection]) -> list[SimulatedStream]:
-    """The ends that this process has of them."""
+    """Return the ends that this process has of these connections."""
     return [end for connection in connections for end in connection.ends if end.process is process]

@@ -1,13 +1,16 @@
-"""Simulated TCP: what `virtuallog.rpc` runs on when a run of the simulator tests the whole RPC stack.
+"""Simulated TCP under `virtuallog.rpc`, for simulator runs that test the whole RPC stack.
 
-It uses the same links as simulated calls do, so whatever is done to a link is done to the streams over it. What a link
-loses, doubles or lets overtake never shows in a stream (`tcp.py`); what breaks a stream is in `connection.py`.
+It uses the same links as simulated calls do, so faults of a link affect the streams over it. A
+segment that a link loses, doubles or lets overtake never shows in a stream (`tcp_segments.py`);
+`tcp_connection.py` has the faults that break a stream.
 
-    connect     takes a round trip; refused where a machine lives and nobody listens, unanswered where none lives
-    listen      streams of those who have connected; the kernel accepts them also while the process is paused
-    end         a process has died: its kernel closes what it had open, or the machine forgets it with its power
+    connect     takes a round trip; refused where a machine lives without a listener, unanswered
+    where none lives
+    listen      streams of connections; the kernel accepts them also while the process is paused
+    end         a process has died: its kernel closes its open connections, or the machine forgets
+        them with its power
 
-A paused process reads and writes nothing. What comes to it meanwhile waits in its buffers.
+A paused process reads and writes nothing. Bytes that arrive meanwhile wait in its buffers.
 """
 
 from __future__ import annotations
@@ -33,14 +36,14 @@ from virtuallog.testing.sim.timeline import Timer
 __all__ = ["SimulatedTcpNetwork", "SimulatedConnection", "SimulatedListener", "SimulatedStream", "StreamQuality"]
 
 BACKLOG: Final = 128
-"""Connections that wait to be accepted; further ones are ignored until there is room."""
+"""Connections that wait to be accepted. Further ones are ignored until there is room."""
 CONNECT_RETRY_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""As Linux does; then the attempt has timed out."""
+"""Pauses between attempts to connect, as in Linux; then the attempt has timed out."""
 
 
 @attrs.define(eq=False)
 class SimulatedListener(trio.abc.Listener[SimulatedStream]):
-    """What `SimulatedTcpNetwork.listen` gives."""
+    """The result of `SimulatedTcpNetwork.listen`."""
 
     process: Process
     address: str
@@ -57,7 +60,7 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
         return len(self._backlog) < BACKLOG
 
     def put(self, stream: SimulatedStream) -> None:
-        """Somebody has connected."""
+        """Queue an incoming connection."""
         self._backlog.append(stream)
         self._arrived.unpark_all()
 
@@ -72,7 +75,7 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
             await self._arrived.park()
 
     async def aclose(self) -> None:
-        """Never waits. Who was not accepted is told of a reset."""
+        """Close without waiting. Connections that were not accepted see a reset."""
         self._is_closed = True
         self._arrived.unpark_all()
         for stream in self._backlog:
@@ -83,13 +86,13 @@ class SimulatedListener(trio.abc.Listener[SimulatedStream]):
 
 @attrs.define(eq=False)
 class _Attempt:
-    """Somebody wants a connection."""
+    """An attempt to connect."""
 
     process: Process
     target: NodeId
     address: str
     connection: SimulatedConnection | None = None
-    """Once the other machine knows of it."""
+    """The connection, once the other machine knows of it; None before."""
     is_abandoned: bool = False
     outcome: SimulatedStream | OSError | None = None
     settled: trio.Event = attrs.field(factory=trio.Event)
@@ -103,29 +106,29 @@ class _Attempt:
 
 @attrs.define(eq=False)
 class SimulatedTcpNetwork:
-    """All listeners and connections. Draws what is to be drawn from one seeded source."""
+    """All listeners and connections. Draws everything from one seeded source."""
 
     network: SimulatedNetwork
     random: random.Random
     locate: Callable[[str], NodeId]
-    """Which machine has this address."""
+    """Returns the machine with this address."""
     quality: StreamQuality = attrs.field(factory=StreamQuality)
-    """Of connections that are made from now on."""
+    """Quality of connections that are made from now on."""
     _connections: dict[int, SimulatedConnection] = attrs.field(factory=dict, init=False)
     _made: int = attrs.field(default=0, init=False)
     _listeners: dict[str, SimulatedListener] = attrs.field(factory=dict, init=False)
     _down: set[NodeId] = attrs.field(factory=set, init=False)
     """Machines without power."""
     _fenced: set[NodeId] = attrs.field(factory=set, init=False)
-    """Machines that reach nobody."""
+    """Machines that reach no other."""
 
     @property
     def connections(self) -> Sequence[SimulatedConnection]:
-        """Those that somebody still believes in, the oldest first."""
+        """Connections with an end that still believes in them, the oldest first."""
         return list(self._connections.values())
 
     def listen(self, process: Process, address: str) -> SimulatedListener:
-        """A listener at the address, which must be one of the process's machine.
+        """Listen at the address, which must be one of the process's machine.
 
         Raises:
             OSError: it is in use.
@@ -138,7 +141,7 @@ class SimulatedTcpNetwork:
         return listener
 
     async def connect(self, process: Process, address: str) -> SimulatedStream:
-        """`virtuallog.rpc.transport.Connect`, for this process.
+        """Connect as `virtuallog.rpc.transport.Connect` does, for this process.
 
         Raises:
             OSError: the other machine refused, or did not answer for long.
@@ -163,7 +166,8 @@ class SimulatedTcpNetwork:
         return attempt.outcome
 
     def end(self, process: Process, *, power: bool) -> None:
-        """The process has died; with `power`, its machine has no power from now on until `start`."""
+        """End the connections of a dead process. With `power`, its machine has no power from now on
+        until `start`."""
         if power:
             self._down.add(process.node)
         for end in ends_of(process, self.connections):
@@ -173,11 +177,12 @@ class SimulatedTcpNetwork:
                 end.close()
 
     def start(self, node: NodeId) -> None:
-        """The machine has power."""
+        """Give the machine power again."""
         self._down.discard(node)
 
     def fence(self, node: NodeId) -> None:
-        """From now on others reach the machine, and it reaches nobody: a firewall lets no connection out."""
+        """Fence a machine: others reach it, and it reaches none, as behind a firewall that lets no
+        connection out."""
         self._fenced.add(node)
         for connection in self.connections:
             if connection.ends[0].process.node == node:
@@ -197,7 +202,7 @@ class SimulatedTcpNetwork:
             self._send("connect", attempt.process.node, attempt.target, lambda: self._on_knock(attempt))
 
     def _on_knock(self, attempt: _Attempt) -> None:
-        """Somebody's attempt has come to the machine that it is for."""
+        """Handle an attempt that has reached its machine."""
         source, target = attempt.process.node, attempt.target
         listener = self._listeners.get(attempt.address)
         if target in self._down:
@@ -224,7 +229,7 @@ class SimulatedTcpNetwork:
         ours, theirs = attempt.connection.ends
         if not attempt.is_abandoned and attempt.process.alive:
             attempt.settle(ours)
-        if attempt.outcome is not ours:  # it has failed before, or nobody wants it any more
+        if attempt.outcome is not ours:  # it has failed before, or was given up
             attempt.connection.abandon(ours)
             attempt.connection.tell_reset(theirs)
 

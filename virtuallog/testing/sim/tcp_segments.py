@@ -1,10 +1,13 @@
-"""The two halves of one direction of a simulated TCP connection: bytes arrive in order, each once, or not at all.
+"""The two halves of one direction of a simulated TCP connection: bytes arrive in order, each once,
+or not at all.
 
-`Outgoing` keeps what was written until the other side is known to have it, and sends it again while it has not;
-`Incoming` puts segments into order and forgets copies. So a lost, doubled or overtaken segment costs time and no byte,
-and a blocked link stalls the connection. Where segments are cut has nothing to do with how the bytes were written.
+`Outgoing` keeps written bytes until the other side is known to have them, and sends them again
+while it has not. `Incoming` puts segments into order and forgets copies. So a lost, doubled or
+overtaken segment costs time and no byte, and a blocked link stalls the connection. Segments are cut
+independently of how the bytes were written.
 
-Simpler than TCP: an acknowledgement takes no time (but needs the way back to be open), and there is no congestion.
+Simpler than TCP: an acknowledgement takes no time (but needs the way back to be open), and there is
+no congestion.
 """
 
 from __future__ import annotations
@@ -19,27 +22,28 @@ from trio.lowlevel import ParkingLot
 from virtuallog.testing.sim.timeline import Timeline, Timer
 
 SEGMENT_BYTES_MAX: Final = 64 << 10
-"""What network cards hand over at a time. A larger frame always travels in several."""
+"""Largest segment, as network cards hand over at a time. A larger frame always travels in several."""
 RETRY_SECONDS_MIN: Final = 0.2
 RETRY_SECONDS_MAX: Final = 3.0
-"""Linux starts with as much, and goes on to two minutes; simulated partitions last some seconds."""
+"""Longest pause before a retransmission. Linux starts with this and goes on to two minutes;
+simulated partitions last some seconds."""
 GAP_SECONDS: Final = 0.002
-"""Mean time between two pieces of what was cut."""
+"""Mean time between two parts of a cut segment."""
 
 
 @attrs.frozen(kw_only=True)
 class StreamQuality:
-    """How a connection behaves when nothing special is wrong with it."""
+    """Behaviour of a connection without special faults."""
 
     cut: float = 0.0
-    """Probability that a segment is cut somewhere, and the rest follows a little later; and that a read gets a part of
-    what is there."""
+    """Probability that a segment is cut somewhere, with the rest a little later; and that a read
+    returns only a part."""
     read_bytes_max: int = 1 << 20
-    """Most that one read gets. With 1 everything is cut at every byte."""
+    """Most bytes that one read returns. With 1 everything is cut at every byte."""
     buffer_bytes: int = 256 << 10
-    """Written and not read yet: beyond that a writer waits."""
+    """Bytes written and not read yet; beyond that a writer waits."""
     patience_seconds: float = 900.0
-    """When bytes that nobody acknowledges make an end give up. Linux: about a quarter of an hour."""
+    """Time without acknowledgement until an end gives up. Linux: about a quarter of an hour."""
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +63,8 @@ class _Flight:
 
 @attrs.define(eq=False)
 class Outgoing:
-    """The sending half. `carry` brings a segment to the other side, perhaps; `give_up` is called when patience ends."""
+    """The sending half. `carry` may bring a segment to the other side; `give_up` is called when the
+    patience ends."""
 
     _timeline: Timeline
     _random: random.Random
@@ -68,16 +73,16 @@ class Outgoing:
     _give_up: Callable[[], None]
     _count: Callable[[str], None]
     room: ParkingLot = attrs.field(factory=ParkingLot, init=False)
-    """Who waits here is woken when `offer` may take more."""
+    """Tasks that wait until `offer` may take more."""
     _waiting: bytearray = attrs.field(factory=bytearray, init=False)
     _flying: dict[int, _Flight] = attrs.field(factory=dict, init=False)
-    """By offset; the oldest first."""
+    """Segments in flight by offset, the oldest first."""
     _sent: int = attrs.field(default=0, init=False)
     _unread: int = attrs.field(default=0, init=False)
     """Bytes that were written here and not read at the other side."""
     _finishing: bool = attrs.field(default=False, init=False)
     _pause: Timer | None = attrs.field(default=None, init=False)
-    """Between two pieces of what was cut."""
+    """Pause between two parts of a cut segment; None if there is none."""
     _retry: Timer | None = attrs.field(default=None, init=False)
     _retry_seconds: float = attrs.field(default=RETRY_SECONDS_MIN, init=False)
 
@@ -86,7 +91,7 @@ class Outgoing:
         return self._quality.buffer_bytes - self._unread
 
     def offer(self, content: memoryview) -> int:
-        """Take as much of it as there is room for; how much that is."""
+        """Take as many bytes as there is room for; return their number."""
         taken = content[: max(0, self.room_bytes)]
         self._waiting += taken
         self._unread += len(taken)
@@ -94,7 +99,7 @@ class Outgoing:
         return len(taken)
 
     def finish(self) -> None:
-        """Nothing will be offered any more: say so behind the last byte."""
+        """Send the end behind the last byte: nothing will be offered any more."""
         self._finishing = True
         self._push()
 
@@ -108,19 +113,19 @@ class Outgoing:
                 timer.cancel()
 
     def was_read(self, count: int) -> None:
-        """The other side has read so many bytes more."""
+        """Record that the other side has read so many bytes more."""
         self._unread -= count
         self.room.unpark_all()
 
     def acknowledge(self, segment: TcpSegment) -> None:
-        """The other side has it."""
+        """Record that the other side has the segment."""
         self._flying.pop(segment.offset, None)
         if not self._flying and self._retry is not None:
             self._retry.cancel()
             self._retry, self._retry_seconds = None, RETRY_SECONDS_MIN
 
     def _push(self) -> None:
-        """Send what waits, up to a random cut."""
+        """Send waiting bytes, up to a random cut."""
         while self._waiting and self._pause is None:
             size = whole = min(len(self._waiting), SEGMENT_BYTES_MAX)
             if whole > 1 and self._random.random() < self._quality.cut:
@@ -147,7 +152,7 @@ class Outgoing:
         self._carry(segment)
 
     def _look(self) -> None:
-        """Send again what has been on its way for too long."""
+        """Send segments again that have been on their way for too long."""
         now, oldest = self._timeline.now(), next(iter(self._flying.values()))
         age = now - oldest.since
         if age >= self._quality.patience_seconds:
@@ -169,9 +174,9 @@ class Incoming:
     _random: random.Random
     _quality: StreamQuality
     has_ended: bool = attrs.field(default=False, init=False)
-    """The other side has finished, and all its bytes have come."""
+    """True once the other side has finished, and all its bytes have come."""
     arrived: ParkingLot = attrs.field(factory=ParkingLot, init=False)
-    """Who waits here is woken when there may be something to read."""
+    """Tasks that wait until there may be something to read."""
     _expected: int = attrs.field(default=0, init=False)
     _early: dict[int, TcpSegment] = attrs.field(factory=dict, init=False)
     """Segments behind a gap, by offset."""
@@ -179,11 +184,11 @@ class Incoming:
 
     @property
     def ready_bytes(self) -> int:
-        """Bytes that came and were not read."""
+        """Number of bytes that came and were not read."""
         return len(self._ready)
 
     def take_in(self, segment: TcpSegment) -> None:
-        """A segment has come, perhaps not in its turn, perhaps not for the first time."""
+        """Take a segment, perhaps out of order, perhaps not for the first time."""
         if segment.offset >= self._expected and not self.has_ended:
             self._early[segment.offset] = segment
         while (next_one := self._early.pop(self._expected, None)) is not None:
@@ -195,7 +200,7 @@ class Incoming:
         self.arrived.unpark_all()
 
     def read(self, bytes_max: int | None) -> bytes:
-        """What is there, at most so much, or less."""
+        """Return received bytes, at most so many."""
         size = min(len(self._ready), self._quality.read_bytes_max, bytes_max or SEGMENT_BYTES_MAX)
         if size > 1 and self._random.random() < self._quality.cut:
             size = self._random.randrange(1, size)

@@ -1,4 +1,5 @@
-"""One end of a simulated TCP connection: a trio stream, and what its kernel does when it is closed or its process dies."""
+"""One end of a simulated TCP connection: a trio stream, and its kernel's behaviour at close or
+process death."""
 
 from __future__ import annotations
 
@@ -13,30 +14,30 @@ from virtuallog.testing.sim.tcp_segments import Incoming, Outgoing, TcpSegment
 
 
 class Carrier(Protocol):
-    """What an end needs of its connection."""
+    """The connection, as an end sees it."""
 
     def other(self, end: SimulatedStream) -> SimulatedStream: ...
 
     def tell_reset(self, end: SimulatedStream) -> None:
-        """Let this end hear that there is no such connection, over the network."""
+        """Tell this end, over the network, that there is no such connection."""
         ...
 
     def was_forgotten(self, end: SimulatedStream) -> None:
-        """This end is gone with the power of its machine."""
+        """Record that this end is gone with the power of its machine."""
         ...
 
     def was_ended(self) -> None:
-        """One of the ends is no longer open."""
+        """Record that one of the ends is no longer open."""
         ...
 
 
 class _State(enum.Enum):
     OPEN = "open"
     CLOSED = "closed"
-    """By its own side."""
+    """Closed by its own side."""
     BROKEN = "broken"
     GONE = "gone"
-    """With the memory of its machine."""
+    """Gone with the memory of its machine."""
 
 
 @attrs.define(eq=False)
@@ -49,7 +50,7 @@ class SimulatedStream(trio.abc.Stream):
     incoming: Incoming
     _state: _State = attrs.field(default=_State.OPEN, init=False)
     _reason: OSError | None = attrs.field(default=None, init=False)
-    """Why it is broken."""
+    """Reason why it is broken; None if it is not."""
 
     @property
     def is_open(self) -> bool:
@@ -60,7 +61,8 @@ class SimulatedStream(trio.abc.Stream):
         return self.connection.other(self)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """See `trio.abc.SendStream`. Returns once all is in the buffer, which says nothing about its arrival."""
+        """Send as `trio.abc.SendStream`. Returns once all is in the buffer; the bytes may still be
+        lost."""
         rest = memoryview(data)
         await self._sendable()
         while rest := rest[self.outgoing.offer(rest) :]:
@@ -74,7 +76,8 @@ class SimulatedStream(trio.abc.Stream):
             await self._sendable()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """See `trio.abc.ReceiveStream`. What had come before the connection broke can still be read."""
+        """Receive as `trio.abc.ReceiveStream`. Bytes that came before the connection broke can
+        still be read."""
         if not self.incoming.ready_bytes and self.is_open and not self.incoming.has_ended:
             await self.incoming.arrived.park()
         else:
@@ -92,13 +95,14 @@ class SimulatedStream(trio.abc.Stream):
             await self.incoming.arrived.park()
 
     async def aclose(self) -> None:
-        """Never waits. Does nothing if the process is dead: the kernel has closed it already."""
+        """Close without waiting. Does nothing if the process is dead: the kernel has closed it
+        already."""
         if self.process.alive:
             self.close()
         await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """What a kernel does, be it for `aclose` or for a process that has ended."""
+        """Close as a kernel does, for `aclose` or for a process that has ended."""
         if self._state is not _State.OPEN:
             return
         self._end(_State.CLOSED)
@@ -109,21 +113,21 @@ class SimulatedStream(trio.abc.Stream):
             self.outgoing.finish()
 
     def lose_power(self) -> None:
-        """The machine forgets the connection; nobody is told."""
+        """Forget the connection with the machine's power; the other end does not know."""
         self.outgoing.stop()
         if self._state is _State.OPEN:
             self._end(_State.GONE)
             self.connection.was_forgotten(self)
 
     def break_off(self, reason: OSError) -> None:
-        """From now on using this end fails."""
+        """Break this end: from now on its use fails."""
         self.outgoing.stop()
         if self._state is _State.OPEN:
             self._reason = reason
             self._end(_State.BROKEN)
 
     def take_in(self, segment: TcpSegment) -> bool:
-        """A segment has come; False: this end knows no connection that it could belong to."""
+        """Take a segment. False if this end knows no connection that it could belong to."""
         if self.is_open:
             self.incoming.take_in(segment)
             return True
@@ -137,7 +141,7 @@ class SimulatedStream(trio.abc.Stream):
         self._check_unbroken()
 
     async def _running(self) -> None:
-        if self.process.paused or not self.process.alive:  # asked first, as it is rare and a call costs
+        if self.process.paused or not self.process.alive:  # checked first, as it is rare and a call costs
             await self.process.wait_running()
 
     def _check_unbroken(self) -> None:

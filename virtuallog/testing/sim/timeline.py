@@ -16,18 +16,20 @@ import trio
 
 
 class JumpingClock(trio.abc.Clock):
-    """Time stands still while any task can run, then jumps to the next deadline or to the next callback of a timeline.
+    """A clock that stands still while any task can run, then jumps to the next deadline or timeline
+    callback.
 
-    `MockClock` goes through the scheduler twice for each jump and needs a cancel scope for each wait. Trio asks a clock
-    how long to sleep only when no task can run, so this one jumps right there. It takes for granted that nothing
-    outside of the run can wake a task: no sockets, no threads.
+    `MockClock` goes through the scheduler twice for each jump and needs a cancel scope for each
+    wait. Trio asks a clock how long to sleep only when no task can run, so this one jumps right
+    there. It assumes that nothing outside of the run can wake a task: no sockets, no threads.
     """
 
     def __init__(self, has_idle_waiters: Callable[[], bool]) -> None:
-        """
+        """Make a clock at time 0.
+
         Args:
-            anybody_waits_for_idle: whether a task is in `trio.testing.wait_all_tasks_blocked`, which comes before any
-                jump. Trio has no public way to ask.
+            has_idle_waiters: tells if a task is in `trio.testing.wait_all_tasks_blocked`, which
+                comes before any jump. Trio has no public way to ask.
         """
         self._now = 0.0
         self._has_idle_waiters = has_idle_waiters
@@ -57,7 +59,7 @@ class JumpingClock(trio.abc.Clock):
 
     @contextmanager
     def serving(self, timeline: Timeline) -> Iterator[None]:
-        """Inside of this, time does not jump past a callback of the timeline."""
+        """Prevent jumps past a callback of the timeline inside the block."""
         self._timelines.append(timeline)
         try:
             yield
@@ -67,7 +69,7 @@ class JumpingClock(trio.abc.Clock):
 
 @attrs.define(eq=False)
 class Timer:
-    """A callback that has been scheduled and may still be called off."""
+    """A scheduled callback that may still be called off."""
 
     _callback: Callable[[], None] | None
 
@@ -87,18 +89,18 @@ class Timer:
 
 @attrs.define(eq=False)
 class Timeline:
-    """Runs callbacks in order of their times; those of the same time in the order in which they were scheduled.
+    """Runs callbacks in order of their times, and of scheduling within the same time.
 
     Callbacks must not block. One that raises ends `run`, and with it the test.
     """
 
     waits_until: float = attrs.field(default=-math.inf, init=False)
-    """When `run` has something to do next; minus infinity while it is busy."""
+    """Time when `run` has work next; minus infinity while it is busy."""
     _read_clock: Callable[[], float] = attrs.field(default=trio.current_time, init=False)  # noqa: TID251 - the port itself
     _queue: list[tuple[float, int, Timer]] = attrs.field(factory=list, init=False)
     _scheduled: int = attrs.field(default=0, init=False)
     _parked: trio.lowlevel.Task | None = attrs.field(default=None, init=False)
-    """The task of `run` while it waits."""
+    """The task of `run` while it waits; None otherwise."""
 
     def now(self) -> float:
         return self._read_clock()
@@ -116,7 +118,7 @@ class Timeline:
         return timer
 
     def wake(self) -> None:
-        """Let `run` look at its queue."""
+        """Let `run` check its queue."""
         task, self._parked = self._parked, None
         if task is not None:
             trio.lowlevel.reschedule(task)
@@ -127,7 +129,7 @@ class Timeline:
         if not isinstance(clock, JumpingClock):
             await self._run(self._park_with_deadline)
             return
-        self._read_clock = clock.current_time  # asked a hundred thousand times in a run
+        self._read_clock = clock.current_time  # called a hundred thousand times in a run
         with clock.serving(self):
             await self._run(self._park)
 
@@ -139,7 +141,7 @@ class Timeline:
             self.waits_until = -math.inf
 
     async def _park(self) -> None:
-        """Until `wake`."""
+        """Wait for `wake`."""
 
         def abort(_: object) -> trio.lowlevel.Abort:
             self._parked = None
@@ -149,15 +151,15 @@ class Timeline:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     async def _park_with_deadline(self) -> None:
-        """A clock that knows nothing of timelines knows deadlines."""
+        """Wait with a deadline, for a clock that knows deadlines only."""
         with trio.CancelScope(deadline=self.waits_until):
             await self._park()
 
     def _hasten(self, time: float) -> None:
-        """Something was scheduled before all that `run` waits for."""
+        """Account for a callback that was scheduled before everything that `run` waits for."""
         jumps = isinstance(trio.lowlevel.current_clock(), JumpingClock)
         if jumps and time > self.now():
-            self.waits_until = time  # the clock will look before it jumps
+            self.waits_until = time  # the clock will check it before it jumps
         else:
             self.wake()
 

@@ -1,8 +1,10 @@
-"""The tree of znodes that a ZooKeeper keeps, as far as `virtuallog.contract.znodes` needs it: what one transaction makes of it.    Pure.
+"""The tree of znodes of a ZooKeeper, as far as `virtuallog.contract.znodes` needs it, changed by
+transactions.
 
-The same transactions make the same tree, so every simulated server has one of its own. Behaves as ZooKeeper 3.8 does
-(tests/loglets/zookeeper/test_znodes.py asks both): a child's number counts all that were ever created in its parent, whether they
-still exist or not, and a transaction that fails uses none up.
+The same transactions make the same tree, so every simulated server has one of its own. Behaves as
+ZooKeeper 3.8 does (tests/loglets/zookeeper/test_znodes.py compares both): a child's number counts
+all that were ever created in its parent, existing or not, and a transaction that fails uses none
+up.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ class _Node:
     ctime_ms: int
     version: int = 0
     created: int = 0
-    """Children, ever."""
+    """Number of children ever created."""
     children: dict[str, None] = attrs.field(factory=dict)
-    """Names."""
+    """Names of the children."""
 
     def stat(self) -> Stat:
         changes = 2 * self.created - len(self.children)
@@ -61,7 +63,7 @@ class ZnodeTree:
     """All znodes, by path."""
 
     zxid: int = 0
-    """Of the last transaction."""
+    """Number of the last transaction."""
     _nodes: dict[str, _Node] = attrs.field(factory=lambda: {"/": _Node(b"", 0, 0, 0)})
 
     def find(self, path: str) -> Znode | None:
@@ -77,7 +79,7 @@ class ZnodeTree:
         return list(self._nodes)
 
     def apply(self, operations: Sequence[Operation], time_ms: int) -> list[Result]:
-        """One transaction. One that fails takes a number, too.
+        """Apply one transaction. One that fails takes a number, too.
 
         Raises:
             RefusedError: nothing else has changed.

@@ -1,12 +1,13 @@
-"""A simulated ZooKeeper: servers that lag behind each other, connections that break with the outcome unknown, late requests.
+"""A simulated ZooKeeper: lagging servers, connections that break with unknown outcome, late requests.
 
     zookeeper = SimulatedZooKeeper(timeline, random)        lives as long as the world
     znodes = zookeeper.connect(clock)                       one client, of the process that calls
 
-Transactions are decided one after the other, each by a majority of `servers`, and every server carries them out in that order,
-each with a lag of its own; so all trees become the same. A client is connected to one server, which answers its reads. Its
-requests arrive in order. When the connection breaks, all of them end with an unknown outcome; the first ones of them have
-arrived, and happen all the same, perhaps seconds later. Then it connects to some server that is not behind what it has seen.
+Transactions are decided one after the other, each by a majority of `servers`. Every server applies
+them in that order, each with a lag of its own; so all trees become the same. A client is connected
+to one server, which answers its reads. Its requests arrive in order. When the connection breaks,
+all of them end with an unknown outcome. The first ones of them have arrived, and happen all the
+same, perhaps seconds later. Then it connects to a server that is not behind what it has seen.
 
 `counts` proves which faults have taken effect.
 """
@@ -31,31 +32,32 @@ from virtuallog.testing.sim.timeline import Timeline
 from virtuallog.testing.sim.znode_tree import ZnodeTree
 
 ANSWER_SECONDS: Final = 5.0
-"""A client waits no longer, on its own clock."""
+"""Timeout of a client's request, on its own clock."""
 INTERRUPTED_SHARE: Final = 0.1
-"""Of the reads that consist of several requests: others come between these."""
+"""Share of the reads of several requests with other transactions in between."""
 _Apply = Callable[[ZnodeTree], Any]
 ResultT = TypeVar("ResultT")
 
 
 @attrs.define(kw_only=True)
 class ZooKeeperFaults:
-    """What may go wrong, from now on. Probabilities are per request."""
+    """Faults that may happen, from now on. Probabilities are per request."""
 
     delay_seconds: float = 0.0005
-    """Least time that a request, or an answer, is under way; each draws up to twice that."""
+    """Least delay of a request, or an answer; each draws up to twice that."""
     commit_seconds: float = 0.001
-    """Until a majority has a transaction; draws up to twice that."""
+    """Time until a majority has a transaction; draws up to twice that."""
     lag_seconds: float = 0.0
-    """A server carries out a transaction up to this much later than the first one does."""
+    """Longest lag of a server behind the first that applies a transaction."""
     breaks: float = 0.0
-    """The connection breaks while this request is under way."""
+    """Probability that the connection breaks while this request is in flight."""
     late: float = 0.0
-    """A request that had arrived when the connection broke happens long after (else within the usual times)."""
+    """Probability that a request that had arrived when the connection broke happens long after
+    (else within the usual times)."""
     late_seconds: float = 3.0
-    """Up to how long after."""
+    """Longest time until such a late request."""
     reachable: bool = True
-    """False: nothing happens, and nobody is answered."""
+    """False if nothing happens, and no request is answered."""
 
 
 @attrs.define(eq=False)
@@ -63,22 +65,23 @@ class _Server:
     number: int
     tree: ZnodeTree = attrs.field(factory=ZnodeTree)
     applied: int = 0
-    """How many of the decided transactions."""
+    """Number of decided transactions that it has applied."""
 
 
 @attrs.define(eq=False)
 class SimulatedZooKeeper:
-    """All its servers, and what they have decided."""
+    """All servers, and their decided transactions."""
 
     timeline: Timeline
     random: random.Random
     servers: int = 3
     wall: Callable[[], float] | None = None
-    """Of the leader, in seconds since the epoch; by default the time of the timeline. It may jump."""
+    """Returns the leader's wall clock in seconds since the epoch; None for the time of the
+    timeline. It may jump."""
     faults: ZooKeeperFaults = attrs.field(factory=ZooKeeperFaults)
     counts: Counter[str] = attrs.field(factory=Counter, init=False)
     watch: Callable[[str, Sequence[Operation]], None] | None = None
-    """Told of every transaction: 'done' or why it was refused."""
+    """Called for every transaction, with 'done' or the reason why it was refused; None for no calls."""
     _servers: list[_Server] = attrs.field(init=False)
     _decided: list[_Apply] = attrs.field(factory=list, init=False)
     _newest_ms: int = attrs.field(default=0, init=False)
@@ -87,17 +90,20 @@ class SimulatedZooKeeper:
         self._servers = [_Server(number) for number in range(self.servers)]
 
     def connect(self, clock: Clock, process: Process | None = None) -> SimulatedZnodes:
-        """A client. Its process is the one that calls, unless it is given."""
+        """Return a client of the given process; None for the calling one."""
         return SimulatedZnodes(self, clock, process or executing() or Process(NodeId(0)))
 
     @property
     def tree(self) -> ZnodeTree:
-        """All that is decided, for whoever looks inside."""
+        """Return the tree of all decided transactions, for observers."""
         return self._catch_up(self._servers[0], len(self._decided)).tree
 
     def wipe(self) -> None:
-        """Every server has lost its disk. Clients notice by what they find; a real server does not even talk to one that has
-        seen more than itself."""
+        """Lose the disks of all servers.
+
+        Clients notice by what they find. A real server does not even talk to a client that has seen
+        more than itself.
+        """
         for server in self._servers:
             server.tree, server.applied = ZnodeTree(), 0
         self._decided.clear()
@@ -108,18 +114,18 @@ class SimulatedZooKeeper:
         return self.faults.delay_seconds * (1.0 + self.random.random())
 
     def fires(self, probability: float, what: str) -> bool:
-        """Without a draw when it cannot happen."""
+        """Draw a fault; draws nothing if it cannot happen."""
         if probability > 0.0 and self.random.random() < probability:
             self.counts[what] += 1
             return True
         return False
 
     def choose_server(self, seen: int) -> _Server:
-        """Any; it will not be behind what the client has seen before."""
+        """Return any server; it will not be behind what the client has seen before."""
         return self._catch_up(self.random.choice(self._servers), min(seen, len(self._decided)))
 
     def decide(self, operations: Sequence[Operation]) -> tuple[int, list[Result] | RefusedError]:
-        """One transaction more; returns how many there are, and what came of it."""
+        """Decide one more transaction; return the number of transactions, and the outcome."""
         self._newest_ms = max(self._newest_ms, int(1000 * (self.wall or self.timeline.now)()))
         time_ms = self._newest_ms
 
@@ -140,7 +146,7 @@ class SimulatedZooKeeper:
         return len(self._decided), outcome
 
     def see(self, server: _Server, decided: int) -> _Server:
-        """The server, once it has carried out so many transactions."""
+        """Return the server after it has applied so many transactions."""
         return self._catch_up(server, min(decided, len(self._decided)))
 
     def _spread(self, server: _Server, decided: int) -> None:
@@ -164,7 +170,7 @@ class SimulatedZooKeeper:
 
 @attrs.define(eq=False)
 class _Asked:
-    """A request under way; settled once."""
+    """A request in flight; settled once."""
 
     settle: Callable[[Any], None]
     execute: Callable[[], None]
@@ -181,17 +187,17 @@ class SimulatedZnodes:
     _process: Process
     _server: _Server | None = attrs.field(default=None, init=False)
     _seen: int = attrs.field(default=0, init=False)
-    """Transactions that an answer has shown."""
+    """Number of transactions that an answer has shown."""
     _under_way: list[_Asked] = attrs.field(factory=list, init=False)
     _arrives_at: float = attrs.field(default=0.0, init=False)
     _decides_at: float = attrs.field(default=0.0, init=False)
     _answers_at: float = attrs.field(default=0.0, init=False)
-    """What a connection carries keeps its order, at each of these stages."""
+    """Time of the last answer. Messages of a connection keep their order, at each of these stages."""
 
     async def multi(self, operations: Sequence[Operation]) -> Sequence[Result]:
         size = sum(len(one.path) + len(one.data if isinstance(one, Create | Set) else b"") + 64 for one in operations)
         if size > REQUEST_BYTES_MAX + 48_576:
-            self._break()  # as ZooKeeper does with one who sends too much
+            self._break()  # as ZooKeeper does with a client that sends too much
             raise UnavailableError(f"ZooKeeper: connection lost: a request of {size} bytes")
 
         def decide(answer: Callable[[int, Any], None]) -> None:
@@ -226,7 +232,8 @@ class SimulatedZnodes:
     def _look_at_each(
         self, looks: Sequence[Callable[[ZnodeTree], Any]], found: list[Any], answer: Callable[[int, Any], None]
     ) -> None:
-        """One after the other: they are requests of their own, and transactions of others may come between."""
+        """Perform reads one after the other: they are requests of their own, with possible
+        transactions in between."""
         server, zookeeper = self._serving(), self._zookeeper
         pause = zookeeper.random.randint(1, len(looks)) if zookeeper.random.random() < INTERRUPTED_SHARE else len(looks)
         found += [look(server.tree) for look in looks[len(found) : max(pause, len(found) + 1)]]
@@ -270,7 +277,10 @@ class SimulatedZnodes:
             zookeeper.timeline.schedule(zookeeper.random.random() * 2 * usual, self._break)
 
     def _arrive(self, asked: _Asked) -> None:
-        """At a server, unless the connection broke before, or the server cannot be reached. Also if its sender has died since."""
+        """Arrive at a server, also if the sender has died since.
+
+        Not if the connection broke before, or the server cannot be reached.
+        """
         if asked.arrived or asked not in self._under_way:
             return
         if not self._zookeeper.faults.reachable:
@@ -280,7 +290,7 @@ class SimulatedZnodes:
         asked.execute()
 
     def _executed(self, asked: _Asked, seen: int, outcome: Any) -> None:
-        """The server answers; answers of a connection keep their order."""
+        """Answer from the server; answers of a connection keep their order."""
         asked.executed = True
         zookeeper = self._zookeeper
         self._answers_at = max(self._answers_at, zookeeper.timeline.now() + zookeeper.travel_seconds())
@@ -300,7 +310,8 @@ class SimulatedZnodes:
         return self._zookeeper.see(self._server, self._seen)
 
     def _break(self) -> None:
-        """The connection is lost: everything under way is unknown, and the first part of it happens, now or later."""
+        """Lose the connection: every request in flight is unknown, and the first ones happen, now
+        or later."""
         under_way, self._under_way, self._server = self._under_way, [], None
         zookeeper = self._zookeeper
         waiting = [asked for asked in under_way if not asked.arrived]
