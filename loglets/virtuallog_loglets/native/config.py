@@ -21,7 +21,6 @@ from virtuallog.contract.errors import InvalidSettingError, MalformedError
 from virtuallog.contract.placement import majority_of
 from virtuallog.contract.types import NodeId
 
-
 _KNOWN = ("servers", "sequencer", "boot", "loglet")
 
 

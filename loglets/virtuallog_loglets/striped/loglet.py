@@ -1,4 +1,4 @@
-"""The client of a StripedLoglet: what `virtuallog.contract.loglet.Loglet` promises, by calls to the loglets that are its stripes."""
+"""Client of a StripedLoglet: implements `virtuallog.contract.loglet.Loglet` by calls to its stripes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ from virtuallog_loglets.striped.drivers.append_barrier import AppendBarrier
 from virtuallog_loglets.striped.drivers.fan_out import all_of, ask_all, raise_worst
 
 WAIT_SECONDS: Final = 2.0
-"""How long `wait_tail` waits before it returns the tail as it is."""
+"""Time in seconds that `wait_tail` waits before it returns the tail unchanged."""
 FILLER_PLACES: Final = 1024
-"""Of one filler: 4 KiB."""
+"""Most places of one filler: 4 KiB."""
 CHECKS_MAX: Final = 3
-"""A stripe that was sealed and then seems open has been asked at a bad moment; one that keeps saying so is broken."""
+"""Most rounds of one tail check. A stripe that was sealed and then seems open has been asked at a
+bad moment; one that keeps saying so is broken."""
 
 _SEALED = CrashPoint("striped: one stripe more is sealed, the others may not be")
 
 
 @attrs.define(eq=False)
 class StripedLoglet:
-    """One client."""
+    """Client of one StripedLoglet."""
 
     _stripes: Sequence[Loglet]
     _environment: Environment
@@ -69,7 +70,11 @@ class StripedLoglet:
         return range(first, first + batch.count)
 
     async def check_tail(self) -> Tail:
-        """As promised. All stripes are open, or else all are sealed, by this call if need be, and asked once more."""
+        """Check the tail as the contract says.
+
+        All stripes are open; or all are sealed, by this call if need be, and their tails are read
+        again after that.
+        """
         for _ in range(CHECKS_MAX):
             answers = await ask_all({number: stripe.check_tail for number, stripe in enumerate(self._stripes)})
             tails = {number: answer for number, answer in answers.items() if isinstance(answer, Open | Sealed)}
@@ -125,7 +130,8 @@ class StripedLoglet:
         await all_of({number: partial(_seal, stripe) for number, stripe in enumerate(self._stripes)})
 
     async def prefix_trim(self, offset: LogletOffset) -> LogletOffset:
-        """As promised. A slot is an entry of a stripe, and goes as a whole: a trim stops before the one that `offset` is in."""
+        """Trim as the contract says. A slot is one entry of a stripe and goes as a whole, so a trim
+        stops before the slot that `offset` is in."""
         if offset_of(self._progress.filled) < offset:
             offset = LogletOffset(min(offset, (await self.check_tail()).tail))
         slot = slot_of(offset)
@@ -138,7 +144,7 @@ class StripedLoglet:
         return LogletOffset(offset_of(self._layout.first_hole(list(points.values()))))
 
     async def _append_to(self, stripe: int, wrapped: Batch, *, opens: bool) -> int:
-        """The place that a wrapped batch has in its stripe."""
+        """Append a wrapped batch to its stripe. Returns its place there."""
         self._waiting.offered(stripe)
         try:
             place = (await self._stripes[stripe].append(wrapped, opens=opens)).start
@@ -156,7 +162,8 @@ class StripedLoglet:
         try:
             await self.seal()
         except ForbiddenError as error:
-            # Some stripe is sealed, and this client may not seal the rest. The chain will say what follows.
+            # Some stripe is sealed, and this client may not seal the rest. The chain will say
+            # what follows.
             raise SealedError(f"sealed, and left to others: {error}") from error
 
 

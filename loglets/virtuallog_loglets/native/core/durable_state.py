@@ -26,7 +26,6 @@ from virtuallog_loglets.native.core.wave import Wave
 from virtuallog_loglets.native.core.wave_index import WaveIndex
 from virtuallog_loglets.wal.core.record import Address, WalRecord, address_of
 
-
 _WAVE, _SEALED, _TRIMMED, _KNOWN, _SNAPSHOT, _FLOOR, _LIVE = range(1, 8)
 _SEGMENT: Final = struct.Struct("<QQ")
 _OFFSET: Final = struct.Struct("<QQQ")
