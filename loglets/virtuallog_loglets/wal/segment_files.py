@@ -1,7 +1,8 @@
-"""The segment files around the active one: the spare that is made ahead, and the closed ones until they are dropped.
+"""Segment files around the active one: the spare that is made ahead, and the closed ones until they
+are dropped.
 
-One background task makes the spare and deletes what has been dropped, oldest first, so that the files of a log are
-consecutive at every moment. A full disk is found out here: by a spare that cannot be made.
+One background task makes the spare and deletes dropped files, oldest first, so that the files of a
+log are consecutive at every moment. A full disk is found out here: by a spare that cannot be made.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ _REMOVED = CrashPoint("wal: the file of a dropped segment is gone, others may fo
 
 
 class SegmentFiles:
-    """Segment files by sequence number. `changed` is called when the spare has been made, or could not be."""
+    """Segment files by sequence number. `changed` is called when the spare has been made, or could
+    not be made."""
 
     def __init__(
         self, storage: Storage, settings: WalSettings, recovered: RecoveredLog, changed: Callable[[], None]
     ) -> None:
         self.full = False
-        """The last attempt to make a spare found no room; stays until one succeeds."""
+        """True if the last attempt to make a spare found no room; stays until one succeeds."""
         self.failure: StorageError | None = None
         self._storage = storage
         self._settings = settings
@@ -50,7 +52,7 @@ class SegmentFiles:
 
     @property
     def first(self) -> int:
-        """The lowest sequence that may be read."""
+        """Lowest sequence that may be read."""
         return self._first
 
     @property
@@ -60,12 +62,12 @@ class SegmentFiles:
 
     @property
     def segments(self) -> int:
-        """Segments that may be read."""
+        """Number of segments that may be read."""
         return self._next_sequence - self._first
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files, the spare and what waits for deletion included."""
+        """Bytes of all files, the spare and those that wait for deletion included."""
         return sum(self._sizes.values()) + (self._spare.size if self._spare is not None else 0)
 
     @property
@@ -82,12 +84,14 @@ class SegmentFiles:
         return sequence, file
 
     def make_spare(self) -> None:
-        """Make the spare if there is none. On a full disk: try once more; that is cheap where it fails at once."""
+        """Make the spare if there is none. On a full disk: try once more; that is cheap where it
+        fails at once."""
         self._retry = True
         self._work.unpark_all()
 
     def drop_below(self, sequence: int) -> None:
-        """Make all segments below unreadable now and delete their files soon. The caller keeps the active one."""
+        """Make all segments below unreadable now and delete their files soon. The caller keeps the
+        active one."""
         assert sequence < self._next_sequence
         if sequence > self._first:
             self._first = sequence

@@ -17,7 +17,7 @@ from virtuallog_loglets.wal import Address, WalRecord, WalSettings, WriteAheadLo
 from virtuallog_loglets.wal.core import index_format
 from virtuallog_loglets.wal.core import segment_format as fmt
 from virtuallog_loglets.wal.core.record import offset_of, sequence_of
-from virtuallog_loglets.wal.scrub import check_closed_untrusted
+from virtuallog_loglets.wal.segment_check import check_closed_untrusted
 
 
 @attrs.define(eq=False)
@@ -215,7 +215,7 @@ async def test_rot_in_a_segment_that_was_not_read_is_found(bed: Bed) -> None:
 async def test_a_check_in_parts_sees_every_record(bed: Bed, monkeypatch: pytest.MonkeyPatch, part_bytes: int) -> None:
     """Records longer than a part, and records across its end."""
     await filled(bed)
-    monkeypatch.setattr("virtuallog_loglets.wal.scrub.PART_BYTES", part_bytes)
+    monkeypatch.setattr("virtuallog_loglets.wal.segment_check.PART_BYTES", part_bytes)
     image = bed.image(fmt.name_of(1))
     end = len(image[: -fmt.FOOTER_BYTES].rstrip(b"\0"))
 

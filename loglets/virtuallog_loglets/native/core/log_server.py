@@ -1,16 +1,18 @@
 """Core of a log server: all loglets of one store. Delos, OSDI'20, section 4.2.1.
 
 Rules:
-* Durable before visible: an answer that depends on a write is made once that write is durable, from the state at
-  its position in the WAL. The record of a seal lies behind all stores accepted before it, so its answer covers
-  them: a store in flight cannot slip past a seal. Tail and seal bit of an answer are of the same moment.
+* Durable before visible: an answer that depends on a write is made once that write is durable, from
+  the state at its position in the WAL. The record of a seal lies behind all stores accepted before
+  it, so its answer covers them: a store in flight cannot slip past a seal. Tail and seal bit of an
+  answer are of the same moment.
 * The local-commit rule, `LiveLoglet.may_follow`.
-* A sealed loglet accepts repairs only. A server that does not know a loglet creates it on a seal, so that a
-  store which comes later is refused.
+* A sealed loglet accepts repairs only. A server that does not know a loglet creates it on a seal,
+  so that a store which comes later is refused.
 * The known tail is volatile, but a gap that rests on it is written together with it.
-* A server on a data directory that replaces a lost one does not speak for the lost one. About a loglet that is older
-  than the directory it says nothing until a whole copy is here: an empty or half state would be a false answer that
-  could make a majority. The seal says that the copy is whole: it is written last, and holds once it is durable.
+* A server on a data directory that replaces a lost one does not speak for the lost one. About a
+  loglet that is older than the directory it says nothing until a whole copy is here: an empty or
+  half state would be a false answer that could make a majority. The seal says that the copy is
+  whole: it is written last, and holds once it is durable.
 
 Departure from the paper, whose servers log single entries: the unit is a wave, and answers are
 cumulative.

@@ -6,12 +6,14 @@ are uncommitted. Every wave goes to every server, several in flight. An append i
 `Sequencer._commit`, once a majority of servers has its wave (`quorum.committed_tail`).
 
 Rules:
-* An offset is assigned once, by one incarnation: a sequencer never restarts in place (`drivers/sequencer_service.py`).
-* Committed means: a majority of *all* servers has accepted, each while it was not sealed. Nothing else counts.
-  In particular a known tail that others report does not count: it may come from a repair after a seal.
+* An offset is assigned once, by one incarnation: a sequencer never restarts in place
+  (`drivers/sequencer_service.py`).
+* Committed means: a majority of *all* servers has accepted, each while it was not sealed. Nothing
+  else counts. In particular a known tail that others report does not count: it may come from a
+  repair after a seal.
 * A server that misses waves is not sent those below the committed tail: it catches up by omission.
-* Once ordered, a batch is replicated for ever, whether or not its caller still waits: a hole would block
-  everything behind it. Only a seal ends it; then the outcome of pending batches is unknown.
+* Once ordered, a batch is replicated for ever, whether or not its caller still waits: a hole would
+  block everything behind it. Only a seal ends it; then the outcome of pending batches is unknown.
 * Only uncommitted waves are kept.
 """
 

@@ -3,7 +3,8 @@
 A sequencer never restarts in place: a second incarnation could give a used offset to another batch,
 and a repair would then be unsafe. Three things ensure that:
 * The decided config names one boot of one node.
-* A node makes the sequencer of a segment at most once per process, also if the role begins anew in it.
+* A node makes the sequencer of a segment at most once per process, also if the role begins anew in
+  it.
 * It keeps a sequencer, stopped or not, until the segment is dropped.
 """
 

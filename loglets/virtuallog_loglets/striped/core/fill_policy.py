@@ -3,15 +3,17 @@
 A stripe without appends holds up all others; the published text leaves that open. So the waiting
 client fills it.
 
-* **A filler is conditional on the tail.** So of many clients that see the same hole one fills it, and none fills it
-  twice. Excess places on one stripe would have to be filled on all others: clients could outdo each other for ever.
-* **A stripe without other appenders is *calm***: its end is known without a tail check. Its filler leaves in parallel
-  with the append, which then takes no longer than on a single loglet.
-* **A stripe that stays calm is filled ahead**, by more each time. A client with a session or two then pays for a filler
-  now and then, not with each append. A client that begins to append there has a hole below it on the others, once.
-* **Otherwise the tail is checked first**: other clients' appends fill the stripe for free. If they do not append enough,
-  a filler comes after a short pause. If they always come first, one without a condition comes. That one is small, so
-  it does little harm if many clients send one at once.
+* **A filler is conditional on the tail.** So of many clients that see the same hole one fills it,
+  and none fills it twice. Excess places on one stripe would have to be filled on all others:
+  clients could outdo each other for ever.
+* **A stripe without other appenders is *calm***: its end is known without a tail check. Its filler
+  leaves in parallel with the append, which then takes no longer than on a single loglet.
+* **A stripe that stays calm is filled ahead**, by more each time. A client with a session or two
+  then pays for a filler now and then, not with each append. A client that begins to append there
+  has a hole below it on the others, once.
+* **Otherwise the tail is checked first**: other clients' appends fill the stripe for free. If they
+  do not append enough, a filler comes after a short pause. If they always come first, one without a
+  condition comes. That one is small, so it does little harm if many clients send one at once.
 """
 
 from __future__ import annotations

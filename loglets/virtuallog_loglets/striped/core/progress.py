@@ -1,16 +1,17 @@
 """Progress of the stripes, and the appends that wait for it.
 
-**An append may be acknowledged once every slot below its own is filled.** Then every later append gets a
-higher slot, and the end of the loglet, which is its first hole, lies behind. Evidence that the
-places of a stripe below `known` are filled is
+**An append may be acknowledged once every slot below its own is filled.** Then every later append
+gets a higher slot, and the end of the loglet, which is its first hole, lies behind. Evidence that
+the places of a stripe below `known` are filled is
 
 * an acknowledged append to this stripe, at any place: everything before it is durable;
-* an *open* tail of this stripe, however old. It was read before any seal of the stripe was complete. A client that
-  reads the tail of the sealed stripe, to decide where the loglet ends, reads at least as much.
+* an *open* tail of this stripe, however old. It was read before any seal of the stripe was
+  complete. A client that reads the tail of the sealed stripe, to decide where the loglet ends,
+  reads at least as much.
 
-**A sealed tail is never evidence.** It may grow afterwards, and another client may have read less and ended
-the loglet there. The published text says to look at the tails of all sealed stripes and to
-acknowledge what lies below; that loses an acknowledged entry (docs/protocols/striped.md,
+**A sealed tail is never evidence.** It may grow afterwards, and another client may have read less
+and ended the loglet there. The published text says to look at the tails of all sealed stripes and
+to acknowledge what lies below; that loses an acknowledged entry (docs/protocols/striped.md,
 tests/loglets/striped/test_seals.py).
 
 Known facts stay true, so one that is found for an append serves all that wait.

@@ -5,9 +5,9 @@ session must never stand for two batches, because either may arrive in a late co
 filler that was refused, because the stripe did not end where expected, keeps its number. It is
 offered again when a filler of about its size is needed. Other sizes have other sessions.
 
-**A new session for each refusal would be too many.** Of clients that share stripes, most are refused most of
-the time, and a sequencer remembers each session for minutes. Its table would be full of filler
-sessions, with no room for those that append.
+**A new session for each refusal would be too many.** Of clients that share stripes, most are
+refused most of the time, and a sequencer remembers each session for minutes. Its table would be
+full of filler sessions, with no room for those that append.
 """
 
 from __future__ import annotations
