@@ -18,12 +18,10 @@ from typing import TypeAlias
 
 import attrs
 import trio
-from crc32c import crc32c
 
 from virtuallog.contract.crash_points import CrashPoint
 from virtuallog.contract.errors import (
     BeyondTailError,
-    CorruptionError,
     DiskFullError,
     OverloadedError,
     StorageError,
@@ -41,11 +39,8 @@ from virtuallog_loglets.wal.index_writer import IndexedState, IndexWriter
 from virtuallog_loglets.wal.metrics import WalMetrics, WalStatistics
 from virtuallog_loglets.wal.recovery import RecoveredLog, recover_log
 from virtuallog_loglets.wal.segment_check import ScrubThrottle, check_closed_untrusted
-from virtuallog_loglets.wal.segment_files import SegmentFiles
+from virtuallog_loglets.wal.segment_files import SegmentFiles, read_record
 from virtuallog_loglets.wal.settings import WalSettings
-
-_READ_BYTES: int = 8 << 10
-"""Bytes of the first read for a record: most records fit, and little is copied in vain."""
 
 _WRITING = CrashPoint("wal: a group is encoded, nothing is written")
 _SYNCED = CrashPoint("wal: a group is durable, nobody has been told")
@@ -216,7 +211,7 @@ class WriteAheadLog:
             raise BeyondTailError(position=address, tail=tail)
         try:
             async with self._segment_files.reading(sequence) as file:
-                return await _read_record(file, sequence, offset)
+                return await read_record(file, sequence, offset)
         except StorageError:
             if sequence < self._segment_files.first:  # dropped meanwhile: its file was closed during the read
                 raise self._trimmed() from None
@@ -449,18 +444,3 @@ class WriteAheadLog:
 
 def _disk_full() -> DiskFullError:
     return DiskFullError("the disk is full: what is left is kept for seals, trims and repairs")
-
-
-async def _read_record(file: File, sequence: int, offset: int) -> WalRecord:
-    start = await file.read(offset, _READ_BYTES)
-    header = fmt.parse_record_header_untrusted(start[: fmt.RECORD_HEADER_BYTES], sequence, offset)
-    if header is None:
-        raise CorruptionError(f"{file.name}: no valid record header at offset {offset}")
-    kind, length, checksum = header
-    end = fmt.RECORD_HEADER_BYTES + length
-    if end > len(start):
-        start += await file.read(offset + len(start), end - len(start))
-    payload = start[fmt.RECORD_HEADER_BYTES : end]
-    if len(payload) != length or crc32c(payload) != checksum:
-        raise CorruptionError(f"{file.name}: the record at offset {offset} does not match its checksum")
-    return WalRecord(kind, payload)

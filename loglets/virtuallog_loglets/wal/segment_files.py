@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 import trio
+from crc32c import crc32c
 
 from virtuallog.contract.crash_points import CrashPoint
-from virtuallog.contract.errors import DiskFullError, StorageError
+from virtuallog.contract.errors import CorruptionError, DiskFullError, StorageError
 from virtuallog.contract.ports import File, Storage
 from virtuallog_loglets.wal.core import index_format
 from virtuallog_loglets.wal.core import segment_format as fmt
+from virtuallog_loglets.wal.core.record import WalRecord
 from virtuallog_loglets.wal.recovery import RecoveredLog
 from virtuallog_loglets.wal.settings import WalSettings
+
+_READ_BYTES: Final = 8 << 10
+"""Bytes of the first read for a record: most records fit, and little is copied in vain."""
 
 _SPARE = CrashPoint("wal: a spare segment is on the disk, nobody uses it")
 _DROPPED = CrashPoint("wal: a segment is dropped, its file is still there", rare=True)
@@ -162,3 +168,24 @@ class SegmentFiles:
         unused = [key for key in self._open if key not in self._users and key != self._next_sequence - 1]
         for sequence in unused[: max(0, len(self._open) - self._settings.files_open_max + 1)]:
             await self._open.pop(sequence).close()
+
+
+async def read_record(file: File, sequence: int, offset: int) -> WalRecord:
+    """Read one record of a segment file.
+
+    Raises:
+        CorruptionError: the bytes there are not a whole record.
+        StorageError: the disk failed.
+    """
+    start = await file.read(offset, _READ_BYTES)
+    header = fmt.parse_record_header_untrusted(start[: fmt.RECORD_HEADER_BYTES], sequence, offset)
+    if header is None:
+        raise CorruptionError(f"{file.name}: no valid record header at offset {offset}")
+    kind, length, checksum = header
+    end = fmt.RECORD_HEADER_BYTES + length
+    if end > len(start):
+        start += await file.read(offset + len(start), end - len(start))
+    payload = start[fmt.RECORD_HEADER_BYTES : end]
+    if len(payload) != length or crc32c(payload) != checksum:
+        raise CorruptionError(f"{file.name}: the record at offset {offset} does not match its checksum")
+    return WalRecord(kind, payload)
