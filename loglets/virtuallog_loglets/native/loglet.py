@@ -71,11 +71,11 @@ class NativeLoglet:
     _environment: Environment
     _limits: TransferLimits = attrs.field(factory=TransferLimits)
     _known_tail: int = attrs.field(default=0, init=False)
-    _order: ReplicaOrder = attrs.field(init=False)
+    _nearest: ReplicaOrder = attrs.field(init=False)
     """Order in which servers are asked for data."""
 
     def __attrs_post_init__(self) -> None:
-        self._order = ReplicaOrder.of(self.config.servers, self._environment)
+        self._nearest = ReplicaOrder.of(self.config.servers, self._environment)
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
         request = self._append(batch, opens, NO_EXPECTATION if expected_tail is None else expected_tail)
@@ -141,7 +141,7 @@ class NativeLoglet:
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
         request = NativeReadWaves(segment=self.segment, start=start, stop=stop, max_bytes=max_bytes)
         damage: VirtualLogError | None = None
-        unheard: dict[NodeId, VirtualLogError | None] = dict.fromkeys(self._order.order())
+        unheard: dict[NodeId, VirtualLogError | None] = dict.fromkeys(self._nearest.order())
         for seconds in READ_SECONDS:
             for server in list(unheard):
                 try:
@@ -154,7 +154,7 @@ class NativeLoglet:
                     continue
                 except VirtualLogError as error:
                     unheard[server] = error
-                    self._order.failed(server)
+                    self._nearest.failed(server)
                     continue
                 del unheard[server]
                 copy = read_assembly.assemble_untrusted(self.segment, reply, start, stop)
@@ -194,7 +194,7 @@ class NativeLoglet:
         """
         call, clock = QuorumCall(self._environment), self._environment.clock
         request = NativeWaitTail(segment=self.segment, past=past, known_tail=self._known_tail)
-        asked = self._order.order()[: max(2, self.config.majority)]
+        asked = self._nearest.order()[: max(2, self.config.majority)]
         for server in asked:
             call.ask(server, request, None, ANSWER_SECONDS, lambda: True)
         until, tails = deadline, dict[NodeId, int]()

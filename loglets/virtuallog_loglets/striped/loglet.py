@@ -48,14 +48,14 @@ class StripedLoglet:
     _filler_places: int = FILLER_PLACES
     _layout: StripedLayout = attrs.field(init=False)
     _progress: StripeProgress = attrs.field(init=False)
-    _waiting: AppendBarrier = attrs.field(init=False)
+    _barrier: AppendBarrier = attrs.field(init=False)
     _read_budget: StripeReadBudget = attrs.field(init=False)
     _batch_wrapper: BatchWrapper = attrs.field(factory=BatchWrapper, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._layout = StripedLayout(len(self._stripes))
         self._progress = StripeProgress(self._layout)
-        self._waiting = AppendBarrier(self._progress, self._stripes, self._environment, self._filler_places)
+        self._barrier = AppendBarrier(self._progress, self._stripes, self._environment, self._filler_places)
         self._read_budget = StripeReadBudget(len(self._stripes))
 
     async def append(self, batch: Batch, *, opens: bool, expected_tail: LogletOffset | None = None) -> range:
@@ -65,7 +65,7 @@ class StripedLoglet:
         wrapped = self._batch_wrapper.wrap(batch, opens=opens)
         place = await self._append_to(stripe, wrapped, opens=opens)
         slot = self._layout.slot(stripe, place)
-        await self._waiting.wait(slot)
+        await self._barrier.wait(slot)
         first = offset_of(slot)
         return range(first, first + batch.count)
 
@@ -80,7 +80,7 @@ class StripedLoglet:
             tails = {number: answer for number, answer in answers.items() if isinstance(answer, Open | Sealed)}
             for number, tail in tails.items():
                 if isinstance(tail, Open):
-                    self._waiting.learn(number, tail.tail)
+                    self._barrier.learn(number, tail.tail)
             sealed = sum(isinstance(tail, Sealed) for tail in tails.values())
             if sealed in {0, len(answers)} and len(tails) == len(answers):
                 end = offset_of(self._layout.first_hole([tail.tail for tail in tails.values()]))
@@ -101,7 +101,7 @@ class StripedLoglet:
             tail = await self._stripes[stripe].wait_tail(LogletOffset(place))
             if isinstance(tail, Sealed):
                 return await self.check_tail()
-            self._waiting.learn(stripe, tail.tail)
+            self._barrier.learn(stripe, tail.tail)
         return Open(offset_of(filled))
 
     async def read(self, start: LogletOffset, stop: LogletOffset, max_bytes: int) -> Sequence[Placed]:
@@ -145,17 +145,17 @@ class StripedLoglet:
 
     async def _append_to(self, stripe: int, wrapped: Batch, *, opens: bool) -> int:
         """Append a wrapped batch to its stripe. Returns its place there."""
-        self._waiting.offered(stripe)
+        self._barrier.offered(stripe)
         try:
             place = (await self._stripes[stripe].append(wrapped, opens=opens)).start
-            self._waiting.placed(stripe, place)
+            self._barrier.placed(stripe, place)
         except OutOfOrderError as error:
             raise self._batch_wrapper.translate(wrapped.session, error) from error
         except (SealedError, ReconfigurationNeededError) as error:
-            self._waiting.fail(stripe, error)  # no stripe can do without the others
+            self._barrier.fail(stripe, error)  # no stripe can do without the others
             raise
         finally:
-            self._waiting.answered(stripe)
+            self._barrier.answered(stripe)
         return place
 
     async def _seal_the_others(self) -> None:

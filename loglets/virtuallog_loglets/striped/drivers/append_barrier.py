@@ -145,8 +145,8 @@ class AppendBarrier:
             self._stripes_with_task.discard(stripe)
 
     async def _take_step(self, stripe: int) -> None:
-        progress, filling = self.progress, self._fill_policies[stripe]
-        match filling.step(progress.lacking(stripe)):
+        progress, policy = self.progress, self._fill_policies[stripe]
+        match policy.step(progress.lacking(stripe)):
             case WaitForProgress(seconds):
                 news = self._news[stripe]
                 with self._environment.clock.timeout(seconds):
@@ -155,7 +155,7 @@ class AppendBarrier:
                 tail = await self._stripes[stripe].check_tail()
                 if isinstance(tail, Sealed):
                     raise SealedError
-                filling.looked(surprising=tail.tail > progress.expected(stripe))
+                policy.looked(surprising=tail.tail > progress.expected(stripe))
                 self.learn(stripe, tail.tail)
             case AppendFillers(count, conditional):
                 _FILLING.reached()
@@ -168,40 +168,40 @@ class AppendBarrier:
             SealedError, ReconfigurationNeededError: the stripe takes no more.
             UnavailableError: it has not answered several times.
         """
-        filling, padding = self._fill_policies[stripe], self._filler_sessions[stripe]
-        batch, expected = padding.batch(count), self.progress.expected(stripe)
+        policy, fillers = self._fill_policies[stripe], self._filler_sessions[stripe]
+        batch, expected = fillers.batch(count), self.progress.expected(stripe)
         try:
             places = await self._offer(stripe, batch, expected if conditional else None)
         except TailMismatchError as error:
-            filling.preceded()
+            policy.preceded()
             if error.found < error.expected:  # it came before its turn, and stays refused when that comes
-                padding.replace()
+                fillers.replace()
         except UnsupportedError:
             if not conditional:
                 raise
-            filling.conditions = False
+            policy.conditions = False
         except SealedError:
             raise
         except VirtualLogError as error:
-            is_new = padding.opens
-            padding.replace()
-            filling.unknown()
-            if filling.failures >= FAILURES_MAX or (is_new and isinstance(error, ReconfigurationNeededError)):
-                filling.gave_up()
+            is_new = fillers.opens
+            fillers.replace()
+            policy.unknown()
+            if policy.failures >= FAILURES_MAX or (is_new and isinstance(error, ReconfigurationNeededError)):
+                policy.gave_up()
                 raise
         else:
-            padding.taken(batch)
-            filling.filled(as_expected=places.start == expected)
+            fillers.taken(batch)
+            policy.filled(as_expected=places.start == expected)
             self.learn(stripe, places[-1] + 1)
 
     async def _offer(self, stripe: int, batch: Batch, expected: int | None) -> range:
         opens = self._filler_sessions[stripe].opens
         condition = None if expected is None else LogletOffset(expected)
-        clock, filling = self._environment.clock, self._fill_policies[stripe]
+        clock, policy = self._environment.clock, self._fill_policies[stripe]
         started = clock.monotonic()
-        with clock.timeout(filling.patience_seconds):
+        with clock.timeout(policy.patience_seconds):
             places = await self._stripes[stripe].append(batch, opens=opens, expected_tail=condition)
-            filling.took(clock.monotonic() - started)
+            policy.took(clock.monotonic() - started)
             return places
         raise UnavailableError("a filler was not acknowledged in time")
 
