@@ -57,7 +57,7 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
     network: SimulatedNetwork
     random: Random
     clock: SimulatedClock = attrs.field(factory=lambda: SimulatedClock(Process(NodeId(0))), kw_only=True)
-    """Of the test itself."""
+    """Clock of the test itself."""
     nodes: dict[NodeId, Node[ProviderT]] = attrs.field(factory=dict, kw_only=True)
     chain: dict[SegmentId, ConfigT] = attrs.field(factory=dict, kw_only=True)
     gate: Gate = attrs.field(default=lambda _node, _request: True, kw_only=True)
@@ -110,7 +110,7 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
             await self.start(node_id)
 
     def environment(self) -> Environment:
-        """Of a client in a process of its own."""
+        """Environment of a client in a process of its own."""
         self.clients += 1
         process = Process(NodeId(CLIENT + self.clients))
         clock = SimulatedClock(process)
@@ -119,7 +119,7 @@ class LogletCluster(Generic[ProviderT, ConfigT]):
         )
 
     def isolate(self, node_id: int, blocked: bool = True) -> None:
-        """Cut a node off from everybody, or heal it."""
+        """Cut a node off from all others, or heal it."""
         others = [*self.nodes, *(NodeId(CLIENT + n + 1) for n in range(self.clients))]
         for other in others:
             self.network.link(NodeId(node_id), other).blocked = blocked

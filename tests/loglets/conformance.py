@@ -1,4 +1,5 @@
-"""What the conformance tests of kinds share whose loglets live on a small cluster: fresh ones of it, on two networks."""
+"""Shared parts of conformance tests for kinds with loglets on a small cluster: fresh loglets, on
+two networks."""
 
 from __future__ import annotations
 

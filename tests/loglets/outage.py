@@ -1,4 +1,4 @@
-"""What happens to a loglet on three nodes while two of them are down, whatever its kind."""
+"""A loglet of any kind on three nodes while two of them are down."""
 
 from __future__ import annotations
 

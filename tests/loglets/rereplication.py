@@ -1,4 +1,4 @@
-"""What tests of moving a closed loglet share, of kinds whose loglets live on a small cluster."""
+"""Shared parts of tests that move a closed loglet, for kinds with loglets on a small cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENTRIES: Final = [b"entry %d" % number for number in range(20)]
 
 
 class MovingProvider(LogletProvider, ReplicatedProvider, Protocol):
-    """Of a kind whose loglets can be moved."""
+    """A kind with loglets that can be moved."""
 
 
 @attrs.define

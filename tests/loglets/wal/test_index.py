@@ -85,7 +85,7 @@ async def until_indexed(bed: Bed, wal: WriteAheadLog) -> None:
 
 
 def _begins(bed: Bed, name: str, start: bytes) -> bool:
-    """Also while somebody makes and removes the file."""
+    """Also while another program makes and removes the file."""
     with suppress(KeyError, FileNotFoundError):
         return bed.image(name).startswith(start)
     return False
@@ -138,7 +138,7 @@ async def test_what_is_wrong_with_an_index_costs_time_only(bed: Bed, damage: str
 
 
 async def test_an_index_that_its_user_refuses(bed: Bed) -> None:
-    """Of a format that it does not know, say: everything is read."""
+    """For example of an unknown format: everything is read."""
     known = await filled(bed)
 
     async with running(bed, Keeper(refuses=True)) as opened:
@@ -147,7 +147,7 @@ async def test_an_index_that_its_user_refuses(bed: Bed) -> None:
 
 
 async def test_an_index_does_not_hide_a_damaged_end(bed: Bed) -> None:
-    """What an index stands for is closed: header and footer are looked at."""
+    """A segment with an index is closed: header and footer are checked."""
     await filled(bed)
     image = bed.image(fmt.name_of(2))
     for at in (3, SMALL.segment_bytes - 60):
