@@ -210,7 +210,7 @@ async def test_a_sealed_tail_is_no_evidence() -> None:
 async def test_by_the_published_rule_an_acknowledged_entry_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the tails of sealed stripes count (specs: Delos, section 6: "recompute tail from all sealed stripes; L < tail ->
     acknowledge"). The append is acknowledged at slot 1, in a log that ends at slot 0."""
-    monkeypatch.setattr(append_barrier, "LogletSealed", type(None))
+    monkeypatch.setattr(append_barrier, "Sealed", type(None))
     async with board(2) as table:
         outcome, stop = await _acknowledged_after_the_end_was_read(table)
         assert outcome == range(offset_of(1), offset_of(1) + 1)
